@@ -1,0 +1,61 @@
+# Everything runs from .venv; `make` alone lists the targets.
+PYTHON ?= python3
+PYTEST_ARGS ?= -q
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.h')
+LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
+# Twice -q: errors only. A build backend that fails still shows its whole output.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo train-demo test test-fast test-real test-slow lint format types bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
+
+$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing qgraph and its tools into $(VENV) (the first time takes minutes)"
+	@$(PIP) install --upgrade pip
+	@$(PIP) install --editable '.[demo,dev]'
+	@touch $@
+
+venv: $(STAMP)  ## make .venv with qgraph (editable) and every tool; PYTHON=python3.12 picks another
+
+demo: $(STAMP)  ## quantize the digits network and compare it with float
+	@$(BIN)/python examples/digits/demo.py
+
+train-demo: $(STAMP)  ## train the digits network anew (examples/digits/digits.pb)
+	@$(BIN)/python examples/digits/train.py
+
+test: lint types test-fast  ## lint, types and the fast tests
+
+test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-real: $(STAMP)  ## the tests on real networks (downloads them once)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m real || [ $$? -eq 5 ]
+
+test-slow: $(STAMP)  ## the slow tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'slow and not real' || [ $$? -eq 5 ]
+
+lint: $(STAMP)  ## ruff and clang-format, checking only
+	@$(BIN)/ruff check -q $(LINTED)
+	@$(BIN)/ruff format -q --check $(LINTED)
+	@$(BIN)/clang-format --dry-run -Werror $(NATIVE)
+
+types: $(STAMP)  ## mypy, strict
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff and clang-format rewrite the sources
+	@$(BIN)/ruff check -q --fix $(LINTED)
+	@$(BIN)/ruff format -q $(LINTED)
+	@$(BIN)/clang-format -i $(NATIVE)
+
+bench: $(STAMP)  ## time the native kernels beside their numpy versions
+	@$(BIN)/python -m benchmarks.kernels
+
+clean:  ## remove .venv and what tools left behind
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,107 @@
+#include "core/histogram.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/parallel.h"
+
+namespace qgraph {
+namespace {
+
+constexpr int64_t kGrain = 1 << 18;
+constexpr int kLanes = 16;
+constexpr int kBlock = 1024;
+
+// Separate lanes, because a compiler may not reorder one running minimum by itself.
+QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
+    float low[kLanes];
+    float high[kLanes];
+    int nan[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+        low[lane] = std::numeric_limits<float>::infinity();
+        high[lane] = -std::numeric_limits<float>::infinity();
+        nan[lane] = 0;
+    }
+    const int64_t whole = count - count % kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const float value = x[i + lane];
+            low[lane] = value < low[lane] ? value : low[lane];
+            high[lane] = value > high[lane] ? value : high[lane];
+            nan[lane] |= value != value;
+        }
+    }
+    Range range{low[0], high[0]};
+    bool any_nan = false;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        range.low = std::min(range.low, low[lane]);
+        range.high = std::max(range.high, high[lane]);
+        any_nan |= nan[lane] != 0;
+    }
+    for (int64_t i = whole; i < count; ++i) {
+        range.low = std::min(range.low, x[i]);
+        range.high = std::max(range.high, x[i]);
+        any_nan |= x[i] != x[i];
+    }
+    if (any_nan) range.low = range.high = std::numeric_limits<float>::quiet_NaN();
+    return range;
+}
+
+// Bin of each value; returns whether any is NaN. In double the product is exact even where
+// float32 would underflow to a zero of the wrong side.
+QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int half, int* index) {
+    const double lowest = -half;
+    const double highest = half - 1;
+    int nan = 0;
+    for (int i = 0; i < count; ++i) {
+        double value = x[i] * scale;
+        nan |= value != value;
+        value = value > lowest ? value : lowest;  // NaN becomes a number here
+        value = value < highest ? value : highest;
+        const int truncated = static_cast<int>(value);
+        index[i] = truncated - (truncated > value) + half;
+    }
+    return nan != 0;
+}
+
+bool histogram_range(const float* x, int64_t count, double scale, int half, int64_t* bins) {
+    int index[kBlock];
+    for (int64_t begin = 0; begin < count; begin += kBlock) {
+        const int size = static_cast<int>(std::min<int64_t>(kBlock, count - begin));
+        if (bin_indices(x + begin, size, scale, half, index)) return false;
+        for (int i = 0; i < size; ++i) ++bins[index[i]];
+    }
+    return true;
+}
+
+}  // namespace
+
+Range minmax(const float* x, int64_t count) {
+    std::vector<Range> parts(threads(), Range{x[0], x[0]});
+    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int part) {
+        parts[part] = minmax_range(x + begin, end - begin);
+    });
+    Range range = parts[0];
+    for (const Range& part : parts) {
+        if (part.low != part.low) return part;
+        range = {std::min(range.low, part.low), std::max(range.high, part.high)};
+    }
+    return range;
+}
+
+bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64_t* bins) {
+    const int half = 1 << log2_bins;
+    std::vector<std::vector<int64_t>> parts(threads());
+    std::vector<char> ok(parts.size(), 1);
+    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int part) {
+        parts[part].resize(2 * half);
+        ok[part] = histogram_range(x + begin, end - begin, scale, half, parts[part].data());
+    });
+    for (const std::vector<int64_t>& part : parts) {
+        for (size_t bin = 0; bin < part.size(); ++bin) bins[bin] += part[bin];
+    }
+    return std::all_of(ok.begin(), ok.end(), [](char fine) { return fine != 0; });
+}
+
+}  // namespace qgraph

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+// One body, compiled for several instruction sets; the loader picks the best the CPU has.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#define QGRAPH_DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define QGRAPH_DISPATCH
+#endif
+
+namespace qgraph {
+
+// Upper bound on the threads a kernel may use; at least 1. Results never depend on it.
+void set_threads(int count);
+int threads();
+
+// Calls body(begin, end, part) on disjoint ranges that cover [0, count), one per part, and
+// returns when all are done. Each part gets at least `grain` items, so small inputs stay on the
+// calling thread; parts are numbered from 0 and there are never more than threads() of them.
+void parallel_ranges(int64_t count, int64_t grain,
+                     const std::function<void(int64_t begin, int64_t end, int part)>& body);
+
+}  // namespace qgraph

@@ -1,0 +1,1 @@
+"""qgraph: a compiler from trained TensorFlow networks to exact fixed-point ones."""

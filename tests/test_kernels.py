@@ -1,0 +1,213 @@
+"""The native kernels agree with numpy, to the bit, for any shape, layout and thread count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from qgraph import kernels
+from qgraph.kernels import Float32
+
+BIG = 2_500_003  # several threads' worth, and no multiple of any block
+
+
+def floats(nan: bool) -> st.SearchStrategy[Float32]:
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=40)
+    elements = st.floats(width=32, allow_nan=nan) | st.integers(-64, 64).map(lambda i: i / 8)
+    return hnp.arrays(np.float32, shapes, elements=elements)
+
+
+@pytest.fixture(params=[1, 2, 3, 8])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    kernels.set_threads(request.param)
+    yield request.param
+    kernels.set_threads(2)
+
+
+@pytest.fixture(scope="module")
+def big() -> Float32:
+    return np.random.default_rng(0).normal(size=BIG).astype(np.float32)
+
+
+def same_bits(a: Float32, b: Float32) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
+
+
+def test_backend_says_which_and_why() -> None:
+    which, _, why = kernels.backend().partition(": ")
+    assert which in {"native", "numpy"}
+    assert why
+
+
+@given(floats(nan=True))
+def test_minmax_is_numpys(x: Float32) -> None:
+    np.testing.assert_equal(kernels.minmax(x), kernels.numpy_minmax(x))
+
+
+@pytest.mark.parametrize("where", [0, 1, BIG // 2, BIG - 1])
+def test_minmax_sees_a_nan_anywhere(big: Float32, where: int) -> None:
+    x = big.copy()
+    x[where] = np.nan
+    assert np.isnan(kernels.minmax(x)).all()
+
+
+def test_minmax_of_nothing() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        kernels.minmax(np.empty((0, 3), np.float32))
+
+
+@given(floats(nan=False), st.integers(-256, 256) | st.integers(-3, 6), st.integers(0, 12))
+def test_histogram_is_numpys(x: Float32, exponent: int, log2_bins: int) -> None:
+    counts = kernels.histogram(x, exponent, log2_bins)
+    assert counts.dtype == np.int64
+    assert counts.sum() == x.size
+    np.testing.assert_array_equal(counts, kernels.numpy_histogram(x, exponent, log2_bins))
+
+
+def test_histogram_ends_and_edges() -> None:
+    inf, tiny = np.inf, 2.0**-149
+    x = np.array([-inf, -1, -0.5, -tiny, -0.0, 0, tiny, 0.5, 1, inf], np.float32)
+    np.testing.assert_array_equal(kernels.histogram(x, 0, 1), [2, 2, 3, 3])
+    np.testing.assert_array_equal(kernels.histogram(x, 200, 1), [1, 3, 5, 1])
+
+
+def test_histogram_of_nothing_and_of_nan() -> None:
+    assert kernels.histogram(np.empty(0, np.float32), 0, 3).tolist() == [0] * 16
+    with pytest.raises(ValueError, match="NaN"):
+        kernels.histogram(np.array([0, np.nan], np.float32), 0, 3)
+
+
+@pytest.mark.parametrize(("exponent", "log2_bins"), [(0, 21), (0, -1), (257, 3), (-257, 3)])
+def test_histogram_refuses(exponent: int, log2_bins: int) -> None:
+    with pytest.raises(ValueError, match="must be in"):
+        kernels.histogram(np.zeros(1, np.float32), exponent, log2_bins)
+
+
+@given(
+    floats(nan=True),
+    st.integers(-126, 126) | st.integers(-4, 8),
+    st.integers(-(2**31), 0),
+    st.integers(0, 2**31 - 1) | st.just(127),
+)
+def test_fake_quant_is_numpys(x: Float32, f: int, lo: int, hi: int) -> None:
+    y = kernels.fake_quant(x, f, lo, hi)
+    assert same_bits(y, kernels.numpy_fake_quant(x, f, lo, hi))
+    assert not np.signbit(y[y == 0]).any()
+
+
+def test_fake_quant_ties_ends_and_infinities() -> None:
+    x = np.array([-np.inf, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 9, np.inf, np.nan], np.float32)
+    expected = [-4, -2, -2, 0, 0, 2, 2, 3, 3, np.nan]
+    np.testing.assert_array_equal(kernels.fake_quant(x, 0, -4, 3), expected)
+
+
+def test_fake_quant_writes_where_told() -> None:
+    x = np.linspace(-2, 2, 101, dtype=np.float32)
+    expected = kernels.fake_quant(x, 3, -8, 7)
+    out = np.empty_like(x)
+    assert kernels.fake_quant(x, 3, -8, 7, out=out) is out
+    assert same_bits(out, expected)
+    assert kernels.fake_quant(x, 3, -8, 7, out=x) is x
+    assert same_bits(x, expected)
+
+
+def test_fake_quant_of_overlapping_memory() -> None:
+    memory = np.linspace(-2, 2, 101, dtype=np.float32)
+    expected = kernels.fake_quant(memory[:-1].copy(), 3, -8, 7)
+    assert same_bits(kernels.fake_quant(memory[:-1], 3, -8, 7, out=memory[1:]), expected)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (127, 0, 1),
+        (-127, 0, 1),
+        (0, 2, 1),
+        (0, 0, 1, np.empty(4, np.float32)),
+        (0, 0, 1, np.empty(3)),
+        (0, 0, 1, np.empty(6, np.float32)[::2]),
+    ],
+)
+def test_fake_quant_refuses(arguments: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError):
+        kernels.fake_quant(np.zeros(3, np.float32), *arguments)  # type: ignore[arg-type]
+
+
+@given(st.data())
+def test_depthwise_is_numpys(data: st.DataObject) -> None:
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return data.draw(st.tuples(*[st.integers(low, high)] * 2))
+
+    strides, dilations = pair(1, 3), pair(1, 3)
+    pads = pair(0, 4) + pair(0, 4)
+    kernel = pair(1, 4)
+    fits = [
+        max(1, (kernel[axis] - 1) * dilations[axis] + 1 - pads[2 * axis] - pads[2 * axis + 1])
+        for axis in (0, 1)
+    ]
+    n, c = pair(1, 20)
+    height, width = (data.draw(st.integers(least, least + 9)) for least in fits)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    x = rng.normal(size=(n, height, width, c)).astype(np.float32)
+    w = rng.normal(size=(*kernel, c)).astype(np.float32)
+    y = kernels.depthwise_conv2d(x, w, strides, dilations, pads)
+    assert same_bits(y, kernels.numpy_depthwise_conv2d(x, w, strides, dilations, pads))
+
+
+def test_depthwise_by_hand() -> None:
+    x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
+    y = kernels.depthwise_conv2d(x, np.ones((3, 3, 1), np.float32), (2, 2), (1, 1), (1, 1, 1, 1))
+    np.testing.assert_array_equal(y[0, :, :, 0], [[8, 12], [20, 24]])
+
+
+@pytest.mark.parametrize(
+    ("filter_shape", "strides", "pads"),
+    [
+        ((3, 3, 4), (1, 1), (1, 1, 1, 1)),
+        ((3, 3), (1, 1), (1, 1, 1, 1)),
+        ((3, 3, 2), (0, 1), (1, 1, 1, 1)),
+        ((3, 3, 2), (1, 1), (1, 1, -1, 1)),
+        ((9, 3, 2), (1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_depthwise_refuses(
+    filter_shape: tuple[int, ...], strides: tuple[int, int], pads: tuple[int, int, int, int]
+) -> None:
+    x = np.zeros((1, 5, 5, 2), np.float32)
+    with pytest.raises(ValueError):
+        kernels.depthwise_conv2d(x, np.zeros(filter_shape, np.float32), strides, (1, 1), pads)
+
+
+def test_threads_change_nothing(big: Float32, threads: int) -> None:
+    assert kernels.minmax(big) == kernels.numpy_minmax(big)
+    counts = kernels.histogram(big, 2, 11)
+    np.testing.assert_array_equal(counts, kernels.numpy_histogram(big, 2, 11))
+    assert same_bits(
+        kernels.fake_quant(big, 5, -128, 127), kernels.numpy_fake_quant(big, 5, -128, 127)
+    )
+    x, w = big[: 9 * 64 * 64 * 32].reshape(9, 64, 64, 32), big[: 9 * 32].reshape(3, 3, 32)
+    geometry = (2, 1), (1, 2), (0, 1, 2, 2)
+    assert same_bits(
+        kernels.depthwise_conv2d(x, w, *geometry), kernels.numpy_depthwise_conv2d(x, w, *geometry)
+    )
+
+
+def test_threads_refuses_none() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        kernels.set_threads(0)
+
+
+def test_any_layout_but_one_dtype() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for view in (x.T, x[::2, ::-1], np.asfortranarray(x)):
+        assert kernels.minmax(view) == kernels.numpy_minmax(view)
+        assert same_bits(
+            kernels.fake_quant(view, -1, 0, 9), kernels.numpy_fake_quant(view, -1, 0, 9)
+        )
+    with pytest.raises(TypeError, match="float64"):
+        kernels.minmax(x.astype(np.float64))

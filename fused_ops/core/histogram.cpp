@@ -10,10 +10,11 @@ namespace qgraph {
 namespace {
 
 constexpr int64_t kGrain = 1 << 18;
-constexpr int kLanes = 16;
+constexpr int kLanes = 64;
 constexpr int kBlock = 1024;
 
-// Separate lanes, because a compiler may not reorder one running minimum by itself.
+// Separate lanes, because a compiler may not reorder one running minimum by itself; so many that
+// it keeps them as a loop, which it vectorises.
 QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
     float low[kLanes];
     float high[kLanes];

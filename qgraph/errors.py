@@ -1,0 +1,82 @@
+"""One tree of errors. Each class has its own exit code, used by the command line."""
+
+from __future__ import annotations
+
+
+class QGraphError(Exception):
+    """Base of every error that qgraph raises on purpose.
+
+    `message` says what was found, `node` names the node, tensor or file it was found at,
+    `hint` says what to do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, node: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node = node
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f"{self.node}: " if self.node else ""
+        hint = f"\n  {self.hint}" if self.hint else ""
+        return f"{where}{self.message}{hint}"
+
+
+class UsageError(QGraphError):
+    """The options or arguments do not fit together."""
+
+    exit_code = 2
+
+
+class LoadError(QGraphError):
+    """A model file is missing, truncated, of another format, or not what it claims to be."""
+
+    exit_code = 3
+
+
+class GraphError(QGraphError):
+    """A graph is not well formed: a cycle, a dangling input, a type that does not fit."""
+
+    exit_code = 4
+
+
+class TextError(GraphError):
+    """The text form of a graph does not parse."""
+
+
+class UnsupportedError(QGraphError):
+    """A target cannot carry an op, a type or a form that the graph needs."""
+
+    exit_code = 5
+
+
+class CalibrationError(QGraphError):
+    """Calibration data is missing, of the wrong shape or type, or holds NaN."""
+
+    exit_code = 6
+
+
+class ProfileError(QGraphError):
+    """A target profile is not valid."""
+
+    exit_code = 7
+
+
+class OutputError(QGraphError):
+    """An output cannot be written: it exists, or the place is not writable."""
+
+    exit_code = 8
+
+
+class ExactnessError(QGraphError):
+    """The arithmetic cannot be carried exactly: overflow, or a scale out of range."""
+
+    exit_code = 9
+
+
+class PassError(QGraphError):
+    """A pass broke its contract: an unmet requirement, or a fixpoint that does not end."""
+
+    exit_code = 10

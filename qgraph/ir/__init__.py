@@ -1,0 +1,1 @@
+"""The intermediate representation: graph, types, ops, text form, verifier."""

@@ -1,0 +1,252 @@
+"""The graph: nodes, the values they produce, and who uses them.
+
+A value is named by a string: a node's first output has the node's own name, output `i > 0`
+is `name:i`. Nodes are frozen; a change replaces a node. The index of users is kept as the graph
+changes, so that a local rewrite costs the same in a graph of fifty nodes or fifty thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, Shape, TensorType
+
+Attrs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: `inputs` are value names, `control` the nodes that must run before it."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    attrs: Attrs = field(default_factory=dict)
+    control: tuple[str, ...] = ()
+    outputs: int = 1
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
+
+
+def node_of(value: str) -> str:
+    """The name of the node that produces `value`."""
+    head, colon, tail = value.rpartition(":")
+    return head if colon and tail.isdigit() else value
+
+
+class Graph:
+    """A mutable dataflow graph.
+
+    `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
+    the value it stands for. `facts` are what passes have established (`Pass.ensures`).
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.nodes: dict[str, Node] = {}
+        self.types: dict[str, TensorType] = {}
+        self.inputs: list[str] = []
+        self.outputs: dict[str, str] = {}
+        self.facts: set[str] = set()
+        self._users: dict[str, dict[str, int]] = {}
+        self._control_users: dict[str, dict[str, int]] = {}
+        self._order: list[Node] | None = None
+        self._fresh: dict[str, int] = {}
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def producer(self, value: str) -> Node:
+        try:
+            return self.nodes[node_of(value)]
+        except KeyError:
+            raise GraphError("no node produces this value", node=value) from None
+
+    def users(self, value: str) -> list[Node]:
+        """Nodes that take `value` as a data input, each once, oldest first."""
+        return [self.nodes[name] for name in self._users.get(value, ())]
+
+    def control_users(self, name: str) -> list[Node]:
+        return [self.nodes[user] for user in self._control_users.get(name, ())]
+
+    def use_count(self, value: str) -> int:
+        """How often `value` is used: as an input of nodes and as an output of the graph."""
+        return sum(self._users.get(value, {}).values()) + sum(
+            1 for output in self.outputs.values() if output == value
+        )
+
+    def is_output(self, value: str) -> bool:
+        return value in self.outputs.values()
+
+    def constant(self, value: str) -> Array | None:
+        """The array behind `value` if a `const` node makes it, else None."""
+        node = self.nodes.get(value)
+        if node is None or node.op != "const":
+            return None
+        array: Array = node.attrs["value"]
+        return array
+
+    def topological(self) -> list[Node]:
+        """Every node after the nodes it needs, in reading order (depth first from the first)."""
+        if self._order is None:
+            self._order = self._sorted()
+        return self._order
+
+    def _sorted(self) -> list[Node]:
+        done: set[str] = set()
+        order: list[Node] = []
+        roots = [*self.inputs, *(node_of(v) for v in self.outputs.values()), *self.nodes]
+        for root in roots:
+            if root in done or root not in self.nodes:
+                continue
+            path: dict[str, Iterable[str]] = {root: self._needs(root)}
+            while path:
+                name = next(reversed(path))
+                for need in path[name]:
+                    if need in path:
+                        cycle = " -> ".join([*list(path)[list(path).index(need) :], need])
+                        raise GraphError(f"the graph has a cycle: {cycle}", node=need)
+                    if need not in done and need in self.nodes:
+                        path[need] = self._needs(need)
+                        break
+                else:
+                    del path[name]
+                    done.add(name)
+                    order.append(self.nodes[name])
+        return order
+
+    def _needs(self, name: str) -> Iterable[str]:
+        node = self.nodes[name]
+        return iter([*(node_of(v) for v in node.inputs), *node.control])
+
+    # -- changing --------------------------------------------------------------------------
+
+    def fresh(self, stem: str) -> str:
+        """A node name that is not taken: `stem` itself, or `stem_1`, `stem_2` ..."""
+        name, count = stem, self._fresh.get(stem, 0)
+        while name in self.nodes:
+            count += 1
+            name = f"{stem}_{count}"
+        self._fresh[stem] = count
+        return name
+
+    def input(self, name: str, dtype: str, shape: Shape | None) -> str:
+        value = self.add("input", name=name, attrs={"type": TensorType(dtype, shape)})
+        self.inputs.append(value)
+        return value
+
+    def const(self, value: Any, name: str = "const") -> str:
+        return self.add("const", name=name, attrs={"value": np.asarray(value)})
+
+    def add(
+        self,
+        op: str,
+        *inputs: str,
+        name: str | None = None,
+        attrs: Attrs | None = None,
+        control: Iterable[str] = (),
+        outputs: int = 1,
+    ) -> str:
+        """Add a node, infer its types and return the name of its first value.
+
+        The name is made unique. Raises GraphError where inputs are missing or do not fit.
+        """
+        node = Node(self.fresh(name or op), op, inputs, dict(attrs or {}), tuple(control), outputs)
+        return self.insert(node)
+
+    def insert(self, node: Node) -> str:
+        """Add `node` as it is. Raises GraphError if its name is taken."""
+        if node.name in self.nodes:
+            raise GraphError("a node of this name exists already", node=node.name)
+        types = self.infer(node)
+        self.nodes[node.name] = node
+        self.types.update(zip(node.values, types, strict=True))
+        self._link(node)
+        self._order = None
+        return node.name
+
+    def infer(self, node: Node) -> tuple[TensorType, ...]:
+        """The types `node` would have, from its inputs' types."""
+        definition = op_definition(node.op, node.name)
+        missing = [v for v in node.inputs if v not in self.types]
+        if missing:
+            raise GraphError(f"input `{missing[0]}` does not exist", node=node.name)
+        try:
+            return definition.types(node.attrs, [self.types[v] for v in node.inputs])
+        except GraphError as error:
+            raise GraphError(f"{node.op}: {error.message}", node=node.name, hint=error.hint) from None
+
+    def replace(self, node: Node) -> None:
+        """Put `node` in the place of the node of the same name; users see its new types."""
+        old = self.nodes[node.name]
+        types = self.infer(node)
+        self._unlink(old)
+        self.nodes[node.name] = node
+        for value in old.values[node.outputs :]:
+            del self.types[value]
+        self.types.update(zip(node.values, types, strict=True))
+        self._link(node)
+        self._order = None
+
+    def set_attrs(self, name: str, **changes: Any) -> None:
+        node = self.nodes[name]
+        self.replace(replace(node, attrs={**node.attrs, **changes}))
+
+    def redirect(self, old: str, new: str) -> None:
+        """Make every user of value `old`, and every output, take `new` instead."""
+        for user in self.users(old):
+            inputs = tuple(new if v == old else v for v in user.inputs)
+            if user.name != node_of(new):
+                self.replace(replace(user, inputs=inputs))
+        for public, value in self.outputs.items():
+            if value == old:
+                self.outputs[public] = new
+
+    def remove(self, name: str) -> None:
+        """Remove a node that nothing uses. Raises GraphError if something does."""
+        node = self.nodes[name]
+        if self._control_users.get(name) or any(self.use_count(v) for v in node.values):
+            raise GraphError("cannot be removed: it is still used", node=name)
+        self._unlink(node)
+        del self.nodes[name]
+        for value in node.values:
+            del self.types[value]
+        if name in self.inputs:
+            self.inputs.remove(name)
+        self._order = None
+
+    def refresh_types(self) -> None:
+        """Infer every type anew, after an input's type has changed."""
+        for node in self.topological():
+            self.types.update(zip(node.values, self.infer(node), strict=True))
+
+    def copy(self) -> Graph:
+        """A graph that can be changed apart from this one (arrays are shared, never written)."""
+        other = Graph(self.name)
+        other.nodes, other.types = dict(self.nodes), dict(self.types)
+        other.inputs, other.outputs = list(self.inputs), dict(self.outputs)
+        other.facts, other._fresh = set(self.facts), dict(self._fresh)
+        other._users = {k: dict(v) for k, v in self._users.items()}
+        other._control_users = {k: dict(v) for k, v in self._control_users.items()}
+        return other
+
+    def _link(self, node: Node) -> None:
+        for value in node.inputs:
+            users = self._users.setdefault(value, {})
+            users[node.name] = users.get(node.name, 0) + 1
+        for name in node.control:
+            users = self._control_users.setdefault(name, {})
+            users[node.name] = users.get(node.name, 0) + 1
+
+    def _unlink(self, node: Node) -> None:
+        for value in set(node.inputs):
+            del self._users[value][node.name]
+        for name in set(node.control):
+            del self._control_users[name][node.name]

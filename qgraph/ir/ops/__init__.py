@@ -1,0 +1,29 @@
+"""Every op of the IR, each defined in one place: type rule, float and integer reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.errors import GraphError
+from qgraph.ir.ops import activation, arithmetic, linear, movement, norm, pool, structure
+from qgraph.ir.ops.base import Fixed, OpDef
+
+OPS: Mapping[str, OpDef] = MappingProxyType(
+    {
+        definition.name: definition
+        for module in (structure, linear, norm, activation, arithmetic, pool, movement)
+        for definition in module.OPS
+    }
+)
+
+
+def op_definition(op: str, node: str | None = None) -> OpDef:
+    """The definition of `op`. Raises GraphError if there is none."""
+    try:
+        return OPS[op]
+    except KeyError:
+        raise GraphError(f"unknown op `{op}`", node=node) from None
+
+
+__all__ = ["OPS", "Fixed", "OpDef", "op_definition"]

@@ -1,0 +1,78 @@
+"""Elementwise arithmetic. Sums need one scale, products add their exponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.ops.base import Attrs, Evaluate, Fixed, Integer, OpDef, broadcast, one_scale, same_as_first
+from qgraph.ir.ops.linear import product_exponent
+from qgraph.ir.types import TensorType
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Evaluate:
+    return lambda attrs, inputs: function(inputs[0], inputs[1])
+
+
+def _unary(function: Callable[[Any], Any]) -> Evaluate:
+    return lambda attrs, inputs: function(inputs[0])
+
+
+def _one_scale(function: Callable[[Any, Any], Any]) -> Integer:
+    return lambda attrs, inputs: Fixed(
+        function(inputs[0].codes, inputs[1].codes), one_scale(inputs)
+    )
+
+
+def _product(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    return Fixed(inputs[0].codes * inputs[1].codes, product_exponent(*inputs))
+
+
+def _comparison(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    return TensorType("bool", broadcast(attrs, inputs).shape)
+
+
+def _cast_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    return TensorType(attrs["dtype"], inputs[0].shape)
+
+
+def _cast(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    return inputs[0].astype(attrs["dtype"])
+
+
+SAME_SCALE = {
+    "add": np.add,
+    "sub": np.subtract,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+FLOAT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "div": np.divide,
+    "squared_difference": lambda a, b: (a - b) * (a - b),
+    "pow": np.power,
+}
+FLOAT_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "square": np.square,
+    "reciprocal": np.reciprocal,
+    "floor": np.floor,
+}
+
+OPS = (
+    *(
+        OpDef(name, (2, 2), broadcast, _binary(f), _one_scale(f), same_scale=True)
+        for name, f in SAME_SCALE.items()
+    ),
+    OpDef("mul", (2, 2), broadcast, _binary(np.multiply), _product),
+    *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in FLOAT_BINARY.items()),
+    *(OpDef(name, (1, 1), same_as_first, _unary(f)) for name, f in FLOAT_UNARY.items()),
+    OpDef("greater_equal", (2, 2), _comparison, _binary(np.greater_equal)),
+    OpDef("cast", (1, 1), _cast_type, _cast, attrs=("dtype",)),
+)

@@ -1,0 +1,175 @@
+"""Compute ops: convolutions, matrix products and the bias that follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.errors import GraphError
+from qgraph.ir.ops.base import Attrs, Codes, Fixed, OpDef, broadcast, one_scale
+from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
+from qgraph.ir.types import Array, TensorType
+
+
+def _image(x: TensorType) -> tuple[int | None, ...]:
+    if x.shape is None or len(x.shape) != 4:
+        raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
+    return x.shape
+
+
+def _filter(w: TensorType) -> tuple[int, int, int, int]:
+    if w.shape is None or len(w.shape) != 4 or None in w.shape:
+        raise GraphError(f"needs a filter of known shape of rank 4, found {w}")
+    return tuple(int(d or 0) for d in w.shape)  # type: ignore[return-value]
+
+
+def _check_dtypes(x: TensorType, w: TensorType) -> None:
+    if x.dtype != w.dtype:
+        raise GraphError(f"input is {x.dtype}, weights are {w.dtype}")
+
+
+def infer_conv2d(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, w = inputs
+    _check_dtypes(x, w)
+    n, h, width, c = _image(x)
+    kh, kw, per_group, out = _filter(w)
+    if c is not None and (c % per_group or out % (c // per_group)):
+        raise GraphError(f"{c} channels do not fit a filter of {w}")
+    oh, ow = out_sizes((h, width), (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"])
+    return TensorType(x.dtype, (n, oh, ow, out))
+
+
+def infer_depthwise(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, w = inputs
+    _check_dtypes(x, w)
+    n, h, width, c = _image(x)
+    kh, kw, channels, multiplier = _filter(w)
+    if c is not None and c != channels:
+        raise GraphError(f"{c} channels do not fit a depthwise filter of {w}")
+    oh, ow = out_sizes((h, width), (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"])
+    return TensorType(x.dtype, (n, oh, ow, channels * multiplier))
+
+
+def _windows(attrs: Attrs, x: Array, kernel: tuple[int, int]) -> Array:
+    pads = explicit_pads(
+        (x.shape[1], x.shape[2]), kernel, attrs["strides"], attrs["dilations"], attrs["padding"]
+    )
+    return padded(x, pads)
+
+
+def _conv_group(attrs: Attrs, x: Array, w: Any) -> Array:
+    kh, kw, c, out = w.shape
+    if (kh, kw) == (1, 1):
+        sh, sw = attrs["strides"]
+        x = x[:, ::sh, ::sw]
+        return np.matmul(x, w[0, 0])
+    views = [v for _, _, v in taps(x, (kh, kw), attrs["strides"], attrs["dilations"])]
+    result = np.empty((*views[0].shape[:3], out), x.dtype)
+    for image in range(x.shape[0]):  # one image at a time, so that its columns stay in cache
+        columns = np.concatenate([v[image] for v in views], axis=-1)
+        result[image] = np.matmul(columns, w.reshape(kh * kw * c, out))
+    return result
+
+
+def conv2d(attrs: Attrs, inputs: Sequence[Array]) -> Array:
+    x, w = inputs
+    kh, kw, c, out = w.shape
+    x = _windows(attrs, x, (kh, kw))
+    groups = x.shape[3] // c
+    if groups == 1:
+        return _conv_group(attrs, x, w)
+    return np.concatenate(
+        [
+            _conv_group(attrs, xs, ws)
+            for xs, ws in zip(
+                np.split(x, groups, axis=3), np.split(w, groups, axis=3), strict=True
+            )
+        ],
+        axis=3,
+    )
+
+
+def depthwise_conv2d(attrs: Attrs, inputs: Sequence[Any]) -> Array:
+    x, w = inputs
+    kh, kw, c, multiplier = w.shape
+    if x.dtype == np.float32 and multiplier == 1:
+        pads = explicit_pads(
+            x.shape[1:3], (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"]
+        )
+        return kernels.depthwise_conv2d(
+            x, w[..., 0], attrs["strides"], attrs["dilations"], (*pads[0], *pads[1])
+        )
+    x = _windows(attrs, x, (kh, kw))
+    result: Any = None
+    for i, j, view in taps(x, (kh, kw), attrs["strides"], attrs["dilations"]):
+        term = view[..., None] * w[i, j]
+        result = term if result is None else np.add(result, term, out=result)
+    return np.reshape(result, (*result.shape[:3], c * multiplier))
+
+
+def infer_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, w = inputs
+    _check_dtypes(x, w)
+    if x.shape is None or w.shape is None or len(x.shape) != 2 or len(w.shape) != 2:
+        raise GraphError(f"needs two tensors of rank 2, found {x} and {w}")
+    if None not in (x.shape[1], w.shape[0]) and x.shape[1] != w.shape[0]:
+        raise GraphError(f"{x} and {w} cannot be multiplied")
+    return TensorType(x.dtype, (x.shape[0], w.shape[1]))
+
+
+def matmul(attrs: Attrs, inputs: Sequence[Array]) -> Array:
+    return np.matmul(inputs[0], inputs[1])
+
+
+def infer_bias_add(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, b = inputs
+    if b.shape is None or len(b.shape) != 1:
+        raise GraphError(f"the bias must be a vector, found {b}")
+    channels = None if x.shape is None else x.shape[-1]
+    if None not in (channels, b.shape[0]) and channels != b.shape[0]:
+        raise GraphError(f"a bias of {b} does not fit {x}")
+    result = broadcast(attrs, inputs)
+    return result if x.shape is None else result.with_shape(x.shape)
+
+
+def product_exponent(x: Fixed, w: Fixed) -> int | Codes:
+    total: Any = np.asarray(x.exponent) + np.asarray(w.exponent)
+    return int(total) if total.ndim == 0 else total
+
+
+def _integer_conv2d(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    codes: Any = conv2d(attrs, [i.codes for i in inputs])
+    return Fixed(codes, product_exponent(*inputs))
+
+
+def _integer_depthwise(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    codes: Any = depthwise_conv2d(attrs, [i.codes for i in inputs])
+    return Fixed(codes, product_exponent(*inputs))
+
+
+def _integer_matmul(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    codes: Any = matmul(attrs, [i.codes for i in inputs])
+    return Fixed(codes, product_exponent(*inputs))
+
+
+def _add(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    return inputs[0] + inputs[1]
+
+
+def _integer_bias_add(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    return Fixed(inputs[0].codes + inputs[1].codes, one_scale(inputs))
+
+
+WINDOW = ("strides", "padding", "dilations")
+
+OPS = (
+    # x [n,h,w,c], w [kh,kw,c/groups,out]
+    OpDef("conv2d", (2, 2), infer_conv2d, conv2d, _integer_conv2d, WINDOW),
+    # x [n,h,w,c], w [kh,kw,c,multiplier]
+    OpDef("depthwise_conv2d", (2, 2), infer_depthwise, depthwise_conv2d, _integer_depthwise, WINDOW),
+    OpDef("matmul", (2, 2), infer_matmul, matmul, _integer_matmul),
+    OpDef("bias_add", (2, 2), infer_bias_add, _add, _integer_bias_add, same_scale=True),
+)

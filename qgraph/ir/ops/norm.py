@@ -1,0 +1,35 @@
+"""Batch normalisation in inference form: statistics are inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.types import TensorType
+
+
+def _infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x = inputs[0]
+    channels = None if x.shape is None else x.shape[-1]
+    for t in inputs[1:]:
+        if t.shape is None or len(t.shape) != 1:
+            raise GraphError(f"statistics must be vectors, found {t}")
+        if None not in (channels, t.shape[0]) and t.shape[0] != channels:
+            raise GraphError(f"statistics of {t} do not fit {x}")
+    return x
+
+
+def _batch_norm(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    x, gamma, beta, mean, variance = inputs
+    scale = gamma / np.sqrt(variance + x.dtype.type(attrs["epsilon"]))
+    return (x - mean) * scale + beta
+
+
+OPS = (
+    # x [..., c], gamma [c], beta [c], mean [c], variance [c]
+    OpDef("batch_norm", (5, 5), _infer, _batch_norm, attrs=("epsilon",)),
+)

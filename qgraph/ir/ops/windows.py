@@ -1,0 +1,79 @@
+"""Sliding windows over NHWC arrays: padding arithmetic shared by convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.types import Array
+
+Pair = tuple[int, int]
+Pads = tuple[Pair, Pair]
+Padding = str | Pads  # "same", "valid" or ((top, bottom), (left, right))
+
+
+def out_size(size: int | None, kernel: int, stride: int, dilation: int, padding: str | Pair) -> int | None:
+    """Positions of a window along one axis; None where the size is unknown."""
+    if size is None:
+        return None
+    if padding == "same":
+        return -(-size // stride)
+    before, after = (0, 0) if padding == "valid" else (int(padding[0]), int(padding[1]))
+    span = (kernel - 1) * dilation + 1
+    count = (size + before + after - span) // stride + 1
+    if count < 1:
+        raise GraphError(f"a window of {span} does not fit into {size} + padding {(before, after)}")
+    return count
+
+
+def out_sizes(
+    sizes: Sequence[int | None], kernel: Pair, strides: Pair, dilations: Pair, padding: Padding
+) -> tuple[int | None, int | None]:
+    per_axis = (padding, padding) if isinstance(padding, str) else padding
+    height, width = (
+        out_size(sizes[i], kernel[i], strides[i], dilations[i], per_axis[i]) for i in (0, 1)
+    )
+    return height, width
+
+
+def explicit_pads(
+    sizes: Sequence[int], kernel: Pair, strides: Pair, dilations: Pair, padding: Padding
+) -> Pads:
+    """Padding as numbers; `same` splits like TensorFlow, the odd one after."""
+    if not isinstance(padding, str):
+        return padding
+    if padding == "valid":
+        return ((0, 0), (0, 0))
+    pads = []
+    for i in (0, 1):
+        span = (kernel[i] - 1) * dilations[i] + 1
+        total = max((-(-sizes[i] // strides[i]) - 1) * strides[i] + span - sizes[i], 0)
+        pads.append((total // 2, total - total // 2))
+    return (pads[0], pads[1])
+
+
+def padded(x: Array, pads: Pads, fill: Any = 0) -> Array:
+    if pads == ((0, 0), (0, 0)):
+        return x
+    return np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
+
+
+def taps(x: Array, kernel: Pair, strides: Pair, dilations: Pair) -> Iterator[tuple[int, int, Array]]:
+    """For each kernel position (i, j) the view of `x` that it sees over all windows."""
+    rows = (x.shape[1] - (kernel[0] - 1) * dilations[0] - 1) // strides[0] + 1
+    cols = (x.shape[2] - (kernel[1] - 1) * dilations[1] - 1) // strides[1] + 1
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            top, left = i * dilations[0], j * dilations[1]
+            yield (
+                i,
+                j,
+                x[
+                    :,
+                    top : top + (rows - 1) * strides[0] + 1 : strides[0],
+                    left : left + (cols - 1) * strides[1] + 1 : strides[1],
+                ],
+            )

@@ -1,0 +1,107 @@
+"""Value types of the IR: what is known of a tensor before it has numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+Codes = npt.NDArray[np.int64]
+Shape = tuple[int | None, ...]
+
+ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+OVERFLOWS = ("saturate", "wrap")
+
+
+@dataclass(frozen=True)
+class QuantSpec:
+    """How a tensor is held in fixed point: `value = code * 2^-exponent`.
+
+    `role` says what the tensor is to its layer: `input`, `activation`, `internal` (the wide
+    stage inside a layer), `weight`, `bias`, `scale` (weights of a batch norm that could not be
+    folded) or `constant` (reciprocals, slopes). `exponent` is the fractional length `f`
+    (NUMERICS section 1), a tuple along the last axis when per channel, None until calibrated.
+    `group` names the scale group whose members share one exponent.
+    """
+
+    bits: int
+    signed: bool
+    role: str
+    exponent: int | tuple[int, ...] | None = None
+    rounding: str = "half_even"
+    overflow: str = "saturate"
+    group: str | None = None
+    per_channel: bool = False
+
+    @property
+    def lo(self) -> int:
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def hi(self) -> int:
+        return (1 << (self.bits - 1)) - 1 if self.signed else (1 << self.bits) - 1
+
+    def with_exponent(self, exponent: int | tuple[int, ...]) -> QuantSpec:
+        return replace(self, exponent=exponent)
+
+    def __str__(self) -> str:
+        kind = f"{'s' if self.signed else 'u'}{self.bits}"
+        if isinstance(self.exponent, tuple):
+            scale = f"2^-[{min(self.exponent)}..{max(self.exponent)}]"
+        else:
+            scale = "2^-?" if self.exponent is None else f"2^-{self.exponent}"
+        return f"{kind}*{scale} {self.role}"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A tensor in fixed point: `value = codes * 2^-exponent`.
+
+    `exponent` is one integer, or an array along the last axis where scales are per channel.
+    """
+
+    codes: Codes
+    exponent: int | Codes
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type (a numpy name, or `string`) and shape.
+
+    A dimension may be unknown (None); so may the rank, when `shape` itself is None.
+    """
+
+    dtype: str
+    shape: Shape | None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("float16", "float32", "float64", "bfloat16")
+
+    def with_shape(self, shape: Shape | None) -> TensorType:
+        return TensorType(self.dtype, shape)
+
+    def accepts(self, other: TensorType) -> bool:
+        """True if a tensor of type `other` may stand where this type was promised."""
+        if self.dtype != other.dtype:
+            return False
+        if self.shape is None or other.shape is None:
+            return True
+        return len(self.shape) == len(other.shape) and all(
+            a is None or b is None or a == b for a, b in zip(self.shape, other.shape, strict=True)
+        )
+
+    def __str__(self) -> str:
+        dims = "*" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype}[{dims}]"
+
+
+def type_of(value: Array) -> TensorType:
+    name = "string" if value.dtype.kind in "OSU" else value.dtype.name
+    return TensorType(name, tuple(value.shape))

@@ -1,0 +1,74 @@
+"""The verifier: what must hold of every graph, checked after every pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.graph import Graph, node_of
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS, QuantSpec
+
+QUANTIZERS = ("quantize", "lookup")
+
+
+def verify(graph: Graph) -> None:
+    """Raise GraphError, naming the node, unless the graph is well formed.
+
+    Checked: names, dangling inputs and outputs, cycles, arity, attributes, dtypes and shapes
+    against the op's type rule, the index of users, and that every quantizer has a sound spec.
+    """
+    for name, node in graph.nodes.items():
+        if name != node.name:
+            raise GraphError(f"is filed under another name, `{name}`", node=node.name)
+        for value in node.inputs:
+            if value not in graph.types or node_of(value) not in graph.nodes:
+                raise GraphError(f"input `{value}` does not exist", node=name)
+        for needed in node.control:
+            if needed not in graph.nodes:
+                raise GraphError(f"control input `{needed}` does not exist", node=name)
+        if node.op in QUANTIZERS:
+            check_spec(node.attrs["spec"] if "spec" in node.attrs else None, name)
+    _check_ends(graph)
+    for node in graph.topological():
+        for value, inferred in zip(node.values, graph.infer(node), strict=True):
+            if graph.types.get(value) != inferred:
+                raise GraphError(
+                    f"`{value}` is recorded as {graph.types.get(value)}, its op gives {inferred}",
+                    node=node.name,
+                )
+    _check_users(graph)
+
+
+def check_spec(spec: object, name: str) -> None:
+    if not isinstance(spec, QuantSpec):
+        raise GraphError("quantizer without a spec", node=name)
+    if not 1 <= spec.bits <= 32:
+        raise GraphError(f"{spec.bits} bits are outside 1..32", node=name)
+    if spec.rounding not in ROUNDINGS or spec.overflow not in OVERFLOWS:
+        raise GraphError(f"unknown rounding or overflow in {spec}", node=name)
+
+
+def _check_ends(graph: Graph) -> None:
+    inputs = [name for name, node in graph.nodes.items() if node.op == "input"]
+    if sorted(inputs) != sorted(graph.inputs):
+        raise GraphError(f"inputs are {graph.inputs}, input nodes are {inputs}")
+    for public, value in graph.outputs.items():
+        if value not in graph.types:
+            raise GraphError(f"output `{public}` stands for `{value}`, which does not exist")
+
+
+def _check_users(graph: Graph) -> None:
+    counted: dict[str, dict[str, int]] = {}
+    for node in graph.nodes.values():
+        for value in node.inputs:
+            users = counted.setdefault(value, {})
+            users[node.name] = users.get(node.name, 0) + 1
+    recorded = {value: users for value, users in graph._users.items() if users}
+    if counted != recorded:
+        wrong = next(v for v in {**counted, **recorded} if counted.get(v) != recorded.get(v))
+        raise GraphError("the index of users is out of step with the nodes", node=wrong)
+
+
+def constants_of(graph: Graph) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """Every constant by node name: what `parse_graph` needs beside the text."""
+    return {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}

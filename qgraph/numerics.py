@@ -1,0 +1,179 @@
+"""The arithmetic that every part agrees on: quantizer, requantization, rounding.
+
+Sources: TQT (Jain et al., 2019), sections 3.2 and 3.3, equations 4 to 8; docs/numerics.md says
+where this project chooses. Integers are int64, floats float64 unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.errors import ExactnessError
+from qgraph.ir.types import Codes, Fixed, QuantSpec
+
+MAX_EXPONENT = 126
+Float = npt.NDArray[np.floating[Any]]
+
+
+# -- scales ---------------------------------------------------------------------------------
+
+
+def exponent_of(log2_t: Any, bits: int, signed: bool) -> Any:
+    """Fractional length f of a threshold: `f = (bits - signed) - ceil(log2_t)`."""
+    exponent = (bits - int(signed)) - np.ceil(np.asarray(log2_t)).astype(np.int64)
+    return int(exponent) if exponent.ndim == 0 else exponent
+
+
+def exponent_for_max(largest: float, bits: int, signed: bool) -> int:
+    """Exponent whose threshold is `largest` (> 0, finite): `ceil(log2)` without rounding error."""
+    mantissa, power = np.frexp(largest)
+    ceil_log2 = int(power) - (1 if mantissa == 0.5 else 0)
+    return (bits - int(signed)) - ceil_log2
+
+
+def finest_exponent(values: Any, bits: int, signed: bool) -> int:
+    """The finest scale on which no element of a constant of the graph is clipped.
+
+    Where `ceil(log2 max)` would clip the largest element (1/4 in 8 bits unsigned is 256 steps)
+    the next coarser scale is taken. An all-zero constant gets the scale of 1.
+    """
+    values = np.asarray(values, np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    exponent = exponent_for_max(largest or 1.0, bits, signed)
+    spec = QuantSpec(bits, signed, "constant", exponent)
+    codes = np.rint(np.ldexp(values, exponent))
+    return exponent - int(bool((codes > spec.hi).any() or (codes < spec.lo).any()))
+
+
+def checked_exponent(exponent: Any, name: str | None = None) -> Any:
+    """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is no normal float32."""
+    if np.any(np.abs(np.asarray(exponent)) > MAX_EXPONENT):
+        raise ExactnessError(
+            f"exponent {exponent} is outside -{MAX_EXPONENT}..{MAX_EXPONENT}",
+            node=name,
+            hint="the tensor's values are too small or too large for a float32 scale",
+        )
+    return exponent
+
+
+def aligned(exponent: Any, shape: tuple[int, ...]) -> Any:
+    """A per-channel exponent shaped to broadcast over `shape`.
+
+    Depthwise filters [h, w, c, m] have one exponent for each of their c*m output channels.
+    """
+    exponent = np.asarray(exponent)
+    if exponent.ndim == 1 and shape and exponent.size not in (1, shape[-1]):
+        return exponent.reshape(shape[-2:])
+    return exponent
+
+
+# -- rounding -------------------------------------------------------------------------------
+
+
+def _half_up(x: Any) -> Any:
+    whole = np.floor(x)
+    return whole + ((x - whole) >= 0.5)
+
+
+ROUND: Mapping[str, Callable[[Any], Any]] = {
+    "half_even": np.rint,
+    "half_up": _half_up,
+    "half_away": lambda x: np.copysign(_half_up(np.abs(x)), x),
+    "floor": np.floor,
+}
+
+
+def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
+    """`v * 2^-shift` rounded to integers; a negative shift is an exact left shift.
+
+    Left shifts past 62 bits saturate instead of wrapping; every caller clips to 32 bits at most.
+    """
+    shift = np.asarray(shift, np.int64)
+    right = np.clip(shift, 0, 62)
+    left = np.clip(-shift, 0, 61)
+    whole = v >> right
+    rest = v - (whole << right)
+    half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), np.iinfo(np.int64).max)
+    if rounding == "half_even":
+        up = (rest > half) | ((rest == half) & (whole & 1 == 1))
+    elif rounding == "half_up":
+        up = rest >= half
+    elif rounding == "half_away":
+        up = (rest > half) | ((rest == half) & (v >= 0))
+    else:
+        up = np.zeros_like(rest, bool)
+    limit = np.int64(1) << (np.int64(62) - left)
+    result: Codes = np.clip(whole + up, -limit, limit) << left
+    return result
+
+
+def bring_into_range(codes: Any, spec: QuantSpec) -> Any:
+    """Saturate or wrap integers (of any dtype) into the range of `spec`."""
+    if spec.overflow == "wrap":
+        return (codes - spec.lo) % (1 << spec.bits) + spec.lo
+    return np.clip(codes, spec.lo, spec.hi)
+
+
+# -- quantizers -----------------------------------------------------------------------------
+
+
+def _exponent(spec: QuantSpec, shape: tuple[int, ...]) -> Any:
+    if spec.exponent is None:
+        raise ExactnessError("a quantizer has no exponent yet", hint="calibrate the graph first")
+    return aligned(checked_exponent(spec.exponent), shape)
+
+
+def quantize(x: Any, spec: QuantSpec) -> Fixed:
+    """Float to codes: `clip(round(x * 2^f), lo, hi)`. Raises ExactnessError on NaN."""
+    x = np.asarray(x, np.float64)
+    if np.isnan(x).any():
+        raise ExactnessError("NaN has no fixed-point code", hint="look at the float network's inputs")
+    steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
+    if spec.overflow == "wrap" and not np.isfinite(steps).all():
+        raise ExactnessError("infinity cannot be wrapped into a fixed-point code")
+    codes: Codes = np.asarray(bring_into_range(steps, spec)).astype(np.int64)
+    exponent = spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent)
+    return Fixed(codes, exponent)  # type: ignore[arg-type]
+
+
+def fake_quantize(x: Any, spec: QuantSpec) -> Any:
+    """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
+    exponent = _exponent(spec, x.shape)
+    steps = ROUND[spec.rounding](np.ldexp(x, exponent))
+    return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
+
+
+def requantize(v: Fixed, spec: QuantSpec) -> Fixed:
+    """Codes to codes of another scale: `clip(round_shift(v, f_in - f_out), lo, hi)`."""
+    exponent = _exponent(spec, v.codes.shape)
+    shift = aligned(v.exponent, v.codes.shape) - exponent
+    codes = bring_into_range(round_shift(v.codes, shift, spec.rounding), spec)
+    return Fixed(codes, spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent))
+
+
+def dequantize(v: Fixed) -> Float:
+    """The float64 values of codes, exact."""
+    value: Float = np.ldexp(v.codes.astype(np.float64), -aligned(v.exponent, v.codes.shape))
+    return value
+
+
+def quantizer_gradients(x: Any, upstream: Any, log2_t: float, bits: int, signed: bool) -> tuple[Float, float]:
+    """Gradients of the fake quantizer (TQT equations 6 to 8), per tensor, half-even.
+
+    x, upstream: float arrays of one shape. Returns d/dx (the dtype of `upstream`) and the sum
+    d/d log2_t (float64).
+    """
+    x64, g64 = np.asarray(x, np.float64), np.asarray(upstream, np.float64)
+    exponent = exponent_of(log2_t, bits, signed)
+    spec = QuantSpec(bits, signed, "activation", exponent)
+    steps = np.ldexp(x64, exponent)
+    rounded = np.rint(steps)
+    below, above = rounded < spec.lo, rounded > spec.hi
+    inside = ~(below | above)
+    slope = np.where(below, spec.lo, np.where(above, spec.hi, rounded - steps))
+    grad_log2_t = np.ldexp(np.log(2.0), -exponent) * float((g64 * slope).sum())
+    return (np.asarray(upstream) * inside), float(grad_log2_t)

@@ -1,0 +1,1 @@
+"""Pattern, matcher, rewriter and the log of what was rewritten or refused."""

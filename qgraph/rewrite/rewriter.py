@@ -1,0 +1,128 @@
+"""Local rewriting: what a rule may do to a graph, and the worklist that drives rules."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from qgraph.errors import PassError
+from qgraph.ir.graph import Attrs, Graph, Node, node_of
+from qgraph.ir.text import print_node
+from qgraph.rewrite.trace import Refusal, Rewrite, Trace
+
+
+class Rewriter:
+    """The hand of one pass on one graph: changes through it are logged."""
+
+    def __init__(self, graph: Graph, trace: Trace, pass_name: str) -> None:
+        self.graph = graph
+        self.trace = trace
+        self.pass_name = pass_name
+        self.rule = pass_name
+        self.changes = 0
+        self.added: list[str] = []
+
+    def add(self, op: str, *inputs: str, name: str | None = None, attrs: Attrs | None = None) -> str:
+        value = self.graph.add(op, *inputs, name=name, attrs=attrs)
+        self.added.append(node_of(value))
+        return value
+
+    def const(self, value: object, name: str) -> str:
+        made = self.graph.const(value, name)
+        self.added.append(made)
+        return made
+
+    def replace_value(self, old: str, new: str) -> bool:
+        """Let all users of `old` take `new`; drop what nothing needs any more; log it. True."""
+        node = self.graph.producer(old)
+        shown = [n for n in self.added if n in self.graph.nodes and self.graph.nodes[n].op != "const"]
+        after = "; ".join(print_node(self.graph.nodes[n]) for n in shown) or f"%{new}"
+        self.log(node, after)
+        self.graph.redirect(old, new)
+        self.prune(node.name)
+        return True
+
+    def log(self, node: Node, after: str) -> bool:
+        """Record a change at `node` that was made by hand. Always True."""
+        self.trace.record(Rewrite(self.pass_name, self.rule, node.name, print_node(node), after))
+        self.changes += 1
+        return True
+
+    def refuse(self, node: Node, reason: str) -> bool:
+        """Record why a rule that matched `node` declines. Always False."""
+        self.trace.refuse(Refusal(self.pass_name, self.rule, node.name, reason))
+        return False
+
+    def prune(self, name: str) -> None:
+        """Remove the node, and then what only it needed, as far as nothing else uses them."""
+        waiting = [name]
+        while waiting:
+            node = self.graph.nodes.get(waiting.pop())
+            if node is None or node.op == "input" or self.graph.control_users(node.name):
+                continue
+            if any(self.graph.use_count(v) for v in node.values):
+                continue
+            self.graph.remove(node.name)
+            waiting += [node_of(v) for v in node.inputs]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A local rewrite: tried at each node whose op is in `ops`; True if it changed something.
+
+    `apply` must leave a node alone or decline through `Rewriter.refuse`, and end: each change
+    has to bring the graph nearer to a form that the rule no longer matches.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    apply: Callable[[Rewriter, Node], bool]
+
+
+def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
+    """Apply rules until none matches. Raises PassError where that does not end."""
+    graph = rewriter.graph
+    by_op: dict[str, list[Rule]] = {}
+    for rule in rules:
+        for op in rule.ops:
+            by_op.setdefault(op, []).append(rule)
+    queue = deque(n.name for n in graph.topological() if n.op in by_op)
+    waiting = set(queue)
+    limit = rewriter.changes + 10 * len(graph.nodes) + 1000
+    while queue:
+        name = queue.popleft()
+        waiting.discard(name)
+        for again in _apply_at(rewriter, name, by_op):
+            node = graph.nodes.get(again)
+            if node is not None and node.op in by_op and again not in waiting:
+                queue.append(again)
+                waiting.add(again)
+        if rewriter.changes > limit:
+            raise PassError(
+                f"pass `{rewriter.pass_name}` does not end: {rewriter.changes} changes so far", node=name
+            )
+
+
+def _apply_at(rewriter: Rewriter, name: str, by_op: dict[str, list[Rule]]) -> Iterable[str]:
+    """Apply the first rule that changes something; return the nodes worth another look."""
+    node = rewriter.graph.nodes.get(name)
+    if node is None:
+        return ()
+    for rule in by_op.get(node.op, ()):
+        rewriter.rule, rewriter.added = rule.name, []
+        if rule.apply(rewriter, node):
+            return _neighbourhood(rewriter.graph, [name, *rewriter.added, *map(node_of, node.inputs)])
+    return ()
+
+
+def _neighbourhood(graph: Graph, names: Iterable[str]) -> list[str]:
+    around: dict[str, None] = {}
+    for name in names:
+        node = graph.nodes.get(name)
+        if node is None:
+            continue
+        around[name] = None
+        for value in node.values:
+            around.update((user.name, None) for user in graph.users(value))
+    return list(around)

@@ -1,0 +1,58 @@
+"""The log of a compilation: every rewrite, and every refusal with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One change: `before` and `after` are nodes in the IR's text form."""
+
+    pass_name: str
+    rule: str
+    node: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A rule that matched and declined, and why."""
+
+    pass_name: str
+    rule: str
+    node: str
+    reason: str
+
+
+@dataclass
+class Trace:
+    """Rewrites and refusals in the order they happened; the newest word on a node counts."""
+
+    rewrites: list[Rewrite] = field(default_factory=list)
+    _refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        return list(self._refusals.values())
+
+    def record(self, rewrite: Rewrite) -> None:
+        self._refusals.pop((rewrite.pass_name, rewrite.rule, rewrite.node), None)
+        self.rewrites.append(rewrite)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._refusals[refusal.pass_name, refusal.rule, refusal.node] = refusal
+
+    def of_pass(self, name: str) -> tuple[list[Rewrite], list[Refusal]]:
+        return (
+            [r for r in self.rewrites if r.pass_name == name],
+            [r for r in self.refusals if r.pass_name == name],
+        )
+
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        return {
+            "rewrites": [asdict(r) for r in self.rewrites],
+            "refusals": [asdict(r) for r in self.refusals],
+        }

@@ -54,7 +54,7 @@ def set_threads(count: int) -> None:
 def minmax(x: Float32) -> tuple[float, float]:
     """Return the least and the greatest value of ``x``, or ``(nan, nan)`` if any is NaN.
 
-    Raises ``ValueError`` if ``x`` is empty.
+    A zero is returned positive. Raises ``ValueError`` if ``x`` is empty.
     """
     x = _contiguous(x)
     if x.size == 0:
@@ -62,12 +62,12 @@ def minmax(x: Float32) -> tuple[float, float]:
     if _native is None:
         return numpy_minmax(x)
     low, high = _native.minmax(x)
-    return float(low), float(high)
+    return low + 0.0, high + 0.0
 
 
 def numpy_minmax(x: Float32) -> tuple[float, float]:
     """Do what `minmax` does, in numpy."""
-    return float(np.min(x)), float(np.max(x))
+    return float(np.min(x)) + 0.0, float(np.max(x)) + 0.0
 
 
 def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:

@@ -10,7 +10,7 @@ LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-real test-slow lint format types bench clean
+.PHONY: help venv demo train-demo test test-fast test-real test-slow lint format types assets bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -53,6 +53,9 @@ format: $(STAMP)  ## let ruff and clang-format rewrite the sources
 	@$(BIN)/ruff check -q --fix $(LINTED)
 	@$(BIN)/ruff format -q $(LINTED)
 	@$(BIN)/clang-format -i $(NATIVE)
+
+assets: $(STAMP)  ## fetch the real networks and images into the cache, all at once
+	@$(BIN)/python -m benchmarks.assets
 
 bench: $(STAMP)  ## time the native kernels beside their numpy versions
 	@$(BIN)/python -m benchmarks.kernels

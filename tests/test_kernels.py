@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from qgraph import kernels
 from qgraph.kernels import Float32
 
-BIG = 2_500_003  # several threads' worth, and no multiple of any block
+BIG = 8_500_003  # several threads' worth, and no multiple of any block
 
 
 def floats(nan: bool) -> st.SearchStrategy[Float32]:

@@ -7,7 +7,7 @@
 namespace qgraph {
 namespace {
 
-constexpr int64_t kGrainMultiplies = 1 << 18;
+constexpr int64_t kGrainMultiplies = 1 << 22;
 
 // Output columns [first, last) whose tap at column offset `shift` falls inside the image.
 struct Columns {

@@ -7,7 +7,7 @@
 namespace qgraph {
 namespace {
 
-constexpr int64_t kGrain = 1 << 18;
+constexpr int64_t kGrain = 1 << 20;
 
 // Clipping before rounding gives the same number, since the bounds are whole.
 QGRAPH_DISPATCH void fake_quant_range(const float* x, float* y, int64_t count, float scale,

@@ -9,7 +9,8 @@
 namespace qgraph {
 namespace {
 
-constexpr int64_t kGrain = 1 << 18;
+constexpr int64_t kMinmaxGrain = 1 << 21;
+constexpr int64_t kHistogramGrain = 1 << 18;
 constexpr int kLanes = 64;
 constexpr int kBlock = 1024;
 
@@ -80,7 +81,7 @@ bool histogram_range(const float* x, int64_t count, double scale, int half, int6
 
 Range minmax(const float* x, int64_t count) {
     std::vector<Range> parts(threads(), Range{x[0], x[0]});
-    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int part) {
+    parallel_ranges(count, kMinmaxGrain, [&](int64_t begin, int64_t end, int part) {
         parts[part] = minmax_range(x + begin, end - begin);
     });
     Range range = parts[0];
@@ -95,7 +96,7 @@ bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64
     const int half = 1 << log2_bins;
     std::vector<std::vector<int64_t>> parts(threads());
     std::vector<char> ok(parts.size(), 1);
-    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int part) {
+    parallel_ranges(count, kHistogramGrain, [&](int64_t begin, int64_t end, int part) {
         parts[part].resize(2 * half);
         ok[part] = histogram_range(x + begin, end - begin, scale, half, parts[part].data());
     });

@@ -1,0 +1,1 @@
+"""Timings, and the real networks and images they run on."""

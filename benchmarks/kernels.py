@@ -1,0 +1,69 @@
+"""Time each native kernel beside its numpy version: ``python -m benchmarks.kernels``."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from qgraph import kernels
+
+Run = Callable[[], object]
+
+SIZES = (1 << 16, 1 << 20, 1 << 24)
+ROUNDS = 7
+
+
+def milliseconds(variants: list[Run]) -> list[float]:
+    """Median time of each variant; they take turns, so that all meet the same disturbances."""
+    for run in variants:
+        run()
+    times: list[list[float]] = [[] for _ in variants]
+    for _ in range(ROUNDS):
+        for taken, run in zip(times, variants, strict=True):
+            start = time.perf_counter()
+            run()
+            taken.append((time.perf_counter() - start) * 1e3)
+    return [statistics.median(taken) for taken in times]
+
+
+def main() -> None:
+    """Print one row for each kernel and size."""
+    filters = np.random.default_rng(0).normal(size=(3, 3, 64)).astype(np.float32)
+    table = Table(title=kernels.backend().partition(":")[0])
+    for heading in ("kernel", "values", "ms", "numpy ms", "one copy ms"):
+        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    for size in SIZES:
+        x = np.random.default_rng(size).normal(size=size).astype(np.float32)
+        out = np.empty_like(x)
+        images = x.reshape(-1, 16, 16, 64)
+        geometry = (1, 1), (1, 1), (1, 1, 1, 1)
+        rows: dict[str, tuple[Run, Run]] = {
+            "minmax": (partial(kernels.minmax, x), partial(kernels.numpy_minmax, x)),
+            "histogram": (
+                partial(kernels.histogram, x, 3, 11),
+                partial(kernels.numpy_histogram, x, 3, 11),
+            ),
+            "fake_quant": (
+                partial(kernels.fake_quant, x, 5, -128, 127, out),
+                partial(kernels.numpy_fake_quant, x, 5, -128, 127),
+            ),
+            "depthwise_conv2d": (
+                partial(kernels.depthwise_conv2d, images, filters, *geometry),
+                partial(kernels.numpy_depthwise_conv2d, images, filters, *geometry),
+            ),
+        }
+        for name, variants in rows.items():
+            times = milliseconds([*variants, partial(np.copyto, out, x)])
+            table.add_row(name, f"{size:,}", *(f"{taken:.3f}" for taken in times))
+        table.add_section()
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

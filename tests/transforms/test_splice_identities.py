@@ -1,0 +1,62 @@
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.text import print_graph
+from qgraph.transforms.splice_identities import SpliceIdentities
+from tests.helpers.evaluate import reasons, run_pass
+
+
+def test_everything_that_changes_nothing_goes():
+    g = Graph("net")
+    x = g.input("x", "float64", (None, 4, 4, 2))
+    y = g.add("identity", x, name="read")
+    y = g.add("transpose", y, attrs={"perm": (0, 1, 2, 3)})
+    y = g.add("reshape", y, attrs={"shape": (-1, 4, 4, 2)})
+    y = g.add("pad", y, attrs={"paddings": ((0, 0),) * 4})
+    y = g.add("cast", y, attrs={"dtype": "float64"})
+    y = g.add("squeeze", y, attrs={"axes": ()})
+    y = g.add(
+        "slice", y, attrs={"begin": (0, 0, None, 0), "end": (None, 4, 9, 2), "strides": (1,) * 4}
+    )
+    y = g.add("concat", y, attrs={"axis": 3})
+    g.outputs["y"] = g.add("relu", y, name="y")
+    run_pass(SpliceIdentities(), g)
+    assert print_graph(g) == (
+        'graph "net" {\n'
+        "  %x = input {type=float64[?,4,4,2]}\n"
+        "  %y = relu(%x) : float64[?,4,4,2]\n"
+        '  return "y" = %y\n'
+        "}\n"
+    )
+
+
+def test_nodes_that_do_something_stay():
+    g = Graph("net")
+    x = g.input("x", "float64", (None, 4, 4, 2))
+    g.outputs["a"] = g.add("transpose", x, attrs={"perm": (0, 2, 1, 3)})
+    g.outputs["b"] = g.add("reshape", x, attrs={"shape": (-1, 4, 2, 4)})
+    g.outputs["c"] = g.add("reshape", x, attrs={"shape": (2, -1, 4, 2)})
+    g.outputs["d"] = g.add(
+        "slice", x, attrs={"begin": (1, 0, 0, 0), "end": (None,) * 4, "strides": (1,) * 4}
+    )
+    g.outputs["e"] = g.add(
+        "slice", x, attrs={"begin": (0,) * 4, "end": (None,) * 4, "strides": (1, -1, 1, 1)}
+    )
+    assert not run_pass(SpliceIdentities(), g).rewrites
+
+
+def test_an_input_may_become_an_output():
+    g = Graph("net")
+    g.outputs["y"] = g.add("identity", g.input("x", "float64", (2,)))
+    run_pass(SpliceIdentities(), g)
+    assert g.outputs == {"y": "x"}
+
+
+def test_control_edges_are_refused():
+    g = Graph("net")
+    x = g.input("x", "float64", (2,))
+    held = g.insert(Node("held", "identity", (x,), control=(g.const(np.float64(0), "c"),)))
+    holds = g.add("identity", x, name="holds")
+    g.outputs["y"] = g.insert(Node("y", "add", (held, holds), control=(holds,)))
+    trace = run_pass(SpliceIdentities(), g)
+    assert reasons(trace) == [("held", "it has control edges"), ("holds", "it has control edges")]

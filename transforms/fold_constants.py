@@ -1,0 +1,61 @@
+"""Compute at compile time what depends on constants only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import OPS
+from qgraph.passes import RewritePass
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+MAX_BYTES = 16 * 2**20
+# A quantizer of a constant belongs to the layer it feeds; an identity may carry control edges.
+LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup", "opaque")
+
+
+@dataclass(frozen=True)
+class FoldConstants(RewritePass):
+    """Replace a node whose inputs are all constants by a constant of the same name.
+
+    Float arithmetic is done in float64 and rounded once. Refusals: a result that is both larger
+    than its inputs and than 16 MiB; control edges.
+    """
+
+    name: ClassVar[str] = "fold-constants"
+
+    def rules(self) -> tuple[Rule, ...]:
+        folded = tuple(name for name, op in OPS.items() if op.evaluate and name not in LEFT_ALONE)
+        return (Rule("fold", folded, _fold),)
+
+
+def _fold(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    inputs: list[Any] = [graph.constant(value) for value in node.inputs]
+    if any(c is None for c in inputs) or any(graph.types[v].dtype == "string" for v in node.inputs):
+        return False
+    if node.control or graph.control_users(node.name):
+        return rewriter.refuse(node, "it has control edges")
+    before, after = sum(c.nbytes for c in inputs), _size_of_result(graph, node)
+    if after > max(before, MAX_BYTES):
+        return rewriter.refuse(node, f"the result takes {after} bytes, its inputs only {before}")
+    value = _compute(node, inputs, graph.types[node.name].dtype)
+    return rewriter.put(Node(node.name, "const", attrs={"value": value}))
+
+
+def _size_of_result(graph: Graph, node: Node) -> int:
+    known = graph.types[node.name]
+    size = int(np.prod([d or 0 for d in known.shape or ()], dtype=np.int64))
+    return size * np.dtype(known.dtype).itemsize
+
+
+def _compute(node: Node, inputs: list[Any], dtype: str) -> Any:
+    op = OPS[node.op]
+    if not op.moves:
+        inputs = [c if c.dtype.kind in "iub" else c.astype(np.float64) for c in inputs]
+    assert op.evaluate is not None
+    with np.errstate(all="ignore"):
+        return np.asarray(op.evaluate(node.attrs, inputs), order="C").astype(dtype, copy=False)

@@ -1,0 +1,65 @@
+"""Remove nodes that return what they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import TensorType
+from qgraph.passes import RewritePass
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "concat")
+
+
+@dataclass(frozen=True)
+class SpliceIdentities(RewritePass):
+    """Remove identities, and reshapes, transposes, pads, casts ... that change nothing.
+
+    Refusal: a node with control edges, whose place in the order of execution may matter.
+    """
+
+    name: ClassVar[str] = "splice-identities"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule("splice", OPS, _splice),)
+
+
+def _splice(rewriter: Rewriter, node: Node) -> bool:
+    if not _changes_nothing(rewriter.graph, node):
+        return False
+    if node.control or rewriter.graph.control_users(node.name):
+        return rewriter.refuse(node, "it has control edges")
+    return rewriter.replace_value(node.name, node.inputs[0])
+
+
+def _changes_nothing(graph: Graph, node: Node) -> bool:
+    attrs, source = node.attrs, graph.types[node.inputs[0]]
+    if node.op == "transpose":
+        return tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
+    if node.op == "reshape":
+        return _same_reshape(source, tuple(attrs["shape"]))
+    if node.op == "pad":
+        return not any(n for pair in attrs["paddings"] for n in pair)
+    if node.op == "cast":
+        return bool(attrs["dtype"] == source.dtype)
+    if node.op == "squeeze":
+        return not attrs["axes"]
+    if node.op == "slice":
+        parts = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+        dims = source.shape or (None,) * len(attrs["begin"])
+        return all(
+            not begin and stride in (1, None) and (end is None or (d is not None and end >= d))
+            for (begin, end, stride), d in zip(parts, dims, strict=True)
+        )
+    return len(node.inputs) == 1  # identity, or a concat of one
+
+
+def _same_reshape(source: TensorType, target: tuple[int, ...]) -> bool:
+    """True if `target` is the shape that `source` has, with at most one dimension left open."""
+    if source.shape is None or len(source.shape) != len(target) or 0 in source.shape:
+        return False
+    pairs = list(zip(source.shape, target, strict=True))
+    unknown = sum(d is None for d in source.shape)
+    return unknown <= 1 and all(t == d or (t == -1 and unknown == (d is None)) for d, t in pairs)

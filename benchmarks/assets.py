@@ -99,14 +99,20 @@ def face_mask_network() -> Path:
     return named
 
 
-def imagenet_images() -> tuple[Images, Labels]:
-    """Twenty ImageNet images, uint8 [20, h, w, 3], and their classes of 1000, int64 [20].
+def imagenet_images(size: int = 224) -> tuple[Images, Labels]:
+    """Twenty ImageNet images, uint8 [20, size, size, 3], and their classes of 1000, int64 [20].
 
-    Enough for calibration and agreement with the float network, far too few for an accuracy.
+    The central square of each, scaled. Enough for calibration and for agreement with the float
+    network, far too few for an accuracy.
     """
-    paths = sorted((fetch(FOOLBOX) / "foolbox/data").glob("imagenet_*"))
-    labels = [int(path.stem.rsplit("_", 1)[1]) for path in paths]
-    return np.stack([_pixels(path) for path in paths]), np.array(labels, np.int64)
+    from PIL import Image, ImageOps
+
+    images, labels = [], []
+    for path in sorted((fetch(FOOLBOX) / "foolbox/data").glob("imagenet_*")):
+        with Image.open(path) as image:
+            images.append(np.asarray(ImageOps.fit(image.convert("RGB"), (size, size))))
+        labels.append(int(path.stem.rsplit("_", 1)[1]))
+    return np.stack(images), np.array(labels, np.int64)
 
 
 def cifar10_train() -> tuple[Images, Labels]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, Fixed, Infer, OpDef, moved, one_scale, same_as_first
+from qgraph.ir.ops.base import Attrs, Infer, OpDef, moved, same_as_first
 from qgraph.ir.types import TensorType
 
 
@@ -50,25 +50,12 @@ def _infer_pad(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return x.with_shape(tuple(dims))
 
 
-def pad(attrs: Attrs, inputs: Sequence[Any], fill: Any = None) -> Any:
+def _pad(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     """`mode` constant (with `value`, 0 by default), reflect or symmetric."""
     mode = attrs.get("mode", "constant")
     if mode == "constant":
-        value = attrs.get("value", 0) if fill is None else fill
-        return np.pad(inputs[0], attrs["paddings"], constant_values=value)
+        return np.pad(inputs[0], attrs["paddings"], constant_values=attrs.get("value", 0))
     return np.pad(inputs[0], attrs["paddings"], mode=mode)
-
-
-def pad_code(value: float, exponent: int) -> int:
-    """The code of a padding value on the grid of the tensor that it pads."""
-    return int(np.rint(np.ldexp(value, exponent)))
-
-
-def _integer_pad(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
-    exponent = one_scale(inputs)
-    value = attrs.get("value", 0)
-    fill = pad_code(value, int(exponent)) if value else 0
-    return Fixed(pad(attrs, [inputs[0].codes], fill), exponent)
 
 
 def _infer_reshape(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -250,7 +237,7 @@ def _mover(name: str, infer: Infer, evaluate: Callable[..., Any], *attrs: str) -
 OPS = (
     _mover("identity", same_as_first, lambda attrs, inputs: inputs[0]),
     OpDef("concat", (1, None), _infer_concat, _concat, moved(_concat), ("axis",), moves=True, same_scale=True),
-    OpDef("pad", (1, 1), _infer_pad, pad, _integer_pad, ("paddings",), moves=True),
+    _mover("pad", _infer_pad, _pad, "paddings"),
     _mover("reshape", _infer_reshape, _reshape, "shape"),
     _mover("transpose", _infer_transpose, lambda a, i: np.transpose(i[0], a["perm"]), "perm"),
     _mover("slice", _infer_slice, _slice, "begin", "end", "strides"),

@@ -1,0 +1,1 @@
+"""Backends: from a calibrated graph to what a target runs."""

@@ -1,0 +1,109 @@
+"""Builds a GraphDef node by node. TensorFlow is imported when a builder is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_./\\-]")
+
+
+class GraphDefBuilder:
+    """Appends NodeDefs to a GraphDef and keeps their names unique.
+
+    A tensor is named as GraphDef names it: `node` or `node:1`.
+    """
+
+    def __init__(self, reserved: Sequence[str] = ()) -> None:
+        import tensorflow as tf
+
+        self.tf = tf
+        self.graph_def = tf.compat.v1.GraphDef()
+        self.graph_def.versions.producer = tf.compat.v1.get_default_graph().graph_def_versions.producer
+        self._taken = set(reserved)
+        self._scalars: dict[tuple[str, Any], str] = {}
+        self.dtypes: dict[str, str] = {}
+
+    def unique(self, name: str) -> str:
+        name = _ILLEGAL.sub("_", name)
+        name = name if re.match(r"[A-Za-z0-9.]", name) else f"n{name}"
+        stem, count = name, 0
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken.add(name)
+        return name
+
+    def claim(self, name: str) -> str:
+        """Give out a name that was reserved."""
+        self._taken.add(name)
+        return name
+
+    def add(self, op: str, name: str, inputs: Sequence[str] = (), *, exact_name: bool = False, **attrs: Any) -> str:
+        """Append a node; attrs are Python values, dtypes given as numpy names under `T`-like keys."""
+        node = self.graph_def.node.add()
+        node.op = op
+        node.name = name if exact_name else self.unique(name)
+        node.input.extend(inputs)
+        for key, value in attrs.items():
+            self._set(node.attr[key], value)
+        made: str = node.name
+        return made
+
+    def const(self, value: Any, name: str) -> str:
+        array = np.asarray(value)
+        node = self.graph_def.node.add()
+        node.op, node.name = "Const", self.unique(name)
+        dtype = self.tf.as_dtype(array.dtype)
+        node.attr["dtype"].type = dtype.as_datatype_enum
+        tensor = node.attr["value"].tensor
+        tensor.dtype = dtype.as_datatype_enum
+        for dim in array.shape:
+            tensor.tensor_shape.dim.add().size = dim
+        tensor.tensor_content = np.ascontiguousarray(array).tobytes()
+        made: str = node.name
+        self.dtypes[made] = array.dtype.name
+        return made
+
+    def scalar(self, value: float | int, dtype: str) -> str:
+        """A shared scalar constant."""
+        key = (dtype, value)
+        if key not in self._scalars:
+            self._scalars[key] = self.const(np.asarray(value, dtype), f"qgraph/constants/{dtype}")
+        return self._scalars[key]
+
+    def _set(self, attr: Any, value: Any) -> None:
+        if isinstance(value, DType):
+            attr.type = self.tf.as_dtype(value.name).as_datatype_enum
+        elif isinstance(value, bool):
+            attr.b = value
+        elif isinstance(value, int):
+            attr.i = value
+        elif isinstance(value, float):
+            attr.f = value
+        elif isinstance(value, str):
+            attr.s = value.encode()
+        elif isinstance(value, Dims):
+            attr.shape.unknown_rank = value.dims is None
+            for dim in value.dims or ():
+                attr.shape.dim.add().size = -1 if dim is None else dim
+        else:
+            attr.list.SetInParent()
+            attr.list.i.extend(int(v) for v in value)
+
+
+class DType:
+    """Marks an attribute value as a dtype."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Dims:
+    """Marks an attribute value as a shape."""
+
+    def __init__(self, dims: tuple[int | None, ...] | None) -> None:
+        self.dims = dims

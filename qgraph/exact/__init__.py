@@ -1,0 +1,1 @@
+"""Exactness: the integer reference, bounds, comparison."""

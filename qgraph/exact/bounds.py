@@ -1,0 +1,142 @@
+"""Bounds on accumulators, from the real weights: what float can carry exactly, how wide it must be.
+
+A sum of products is exact in float32, in whatever order it is taken, if for every output the
+sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^53 for float64
+(docs/numerics.md, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import ExactnessError
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import QuantSpec
+from qgraph.numerics import quantize
+from qgraph.quant.topology import COMPUTE, QUANTIZERS
+
+FLOAT32_EXACT = 1 << 24
+FLOAT64_EXACT = 1 << 53
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Codes of a value: `low..high` is what it can be, `magnitude` what its partial sums can be."""
+
+    low: int
+    high: int
+    magnitude: int
+    channel: int | None = None
+
+    @property
+    def exact_in(self) -> str:
+        """The narrowest float type that simulates the value exactly, or `none`."""
+        if self.magnitude <= FLOAT32_EXACT:
+            return "float32"
+        return "float64" if self.magnitude <= FLOAT64_EXACT else "none"
+
+    @property
+    def width(self) -> int:
+        """Bits of the narrowest signed accumulator that cannot overflow."""
+        return max((-self.low - 1).bit_length() if self.low < 0 else 0, max(self.high, 0).bit_length()) + 1
+
+
+def _of_spec(spec: QuantSpec) -> Bound:
+    return Bound(spec.lo, spec.hi, max(-spec.lo, spec.hi))
+
+
+def _joined(bounds: list[Bound]) -> Bound:
+    return Bound(min(b.low for b in bounds), max(b.high for b in bounds), max(b.magnitude for b in bounds))
+
+
+def bounds(graph: Graph) -> dict[str, Bound]:
+    """A bound for every integer value of a calibrated graph, by value name.
+
+    Raises ExactnessError for a value that not even float64 or int64 holds.
+    """
+    found: dict[str, Bound] = {}
+    codes: dict[str, Any] = {}
+    for node in graph.topological():
+        if node.op in QUANTIZERS:
+            constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
+            if constant is not None:
+                codes[node.name] = quantize(constant, node.attrs["spec"]).codes
+            found[node.name] = _of_codes(codes[node.name]) if constant is not None else _of_spec(node.attrs["spec"])
+            continue
+        if not node.inputs or any(v not in found for v in node.inputs):
+            continue
+        bound = _of_node(node, [found[v] for v in node.inputs], codes)
+        if bound is None:
+            continue
+        if bound.exact_in == "none":
+            raise ExactnessError(
+                f"sums reach {bound.magnitude}: more than float64 or a 54-bit accumulator holds exactly",
+                node=node.name,
+                hint="fewer bits, or a smaller layer",
+            )
+        found[node.name] = bound
+    return found
+
+
+def _of_codes(codes: Any) -> Bound:
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    return Bound(low, high, max(-low, high))
+
+
+def _of_node(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound | None:
+    if node.op in COMPUTE:
+        return _of_sum_of_products(node, inputs, codes)
+    if node.op in ("add", "bias_add", "sub"):
+        a, b = inputs
+        low, high = (a.low + b.low, a.high + b.high) if node.op != "sub" else (a.low - b.high, a.high - b.low)
+        return Bound(low, high, a.magnitude + b.magnitude)
+    if node.op == "mul":
+        a, b = inputs
+        ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return Bound(min(ends), max(ends), a.magnitude * b.magnitude)
+    if node.op in ("relu", "relu6"):
+        return Bound(max(inputs[0].low, 0), max(inputs[0].high, 0), inputs[0].magnitude)
+    definition = op_definition(node.op)
+    return _joined(inputs) if definition.moves or definition.same_scale else None
+
+
+def _of_sum_of_products(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound | None:
+    if node.inputs[1] not in codes:
+        return None
+    x, w = inputs[0], per_channel(node, codes[node.inputs[1]])
+    positive, negative = np.maximum(w, 0).sum(axis=0), np.minimum(w, 0).sum(axis=0)
+    # Terms may be absent (padding), so a term adds nothing at best.
+    low, high = min(x.low, 0), max(x.high, 0)
+    lows, highs = positive * low + negative * high, positive * high + negative * low
+    magnitudes = (positive - negative) * x.magnitude
+    worst = int(np.argmax(magnitudes))
+    return Bound(int(lows.min()), int(highs.max()), int(magnitudes[worst]), worst)
+
+
+def per_channel(node: Node, weights: Any) -> Any:
+    """Weight codes as [terms, output channels]."""
+    if node.op == "depthwise_conv2d":
+        return weights.reshape(weights.shape[0] * weights.shape[1], -1)
+    return weights.reshape(-1, weights.shape[-1])
+
+
+def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
+    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, saying which input does it."""
+    for node in graph.topological():
+        bound = found.get(node.name)
+        if node.op not in COMPUTE or bound is None or bound.width <= bits:
+            continue
+        side = "highest" if bound.high >= -bound.low else "lowest"
+        other = "lowest" if side == "highest" else "highest"
+        raise ExactnessError(
+            f"channel {bound.channel} can reach {bound.high if side == 'highest' else bound.low}: "
+            f"that takes {bound.width} bits, the accumulator has {bits}",
+            node=node.name,
+            hint=f"it does so for inputs at their {side} code where the weight is positive and at their {other} "
+            "where it is negative; use a wider accumulator, fewer bits, or `overflow: wrap` in the profile",
+        )

@@ -1,0 +1,96 @@
+"""The integer reference: what the hardware computes, in plain numpy integers.
+
+Slow and obvious. Between the first quantizer and the last integer op there are only int64 codes
+and shifts; every other form of a network is compared with this one at tolerance zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import ExactnessError, GraphError
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, Fixed
+from qgraph.numerics import dequantize, quantize
+from qgraph.quant.topology import QUANTIZERS
+
+Value = Fixed | Array
+
+
+class Reference:
+    """A calibrated graph, ready to be run on integers. Codes of constants are made once."""
+
+    def __init__(self, graph: Graph) -> None:
+        if "calibrated" not in graph.facts:
+            raise GraphError("the integer reference needs a calibrated graph", node=graph.name)
+        self.graph = graph
+        self.order = graph.topological()
+        self.constants: dict[str, Value] = {}
+        for node in self.order:
+            if node.op == "const":
+                self.constants[node.name] = node.attrs["value"]
+            elif node.op == "quantize" and node.inputs[0] in self.constants:
+                self.constants[node.name] = _at(node, quantize, self.constants[node.inputs[0]])
+
+    def run(self, feeds: Mapping[str, Array], keep: Collection[str] | None = None) -> dict[str, Value]:
+        """Values by name: those in `keep`, or every quantizer's and every output's.
+
+        feeds: one batch for each input. Integer values come as Fixed, float ones as arrays.
+        """
+        keep = self.watched() if keep is None else keep
+        values: dict[str, Value] = {**self.constants, **feeds}
+        left: dict[str, int] = {}
+        for node in self.order:
+            for value in node.inputs:
+                left[value] = left.get(value, 0) + 1
+        for node in self.order:
+            if node.name not in values:
+                result = self._step(node, [values[v] for v in node.inputs])
+                values.update(zip(node.values, result if node.outputs > 1 else (result,), strict=True))
+            for value in node.inputs:
+                left[value] -= 1
+                if not left[value] and value not in keep and value not in self.constants:
+                    values.pop(value, None)
+        return {name: values[name] for name in keep}
+
+    def watched(self) -> list[str]:
+        """Every quantized activation and every output value."""
+        quantizers = [n.name for n in self.order if n.op in QUANTIZERS and n.name not in self.constants]
+        return list(dict.fromkeys([*quantizers, *self.graph.outputs.values()]))
+
+    def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The graph's outputs by public name, as float32."""
+        values = self.run(feeds, set(self.graph.outputs.values()))
+        return {public: as_float(values[value]) for public, value in self.graph.outputs.items()}
+
+    def _step(self, node: Node, inputs: list[Value]) -> Any:
+        definition = op_definition(node.op)
+        if node.op == "quantize" and not isinstance(inputs[0], Fixed):
+            return _at(node, quantize, inputs[0])
+        if definition.integer is not None and inputs and all(isinstance(i, Fixed) for i in inputs):
+            try:
+                return definition.integer(node.attrs, inputs)  # type: ignore[arg-type]
+            except GraphError as error:
+                raise GraphError(error.message, node=node.name) from None
+        if definition.evaluate is None:
+            raise GraphError(f"`{node.op}` has no reference", node=node.name)
+        return definition.evaluate(node.attrs, [as_float(i) for i in inputs])
+
+
+def as_float(value: Value) -> Array:
+    """Codes as the float32 numbers they stand for (exact for 16 bits); floats as they are."""
+    if isinstance(value, Fixed):
+        return dequantize(value).astype(np.float32)
+    return value
+
+
+def _at(node: Node, function: Any, value: Any) -> Fixed:
+    try:
+        result: Fixed = function(value, node.attrs["spec"])
+    except ExactnessError as error:
+        raise ExactnessError(error.message, node=node.name, hint=error.hint) from None
+    return result

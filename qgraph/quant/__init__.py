@@ -1,0 +1,1 @@
+"""Quantization: target profiles, scale groups, calibration."""

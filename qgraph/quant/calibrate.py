@@ -1,0 +1,228 @@
+"""One sweep that gives every quantizer its exponent (docs/numerics.md, section 5).
+
+In topological order each node runs once over the whole calibration set, on inputs that are already
+quantized; a quantizer's exponent is chosen when the sweep reaches it, from the numbers that
+reach it. A scale group takes the largest range among its members: members met later may
+coarsen it, which the sweep does not run again for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError, ExactnessError, UsageError
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent
+from qgraph.quant.data import chunk_inputs
+from qgraph.quant.thresholds import METHODS, choose_exponent, histogram_of
+from qgraph.quant.topology import QUANTIZERS, value_exponent
+
+Exponent = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How thresholds of activations are found: a method of `qgraph.quant.thresholds`."""
+
+    method: str = "kl_j"
+    shift: tuple[int, int] = (-31, 62)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}")
+
+
+def calibrate(
+    graph: Graph,
+    data: Mapping[str, Array],
+    options: Calibration = Calibration(),
+    on_node: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Write an exponent into every quantizer of `graph`, in place.
+
+    data: one array [samples, ...] for each input of the graph. `on_node(done, total)` is called as
+    the sweep goes. Raises CalibrationError where data is missing, misshaped, NaN or infinite, and
+    ExactnessError where a scale or shift is out of range.
+    """
+    sweep = _Sweep(graph, options)
+    sweep.start(chunk_inputs(graph, data))
+    order = graph.topological()
+    for done, node in enumerate(list(order), start=1):
+        sweep.visit(graph.nodes[node.name])
+        on_node(done, len(order))
+    sweep.finish()
+    graph.facts.add("calibrated")
+
+
+class _Sweep:
+    def __init__(self, graph: Graph, options: Calibration) -> None:
+        self.graph = graph
+        self.options = options
+        self.exponents: dict[str, Any] = {}
+        self.static: dict[str, Array] = {}
+        self.chunks: dict[str, list[Array]] = {}
+        self.left: dict[str, int] = {}
+        self.groups: dict[str, int] = {}
+
+    def start(self, chunks: Mapping[str, list[Array]]) -> None:
+        self.chunks.update(chunks)
+        self.count = len(next(iter(chunks.values()))) if chunks else 0
+        for node in self.graph.nodes.values():
+            for value in node.inputs:
+                self.left[value] = self.left.get(value, 0) + 1
+        # Constants need no data: groups know them before the first activation is met.
+        for node in self.graph.topological():
+            if node.op == "const":
+                self.static[node.name] = node.attrs["value"]
+            elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
+                self._settle(node, _constant_exponent(self.static[node.inputs[0]], node.attrs["spec"]))
+
+    def visit(self, node: Node) -> None:
+        if node.op in QUANTIZERS and node.attrs["spec"].exponent is None and node.name not in self.exponents:
+            self._settle(node, self._choose(node))
+        if node.op == "const":
+            return
+        if node.op in QUANTIZERS:
+            node = self._with_exponent(node)
+        else:
+            self.exponents[node.name] = value_exponent(node, self.exponents)
+        if node.op != "input":
+            self._run(node)
+        for value in node.inputs:
+            self.left[value] -= 1
+            if not self.left[value]:
+                self.chunks.pop(value, None)
+
+    def _run(self, node: Node) -> None:
+        evaluate = op_definition(node.op).evaluate
+        if evaluate is None:
+            raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
+        if all(v in self.static for v in node.inputs):
+            self.static[node.name] = np.asarray(evaluate(node.attrs, [self.static[v] for v in node.inputs]))
+            return
+        results: list[Any] = []
+        for i in range(self.count):
+            inputs = [self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs]
+            results.append(evaluate(node.attrs, inputs))
+        for index, value in enumerate(node.values):
+            single = node.outputs == 1
+            self.chunks[value] = [r if single else r[index] for r in results]
+
+    # -- exponents -------------------------------------------------------------------------
+
+    def _own_scale(self, node: Node) -> bool:
+        """False for a bias that lives on the scale of its accumulator."""
+        return self._accumulator(node) is None
+
+    def _accumulator(self, node: Node) -> str | None:
+        """The accumulator whose scale a bias has to take, if it has one."""
+        spec: QuantSpec = node.attrs["spec"]
+        if spec.role != "bias" or spec.group is not None:
+            return None
+        users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
+        return users[0].inputs[0] if users else None
+
+    def _settle(self, node: Node, exponent: Exponent) -> None:
+        """Note the exponent; a group keeps the smallest one, which is the largest range."""
+        group = node.attrs["spec"].group
+        if group is not None and isinstance(exponent, int):
+            self.groups[group] = min(exponent, self.groups.get(group, exponent))
+        checked_exponent(exponent, node.name)
+        self.exponents[node.name] = exponent
+
+    def _with_exponent(self, node: Node) -> Node:
+        spec: QuantSpec = node.attrs["spec"]
+        if spec.exponent is not None:
+            self.exponents[node.name] = spec.exponent
+            return node
+        exponent = self.groups.get(spec.group, self.exponents[node.name]) if spec.group else self.exponents[node.name]
+        attrs = {**node.attrs, "spec": spec.with_exponent(exponent)}
+        return Node(node.name, node.op, node.inputs, attrs)
+
+    def _choose(self, node: Node) -> Exponent:
+        spec: QuantSpec = node.attrs["spec"]
+        accumulator = self._accumulator(node)
+        if accumulator is not None:
+            exponent = self.exponents[accumulator]
+            return exponent if isinstance(exponent, int) else tuple(int(e) for e in exponent)
+        source = node.inputs[0]
+        if source in self.static:
+            return _constant_exponent(self.static[source], spec)
+        chunks = self.chunks[source]
+        if node.op == "lookup":
+            function = POINTWISE[node.attrs["function"]]
+            chunks = [function(node.attrs, c) for c in chunks]
+        histogram = histogram_of(chunks, node.name)
+        if spec.role == "input" and spec.signed and histogram.low >= 0:
+            spec = self._make_unsigned(node)
+        method = "max" if spec.role == "internal" else self.options.method
+        return self._legal(choose_exponent(histogram, spec, method), self.exponents.get(source))
+
+    def _make_unsigned(self, node: Node) -> QuantSpec:
+        """An input that is never negative on the calibration data has no use for a sign."""
+        spec: QuantSpec = node.attrs["spec"]
+        if any(u.op == "concat" for u in self.graph.users(node.name)):
+            return spec
+        unsigned = QuantSpec(**{**spec.__dict__, "signed": False})
+        self.graph.set_attrs(node.name, spec=unsigned)
+        return unsigned
+
+    def _legal(self, exponent: int, source: Any) -> int:
+        """The nearest exponent whose requantization shift the target has."""
+        if source is None:
+            return exponent
+        least, most = self.options.shift
+        low, high = int(np.max(source)) - most, int(np.min(source)) - least
+        return min(max(exponent, low), high)
+
+    def finish(self) -> None:
+        """Write exponents into specs: groups first, then the biases that follow accumulators."""
+        exponents: dict[str, Any] = {}
+        for node in list(self.graph.topological()):
+            if node.op not in QUANTIZERS:
+                exponents[node.name] = value_exponent(node, exponents)
+                continue
+            spec: QuantSpec = node.attrs["spec"]
+            exponent = spec.exponent
+            if exponent is None:
+                accumulator = self._accumulator(node)
+                exponent = self.groups[spec.group] if spec.group else self.exponents[node.name]
+                if accumulator is not None and accumulator in exponents:
+                    followed = exponents[accumulator]
+                    exponent = followed if isinstance(followed, int) else tuple(int(e) for e in followed)
+                checked_exponent(exponent, node.name)
+                self.graph.set_attrs(node.name, spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent))
+            exponents[node.name] = exponent
+            self._check_shift(node, exponents.get(node.inputs[0]), exponent)
+
+    def _check_shift(self, node: Node, source: Any, exponent: Any) -> None:
+        if source is None:
+            return
+        shift = np.asarray(source) - np.asarray(exponent)
+        least, most = self.options.shift
+        if np.any(shift < least) or np.any(shift > most):
+            raise ExactnessError(
+                f"needs a requantization shift of {shift}, the profile allows {least} to {most}",
+                node=node.name,
+                hint="widen `shift` in the profile, or look at who forced the scale group",
+            )
+
+
+def _constant_exponent(value: Array, spec: QuantSpec) -> Exponent:
+    """MAX threshold of weights and biases; the finest unclipped scale of other constants."""
+    if spec.role not in ("weight", "bias"):
+        return finest_exponent(value, spec.bits, spec.signed)
+    largest = np.abs(np.asarray(value))
+    if spec.per_channel:
+        columns = largest.reshape(*largest.shape[:2], -1) if largest.ndim == 4 and value.shape[3] == 1 else largest
+        peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
+        return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
+    return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)
+

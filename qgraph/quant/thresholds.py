@@ -1,0 +1,135 @@
+"""Where to clip: power-of-two exponents from the histogram of a tensor.
+
+Only `ceil(log2 t)` of a threshold t matters, so each method chooses among exponents: from the one
+that clips nothing (MAX) to finer ones that clip more. Methods: `max`; `percentile` (the share of
+|x| kept, 99.99 %); `mse`; `kl_j`, the symmetric Kullback-Leibler distance J (Jeffreys) between
+the distributions before and after quantization (TQT section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph import kernels
+from qgraph.errors import CalibrationError
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.numerics import exponent_for_max
+
+LOG2_BINS = 13
+FINER_EXPONENTS = 10
+PERCENTILE = 0.9999
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Equal-width counts over [-2^power, 2^power), `2^LOG2_BINS` bins a side, and the extremes."""
+
+    counts: Counts
+    power: int
+    low: float
+    high: float
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    def centres(self) -> Any:
+        half = 1 << LOG2_BINS
+        return np.ldexp(np.arange(-half, half) + 0.5, self.power - LOG2_BINS)
+
+
+def histogram_of(chunks: list[Array], name: str) -> Histogram:
+    """Histogram over all chunks (float arrays). Raises CalibrationError on NaN or infinity."""
+    ends = [kernels.minmax(np.asarray(c, np.float32)) for c in chunks if c.size]
+    if not ends:
+        raise CalibrationError("has no elements to calibrate on", node=name)
+    low, high = (f(e[i] for e in ends) for i, f in ((0, min), (1, max)))
+    if not np.isfinite([e for pair in ends for e in pair]).all():
+        raise CalibrationError(
+            "is NaN or infinite on the calibration data", node=name, hint="look at the data, then at the float network"
+        )
+    largest = max(abs(low), abs(high))
+    power = -exponent_for_max(largest, 0, False) if largest else 0
+    counts = sum(kernels.histogram(np.asarray(c, np.float32), power, LOG2_BINS) for c in chunks if c.size)
+    return Histogram(np.asarray(counts), power, low, high)
+
+
+def choose_exponent(histogram: Histogram, spec: QuantSpec, method: str) -> int:
+    """The exponent for a tensor of `spec`. An all-zero tensor gets the scale of threshold 1."""
+    return METHODS[method](histogram, spec)
+
+
+def _max(histogram: Histogram, spec: QuantSpec) -> int:
+    return exponent_for_max(histogram.largest or 1.0, spec.bits, spec.signed)
+
+
+def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
+    half = 1 << LOG2_BINS
+    folded = histogram.counts[half:] + histogram.counts[:half][::-1]
+    kept = np.searchsorted(np.cumsum(folded), PERCENTILE * folded.sum())
+    threshold = np.ldexp(float(kept + 1), histogram.power - LOG2_BINS)
+    return exponent_for_max(min(threshold, histogram.largest) or 1.0, spec.bits, spec.signed)
+
+
+def _search(cost: Callable[[Histogram, QuantSpec, int], float]) -> Callable[[Histogram, QuantSpec], int]:
+    def choose(histogram: Histogram, spec: QuantSpec) -> int:
+        coarsest = _max(histogram, spec)
+        if not histogram.largest:
+            return coarsest
+        candidates = range(coarsest, coarsest + FINER_EXPONENTS + 1)
+        return min(candidates, key=lambda exponent: cost(histogram, spec, exponent))
+
+    return choose
+
+
+def _levels(centres: Any, spec: QuantSpec, exponent: int) -> Any:
+    return np.clip(np.rint(np.ldexp(centres, exponent)), spec.lo, spec.hi)
+
+
+def _mse(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
+    """Squared error; a step finer than the bins costs the usual step^2 / 12 inside the range."""
+    centres = histogram.centres()
+    error = np.ldexp(_levels(centres, spec, exponent), -exponent) - centres
+    step = np.ldexp(1.0, -exponent)
+    if step <= np.ldexp(1.0, histogram.power - LOG2_BINS):
+        clipped = np.abs(error) > step
+        error = np.where(clipped, error, step / np.sqrt(12.0))
+    return float((histogram.counts * error**2).sum())
+
+
+def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
+    """J between the histogram and what its quantized self looks like on the same bins.
+
+    After quantization the mass of a level lies on the bins within half a step of it, evenly on
+    those that were not empty; bins beyond the clip range are left with nothing.
+    """
+    centres, counts = histogram.centres(), histogram.counts
+    levels = _levels(centres, spec, exponent)
+    index = (levels - spec.lo).astype(np.int64)
+    inside = np.abs(np.ldexp(centres, exponent) - levels) <= 0.5
+    size = spec.hi - spec.lo + 1
+    mass = np.bincount(index, counts, size)
+    filled = np.bincount(index, inside & (counts > 0), size)
+    wide = np.bincount(index, inside, size)
+    spread_over_all = inside & (filled[index] == 0)
+    places = np.where(spread_over_all, wide[index], filled[index])
+    stays = spread_over_all | (inside & (counts > 0))
+    after = np.where(stays, mass[index] / np.maximum(places, 1), 0.0)
+    total = float(counts.sum())
+    tiny = 0.5 / total
+    p, q = counts / total + tiny / counts.size, after / total + tiny / counts.size
+    return float(((p - q) * np.log(p / q)).sum())
+
+
+METHODS: Mapping[str, Callable[[Histogram, QuantSpec], int]] = {
+    "kl_j": _search(_kl_j),
+    "max": _max,
+    "percentile": _percentile,
+    "mse": _search(_mse),
+}

@@ -1,0 +1,113 @@
+"""Questions about a graph that quantization asks: signs, sources of a scale, first and last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node, node_of
+from qgraph.ir.ops import op_definition
+
+COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
+QUANTIZERS = ("quantize", "lookup")
+_NEVER_NEGATIVE = frozenset({"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"})
+_SIGN_KEEPING = frozenset({"add", "mul", "bias_add", "minimum", "avg_pool", "mean", "sum"})
+
+
+def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
+    """A function of values: True where no element can be negative, whatever the input."""
+    known: dict[str, bool] = {}
+    for node in graph.topological():
+        known[node.name] = _nonnegative(node, [known.get(v, False) for v in node.inputs])
+    return lambda value: known.get(value, False)
+
+
+def _nonnegative(node: Node, inputs: list[bool]) -> bool:
+    if node.op in _NEVER_NEGATIVE:
+        return True
+    if node.op == "const":
+        value = node.attrs["value"]
+        return bool(value.dtype.kind in "fiu" and (value >= 0).all())
+    if node.op == "maximum":
+        return any(inputs)
+    if node.op == "pad" and node.attrs.get("value", 0) < 0:
+        return False
+    keeps = node.op in _SIGN_KEEPING or op_definition(node.op).moves or bool(node.attrs.get("pool"))
+    return keeps and bool(inputs) and all(inputs)
+
+
+def sources(graph: Graph, value: str) -> list[str]:
+    """Names of the quantizers that put `value` on its grid, through all that keeps a scale.
+
+    Empty where the scale is that of an accumulator or of a float tensor.
+    """
+    found: dict[str, None] = {}
+    waiting, seen = [value], set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        node = graph.producer(current)
+        definition = op_definition(node.op)
+        if node.op in QUANTIZERS:
+            found[node.name] = None
+        elif definition.moves or definition.same_scale or node.op in ("relu", "relu6"):
+            waiting += reversed(node.inputs)
+    return list(found)
+
+
+def end_layers(graph: Graph) -> frozenset[str]:
+    """Compute layers with no other compute layer before them, or none after them."""
+    order = graph.topological()
+    first = _unreached(order, lambda node: [node_of(v) for v in node.inputs])
+    last = _unreached(order[::-1], lambda node: [u.name for v in node.values for u in graph.users(v)])
+    return frozenset(first | last)
+
+
+def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> set[str]:
+    """Layers that no other layer reaches, walking in `order` along `before`."""
+    behind: set[str] = set()
+    ends = set()
+    for node in order:
+        reached = any(name in behind for name in before(node))
+        is_layer = node.op in COMPUTE and not node.attrs.get("pool") and not node.attrs.get("norm")
+        if is_layer and not reached:
+            ends.add(node.name)
+        if is_layer or reached:
+            behind.add(node.name)
+    return ends
+
+
+def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:
+    """(x, product) where `maximum` is `maximum(x, x * alpha)`: leaky ReLU inside the compiler."""
+    if maximum.op != "maximum":
+        return None
+    for x, product in (maximum.inputs, maximum.inputs[::-1]):
+        node = graph.producer(product)
+        if node.op != "mul" or x not in node.inputs or x == product:
+            continue
+        alpha = graph.constant(node.inputs[1 - node.inputs.index(x)])
+        if alpha is not None and bool(np.all((alpha >= 0) & (alpha <= 1))):
+            return x, product
+    return None
+
+
+def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
+    """The exponent of a node's result from those of its inputs; None where it is float.
+
+    One integer, or an array along the last axis. Products add, sums keep, what moves keeps.
+    """
+    if node.op in QUANTIZERS:
+        return node.attrs["spec"].exponent
+    inputs = [exponents.get(v) for v in node.inputs]
+    if not inputs or any(e is None for e in inputs):
+        return None
+    if node.op in COMPUTE or node.op == "mul":
+        total = np.asarray(inputs[0]) + np.asarray(inputs[1])
+        return int(total) if total.ndim == 0 else total
+    definition = op_definition(node.op)
+    keeps = definition.moves or definition.same_scale or node.op in ("relu", "relu6")
+    return inputs[0] if keeps else None

@@ -1,0 +1,296 @@
+"""Insert quantizers by topology (TQT section 4.3, docs/numerics.md).
+
+Values have one of three forms on their way: `float` (outside the integer part), `codes` (a
+quantizer has put them on an 8-bit grid) and `wide` (the exact result of integer arithmetic that
+no quantizer has seen yet). Each op asks its inputs for the form that it needs; a quantizer
+is made where a form has to change, once a value. That is how the last 8-bit stage of a layer
+moves behind bias, eltwise add and activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from qgraph.ir.graph import Graph, Node, node_of
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import QuantSpec
+from qgraph.passes import Pass
+from qgraph.quant.profile import Profile
+from qgraph.quant.topology import (
+    COMPUTE,
+    end_layers,
+    is_nonnegative,
+    leaky_product,
+    sources,
+)
+from qgraph.rewrite.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class InsertQuantizers(Pass):
+    """Put the graph into fixed point as `profile` says; exponents are left to calibration.
+
+    Changes the function of the graph: this is the point of it. Ops without an integer form stay
+    float and are named in refusals.
+    """
+
+    profile: Profile
+    name: ClassVar[str] = "insert-quantizers"
+    requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"quantized"})
+
+    def apply(self, rewriter: Rewriter) -> None:
+        _Inserter(rewriter, self.profile).run()
+
+    def __str__(self) -> str:
+        return f"{self.name}{{profile={self.profile.name}}}"
+
+
+@dataclass(frozen=True)
+class _Form:
+    kind: str  # float, codes, wide, const
+    value: str
+
+
+class _Inserter:
+    def __init__(self, rewriter: Rewriter, profile: Profile) -> None:
+        self.rewriter = rewriter
+        self.graph: Graph = rewriter.graph
+        self.profile = profile
+        self.bits = profile.bits
+        self.forms: dict[str, _Form] = {}
+        self.narrowed: dict[str, str] = {}
+        self.ends = end_layers(self.graph)
+        self.nonnegative = is_nonnegative(self.graph)
+        leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
+        self.leaky = {name: parts for name, parts in leaky if parts is not None}
+        self.leaky_products = set(self.leaky.values())
+
+    def run(self) -> None:
+        for node in list(self.graph.topological()):
+            if node.op == "const":
+                self.forms[node.name] = _Form("const", node.name)
+                continue
+            kind, value = self._handler(node)(node)
+            for produced in node.values:
+                self.forms[produced] = _Form(kind, value if produced == node.name else produced)
+        for public, value in self.graph.outputs.items():
+            self.graph.outputs[public] = self.exact(value)
+        self._unify_concat_signs()
+        self._set_table_domains()
+
+    def _handler(self, node: Node) -> Callable[[Node], tuple[str, str]]:
+        definition = op_definition(node.op)
+        if node.op in COMPUTE:
+            return self._compute
+        if node.op in ("relu", "relu6", "identity"):
+            return self._through
+        if node.op == "bias_add":
+            return self._bias
+        if node.op == "mul":
+            return self._product
+        if node.op == "concat":
+            return self._concat
+        if definition.same_scale:
+            return self._sum
+        if definition.moves:
+            return self._move
+        if definition.pointwise:
+            return self._table
+        return self._float
+
+    # -- forms -----------------------------------------------------------------------------
+
+    def exact(self, value: str) -> str:
+        """`value` as it leaves the integer part: whatever it is, but never wide."""
+        return self.codes(value) if self.forms[value].kind == "wide" else self.forms[value].value
+
+    def codes(self, value: str) -> str:
+        """`value` on an 8-bit grid."""
+        form = self.forms[value]
+        if form.kind == "codes":
+            return form.value
+        if form.kind == "const":
+            return self.constant(value, "constant", self.bits.activation)
+        if value not in self.narrowed:
+            layer = node_of(value)
+            if form.kind == "float":
+                bits, role = self.bits.input, "input"
+            else:
+                bits, role = self.profile.override(layer).activation or self.bits.activation, "activation"
+            signed = not self.nonnegative(value)
+            self.narrowed[value] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
+        return self.narrowed[value]
+
+    def internal(self, value: str) -> str:
+        """`value` as signed internal stage (16 bits): what leaky ReLU works on."""
+        form = self.forms[value]
+        source = self.codes(value) if form.kind == "float" else form.value
+        key = f"{value} internal"
+        if key not in self.narrowed:
+            spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+            self.narrowed[key] = self.quantizer(source, node_of(value), spec)
+        return self.narrowed[key]
+
+    def spec(self, bits: int, signed: bool, role: str, per_channel: bool = False) -> QuantSpec:
+        saturates = role in ("weight", "bias", "constant", "scale")
+        return QuantSpec(
+            bits,
+            signed,
+            role,
+            rounding=self.profile.rounding,
+            overflow="saturate" if saturates else self.profile.overflow,
+            per_channel=per_channel,
+        )
+
+    def quantizer(self, value: str, stem: str, spec: QuantSpec) -> str:
+        made = self.graph.add("quantize", value, name=f"{stem}/q{spec.bits}", attrs={"spec": spec})
+        self.rewriter.rule = f"quantize-{spec.role}"
+        self.rewriter.log(self.graph.producer(value), f"{made}: {spec}")
+        return made
+
+    def constant(self, value: str, role: str, bits: int, signed: bool | None = None) -> str:
+        """A quantizer on a constant, one for each constant, role and width."""
+        key = f"{value} {role} {bits}"
+        if key not in self.narrowed:
+            signed = not self.nonnegative(value) if signed is None else signed
+            per_channel = role == "weight" and self.profile.per_channel
+            spec = self.spec(bits, signed, role, per_channel)
+            self.narrowed[key] = self.quantizer(value, node_of(value), spec)
+        return self.narrowed[key]
+
+    def connect(self, node: Node, *inputs: str) -> None:
+        if node.inputs != inputs:
+            self.graph.replace(replace(self.graph.nodes[node.name], inputs=inputs))
+
+    # -- ops -------------------------------------------------------------------------------
+
+    def _compute(self, node: Node) -> tuple[str, str]:
+        x, w = node.inputs
+        if self.forms[w].kind != "const":
+            return self._float(node, "its weights are not constant")
+        if node.attrs.get("pool"):
+            ones = bool((self.graph.constant(w) == 1).all())  # type: ignore[union-attr]
+            weight = self.constant(w, "constant", 1 if ones else self.bits.constant, signed=False)
+            self.connect(node, self.codes(x), weight)
+            return "wide", node.name
+        if node.attrs.get("norm"):
+            weight = self.constant(w, "scale", self.bits.scale, signed=True)
+        else:
+            usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
+            bits = self.profile.override(node.name).weight or usual
+            weight = self.constant(w, "weight", bits, signed=True)
+        self.connect(node, self.codes(x), weight)
+        if self.bits.internal is None:
+            return "wide", node.name
+        spec = self.spec(self.bits.internal, True, "internal")
+        return "wide", self.quantizer(node.name, node.name, spec)
+
+    def _bias(self, node: Node) -> tuple[str, str]:
+        x, b = node.inputs
+        if self.forms[b].kind != "const":
+            return self._float(node, "its bias is not constant")
+        wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
+        self.connect(node, wide, self.constant(b, "bias", self.bits.bias, signed=True))
+        return "wide", node.name
+
+    def _through(self, node: Node) -> tuple[str, str]:
+        form = self.forms[node.inputs[0]]
+        self.connect(node, form.value)
+        return form.kind, node.name
+
+    def _sum(self, node: Node) -> tuple[str, str]:
+        if all(self.forms[v].kind == "float" for v in node.inputs) and node.op in ("maximum", "minimum"):
+            return self._float(node, "all its inputs are float")
+        leaky = self.leaky.get(node.name)
+        if leaky is not None:
+            x, product = leaky
+            self.connect(node, self.internal(x), self.forms[product].value)
+            return "wide", node.name
+        self.connect(node, *(self.codes(v) for v in node.inputs))
+        return "wide", node.name
+
+    def _product(self, node: Node) -> tuple[str, str]:
+        constants = [v for v in node.inputs if self.forms[v].kind == "const"]
+        data = [v for v in node.inputs if v not in constants]
+        if not constants or not data:
+            self.connect(node, *(self.codes(v) for v in node.inputs))
+            return "wide", node.name
+        x, c = data[0], constants[0]
+        if node.attrs.get("pool"):
+            self.connect(node, self.forms[x].value, self.constant(c, "constant", self.bits.constant, signed=False))
+            return "wide", node.name
+        if (x, node.name) in self.leaky_products:
+            self.connect(node, self.internal(x), self.constant(c, "constant", self.bits.slope, signed=True))
+            spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+            return "wide", self.quantizer(node.name, node.name, spec)
+        self.connect(node, self.codes(x), self.constant(c, "scale", self.bits.scale, signed=True))
+        return "wide", node.name
+
+    def _concat(self, node: Node) -> tuple[str, str]:
+        if all(self.forms[v].kind in ("float", "const") for v in node.inputs):
+            return self._float(node, "all its inputs are float")
+        self.connect(node, *(self.codes(v) for v in node.inputs))
+        return "codes", node.name
+
+    def _move(self, node: Node) -> tuple[str, str]:
+        if node.attrs.get("value"):
+            return self._float(node, f"its padding value {node.attrs['value']} is on no grid")
+        if self.forms[node.inputs[0]].kind in ("float", "const"):
+            self.connect(node, self.forms[node.inputs[0]].value)
+            return "float", node.name
+        self.connect(node, self.codes(node.inputs[0]))
+        return "codes", node.name
+
+    def _table(self, node: Node) -> tuple[str, str]:
+        if self.forms[node.inputs[0]].kind in ("float", "const"):
+            return self._float(node, "its input is float")
+        bits = self.profile.override(node.name).activation or self.bits.activation
+        spec = self.spec(bits, not self.nonnegative(node.name), "activation")
+        x = self.codes(node.inputs[0])
+        attrs = {**node.attrs, "function": node.op, "domain": sources_spec(self.graph, x), "spec": spec}
+        self.graph.replace(Node(node.name, "lookup", (x,), attrs, node.control))
+        self.rewriter.rule = "table"
+        self.rewriter.log(node, f"lookup table of {node.op}: {spec}")
+        return "codes", node.name
+
+    def _float(self, node: Node, reason: str = "") -> tuple[str, str]:
+        self.connect(node, *(self.exact(v) for v in node.inputs))
+        if node.op != "input":
+            self.rewriter.rule = "integer-form"
+            kind = f"`{node.attrs['kind']}` is not understood" if node.op == "opaque" else f"{node.op} is a float op"
+            self.rewriter.refuse(node, f"stays float: {reason or kind}")
+        return "float", node.name
+
+    # -- afterwards ------------------------------------------------------------------------
+
+    def _unify_concat_signs(self) -> None:
+        """A joined tensor has one 8-bit type: where one member is signed, all are."""
+        concats = [n for n in self.graph.topological() if n.op == "concat" and self.forms[n.name].kind == "codes"]
+        changed = True
+        while changed:
+            changed = False
+            for node in concats:
+                members = sources(self.graph, node.name)
+                signs = {self.graph.nodes[m].attrs["spec"].signed for m in members}
+                for member in members if len(signs) > 1 else ():
+                    spec: QuantSpec = self.graph.nodes[member].attrs["spec"]
+                    if not spec.signed:
+                        self.graph.set_attrs(member, spec=replace(spec, signed=True))
+                        self.rewriter.rule = "concat-sign"
+                        self.rewriter.log(self.graph.nodes[member], f"signed, as other members of {node.name} are")
+                        changed = True
+
+    def _set_table_domains(self) -> None:
+        for node in list(self.graph.nodes.values()):
+            if node.op == "lookup":
+                self.graph.set_attrs(node.name, domain=sources_spec(self.graph, node.inputs[0]))
+
+
+def sources_spec(graph: Graph, value: str) -> QuantSpec:
+    """The spec of the quantizers behind a value that is made of codes."""
+    specs = [graph.nodes[m].attrs["spec"] for m in sources(graph, value)]
+    widest: QuantSpec = max(specs, key=lambda s: (s.signed, s.bits))
+    return widest

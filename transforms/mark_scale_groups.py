@@ -1,0 +1,52 @@
+"""Put quantizers that must share a scale into groups (docs/numerics.md, section 2).
+
+An op like concat or eltwise add needs its inputs on one scale. Groups are closed over the whole
+graph (union-find), through everything that only moves values. Every merge is logged with the op
+that forced it, so that a user can be told who forced whom.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from networkx.utils import UnionFind
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.ops import op_definition
+from qgraph.passes import Pass
+from qgraph.quant.topology import sources
+from qgraph.rewrite.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class MarkScaleGroups(Pass):
+    """Write the name of its scale group into the spec of every quantizer."""
+
+    name: ClassVar[str] = "mark-scale-groups"
+    requires: ClassVar[frozenset[str]] = frozenset({"quantized"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"scale-groups"})
+
+    def apply(self, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        quantizers = [n.name for n in graph.topological() if n.op in ("quantize", "lookup")]
+        joined = UnionFind(quantizers)
+        rewriter.rule = "share-scale"
+        for node in graph.topological():
+            if not op_definition(node.op).same_scale:
+                continue
+            members = [m for value in node.inputs for m in sources(graph, value)]
+            if len(members) > 1 and len({joined[m] for m in members}) > 1:
+                joined.union(*members)
+                rewriter.log(node, f"forces one scale on {', '.join(dict.fromkeys(members))}")
+        self._name_groups(graph, quantizers, joined)
+
+    def _name_groups(self, graph: Graph, quantizers: list[str], joined: UnionFind) -> None:
+        members: dict[str, list[str]] = {}
+        for name in quantizers:
+            members.setdefault(joined[name], []).append(name)
+        shared = [names for names in members.values() if len(names) > 1]
+        for number, names in enumerate(shared):
+            for name in names:
+                spec = graph.nodes[name].attrs["spec"]
+                graph.set_attrs(name, spec=replace(spec, group=f"g{number}"))

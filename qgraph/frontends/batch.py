@@ -1,0 +1,86 @@
+"""Which tensors share one unknown batch size.
+
+`Reshape(y, [Shape(x)[0], -1])` flattens `y` only if the batch of `y` is the batch of `x`. Both
+are traced back, through ops that leave axis 0 alone, to the value where that axis was born.
+"""
+
+from __future__ import annotations
+
+import math
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Shape
+
+KEEP = frozenset(
+    (
+        "identity cast conv2d depthwise_conv2d matmul bias_add batch_norm max_pool avg_pool"
+        " relu relu6 leaky_relu sigmoid tanh swish hard_swish hard_sigmoid elu selu gelu softplus"
+        " softsign log_softmax neg abs exp log sqrt rsqrt square reciprocal floor"
+        " resize_nearest space_to_depth depth_to_space softmax"
+    ).split()
+)
+BROADCAST = frozenset(
+    "add sub mul div maximum minimum squared_difference pow greater_equal".split()
+)
+
+
+class BatchTracker:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._origins: dict[str, str] = {}
+
+    def origin(self, value: str) -> str:
+        """The value whose axis 0 is that of `value`, as far back as can be told."""
+        path = []
+        while value not in self._origins:
+            path.append(value)
+            source = self._source(value)
+            if source is None:
+                self._origins[value] = value
+                break
+            value = source
+        origin = self._origins[value]
+        for passed in path:
+            self._origins[passed] = origin
+        return origin
+
+    def _source(self, value: str) -> str | None:
+        node = self._graph.nodes.get(value)
+        if node is None or not node.inputs:
+            return None
+        types = self._graph.types
+        if node.op in BROADCAST:
+            rank = types[value].rank
+            same = (v for v in node.inputs if _open(types[v].shape) and types[v].rank == rank)
+            return next(same, None)
+        kept = node.op in KEEP or _leaves_first_axis(node, types[node.inputs[0]].shape)
+        return node.inputs[0] if kept and _open(types[node.inputs[0]].shape) else None
+
+
+def _open(shape: Shape | None) -> bool:
+    return bool(shape) and shape is not None and shape[0] is None
+
+
+def _leaves_first_axis(node: Node, shape: Shape | None) -> bool:
+    if shape is None:
+        return False
+    attrs, rank = node.attrs, len(shape)
+    if node.op == "concat":
+        return bool(attrs["axis"] % rank)
+    if node.op == "pad":
+        return tuple(attrs["paddings"][0]) == (0, 0)
+    if node.op == "transpose":
+        return bool(attrs["perm"][0] == 0)
+    if node.op == "slice":
+        return (attrs["begin"][0], attrs["end"][0], attrs["strides"][0]) == (None, None, 1)
+    if node.op in ("mean", "sum", "reduce_max", "squeeze"):
+        return 0 not in {a % rank for a in attrs["axes"]}
+    if node.op == "argmax":
+        return bool(attrs["axis"] % rank)
+    if node.op == "expand_dims":
+        return bool(attrs["axis"] % (rank + 1))
+    if node.op == "reshape":
+        rest, target = shape[1:], attrs["shape"]
+        known = None not in rest and bool(target) and target[0] == -1 and -1 not in target[1:]
+        return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
+    return False

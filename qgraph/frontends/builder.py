@@ -1,0 +1,189 @@
+"""The importer: a GraphDef's nodes, one after the other, to nodes of the IR.
+
+For each TensorFlow node, in order: what is statically known of it becomes constants; else the
+table in `tf_ops` says which ops of the IR it is; else it travels as `opaque`. The node that ends
+up with the TensorFlow node's name computes the very tensor of that name; helpers beside it are
+called `name/what`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.frontends.batch import BatchTracker
+from qgraph.frontends.opaque import infer_types, source_of
+from qgraph.frontends.partial import Partial, worth_tracking
+from qgraph.frontends.tf_node import Ref, TFNode
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Shape, TensorType
+
+# What an importer returns: the values of the node's outputs (None for one that never gets a
+# value, on the branch not taken), or None in all where it cannot express the node.
+Result = str | tuple[str | None, ...] | None
+Importer = Callable[["Site"], Result]
+Evaluator = Callable[["Site"], tuple[Partial, ...] | None]
+
+MERGES = ("Merge", "RefMerge")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One TensorFlow node where it is imported: its inputs as values of the IR."""
+
+    builder: Builder
+    node: TFNode
+    inputs: tuple[str, ...]
+    live: tuple[str | None, ...] = ()
+
+    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
+        """The node of the IR that computes this node's (first) output."""
+        return self.builder.graph.add(op, *inputs, name=self.node.name, attrs=attrs)
+
+    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
+        name = self.builder.free(f"{self.node.name}/{what}")
+        return self.builder.graph.add(op, *inputs, name=name, attrs=attrs)
+
+    def const(self, value: Any, what: str | None = None) -> str:
+        name = self.node.name if what is None else self.builder.free(f"{self.node.name}/{what}")
+        return self.builder.const(value, name)
+
+    def type(self, i: int = 0) -> TensorType:
+        return self.builder.graph.types[self.inputs[i]]
+
+    def shape(self, i: int = 0) -> Shape | None:
+        return self.type(i).shape
+
+    def constant(self, i: int) -> Any:
+        """The array behind input `i` where it is constant, else None."""
+        return self.builder.constant(self.inputs[i])
+
+    def partial(self, i: int) -> Partial | None:
+        return self.builder.partials.get(self.inputs[i])
+
+    def integers(self, i: int) -> tuple[int, ...] | None:
+        """Input `i` as a tuple of known integers (a scalar gives one), else None."""
+        value = self.constant(i)
+        return None if value is None else tuple(int(v) for v in np.ravel(value))
+
+
+class Builder:
+    """The graph under construction and what is known of its values."""
+
+    def __init__(
+        self,
+        name: str,
+        taken: Mapping[str, TFNode],
+        library: bytes,
+        importers: Mapping[str, Importer],
+        evaluators: Mapping[str, Evaluator],
+    ) -> None:
+        self.graph = Graph(name)
+        self.partials: dict[str, Partial] = {}
+        self.batch = BatchTracker(self.graph)
+        self._taken = taken
+        self._library = library
+        self._importers = importers
+        self._evaluators = evaluators
+        self._values: dict[str, tuple[str | None, ...]] = {}
+        self._dead: set[str] = set()
+        self._constants: dict[str, Array] = {}
+
+    # -- for importers ---------------------------------------------------------------------
+
+    def free(self, stem: str) -> str:
+        """A name for a helper that is no TensorFlow node's."""
+        name, count = stem, 0
+        while name in self._taken or name in self.graph.nodes:
+            count += 1
+            name = f"{stem}_{count}"
+        return name
+
+    def const(self, value: Any, name: str) -> str:
+        array = np.asarray(value)
+        result = self.graph.const(array, name)
+        self._constants[result] = array
+        if worth_tracking(array):
+            self.partials[result] = Partial.known(array)
+        return result
+
+    def constant(self, value: str) -> Array | None:
+        """The array behind `value`, also through `identity` nodes."""
+        return self._constants.get(value)
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def add_input(self, name: str, dtype: str, shape: Shape | None) -> None:
+        self._values[name] = (self.graph.input(name, dtype, shape),)
+
+    def value(self, ref: Ref, user: str) -> str | None:
+        """The value for a tensor; None if it lies on a branch that is never taken."""
+        name, index = ref
+        if name in self._dead:
+            return None
+        values = self._values[name]
+        if index >= len(values):
+            raise GraphError(f"`{name}` has no output {index} here", node=user)
+        return values[index]
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Every live value of an imported node."""
+        return tuple(v for v in self._values.get(name, ()) if v is not None)
+
+    def add(self, node: TFNode) -> None:
+        """Import `node`, whose inputs are imported. Raises GraphError where it does not fit."""
+        if node.name in self._values:
+            return
+        live = tuple(self.value(ref, node.name) for ref in node.inputs)
+        present = tuple(v for v in live if v is not None)
+        skipped = any(name in self._dead for name in node.control)
+        if skipped or (len(present) < len(live) and node.op not in MERGES):
+            self._dead.add(node.name)
+            return
+        site = Site(self, node, present, live)
+        partials = self._evaluate(site)
+        result: Result
+        if partials is not None and all(p.complete for p in partials):
+            result = self._constants_for(site, partials)
+        else:
+            importer = self._importers.get(node.op)
+            result = importer(site) if importer else None
+            if result is None:
+                result = self._opaque(site, partials)
+        values = (result,) if isinstance(result, str) else result
+        self._values[node.name] = values
+        for value, partial in zip(values, partials or (), strict=False):
+            if value is not None:
+                self.partials.setdefault(value, partial)
+        self._pass_constant_through(node, values)
+
+    def _evaluate(self, site: Site) -> tuple[Partial, ...] | None:
+        evaluator = self._evaluators.get(site.node.op)
+        return evaluator(site) if evaluator else None
+
+    def _constants_for(self, site: Site, partials: Sequence[Partial]) -> tuple[str, ...]:
+        first, *rest = partials
+        return (site.const(first.values), *(site.const(p.values, str(i + 1)) for i, p in enumerate(rest)))
+
+    def _opaque(self, site: Site, partials: Sequence[Partial] | None) -> tuple[str, ...]:
+        node, graph = site.node, self.graph
+        source = source_of(node, self._library, [graph.types[v] for v in site.inputs])
+        if partials is not None:
+            types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
+        else:
+            types = infer_types(source, [self.partials.get(v) for v in site.inputs])
+        attrs = {"kind": node.op, "types": types, "source": source}
+        graph.add("opaque", *site.inputs, name=node.name, attrs=attrs, outputs=max(len(types), 1))
+        return graph.nodes[node.name].values
+
+    def _pass_constant_through(self, node: TFNode, values: Sequence[str | None]) -> None:
+        value = values[0] if values else None
+        made = self.graph.nodes.get(value) if value is not None else None
+        if made is not None and value is not None and made.op == "identity" and value not in self._constants:
+            array = self._constants.get(made.inputs[0])
+            if array is not None:
+                self._constants[value] = array

@@ -1,0 +1,166 @@
+"""Where a graph begins and ends, where that is plain, and what lies between."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
+from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
+from qgraph.frontends.tf_ops.control import LOOPS
+
+PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotIterator")
+# Never results, nor is what only they use.
+EFFECTS = (
+    "NoOp", "Assert", "Assign", "AssignAdd", "AssignSub", "AssignVariableOp",
+    "AssignAddVariableOp", "AssignSubVariableOp", "Save", "SaveV2", "SaveSlices", "Restore",
+    "RestoreV2", "MergeV2Checkpoints", "ShardedFilename", "Print", "PrintV2", "ScatterUpdate",
+)  # fmt: skip
+# Not results either, but what they use may be one: logits under a loss.
+LOSSES = (
+    "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits", "L2Loss", "InTopK",
+    "InTopKV2", "BroadcastGradientArgs",
+)  # fmt: skip
+NEVER_RESULTS = (
+    "Const", "Switch", "RefSwitch", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp",
+    *SOURCES,
+)  # fmt: skip
+
+
+def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
+    """Nodes whose results nothing uses, in file order, without what training left behind."""
+    users: dict[str, list[str]] = defaultdict(list)
+    for node in nodes.values():
+        for name, _ in node.inputs:
+            users[name].append(node.name)
+    training = _downstream(users, (n.name for n in nodes.values() if _is_loss(n)))
+    leftover = {n.name for n in nodes.values() if _is_effect(n)}
+    _add_feeders(nodes, users, leftover, training)
+    fed = _downstream(users, (n.name for n in nodes.values() if n.op in SOURCES))
+    sinks = [
+        n.name
+        for n in nodes.values()
+        if n.name not in training
+        and n.name not in leftover
+        and n.op not in NEVER_RESULTS
+        and n.dtype() not in ("string", "bool", "resource")
+        and all(u in training or u in leftover for u in users[n.name])
+    ]
+    return [name for name in sinks if name in fed] or sinks
+
+
+def _is_loss(node: TFNode) -> bool:
+    return (
+        node.op in LOSSES
+        or node.op.endswith("Summary")
+        or (node.op.endswith("Grad") and node.op != "ResizeBilinearGrad")
+        or node.name.startswith("gradients/")
+    )
+
+
+def _is_effect(node: TFNode) -> bool:
+    return node.op in EFFECTS or "Apply" in node.op or node.op.startswith("Queue")
+
+
+def _downstream(users: Mapping[str, Sequence[str]], seeds: Iterable[str]) -> set[str]:
+    found = set(seeds)
+    queue = list(found)
+    while queue:
+        for user in users.get(queue.pop(), ()):
+            if user not in found:
+                found.add(user)
+                queue.append(user)
+    return found
+
+
+def _add_feeders(
+    nodes: Mapping[str, TFNode],
+    users: Mapping[str, Sequence[str]],
+    leftover: set[str],
+    training: set[str],
+) -> None:
+    """Widen `leftover` by nodes that nothing but leftovers use."""
+    queue = list(leftover)
+    while queue:
+        for name, _ in nodes[queue.pop()].inputs:
+            if name in nodes and name not in leftover and name not in training:  # noqa: SIM102
+                if all(user in leftover for user in users[name]):
+                    leftover.add(name)
+                    queue.append(name)
+
+
+def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Sequence[str]) -> Ref:
+    """The tensor a user named. Raises UsageError that lists candidates if there is none."""
+    ref = parse_ref(name)
+    if ref[0] in nodes:
+        return ref
+    near = difflib.get_close_matches(ref[0], list(nodes), n=3)
+    listed = ", ".join(f"`{c}`" for c in dict.fromkeys([*candidates[:12], *near]))
+    raise UsageError(
+        f"there is no {what} `{name}` in the graph",
+        hint=f"candidates: {listed}" if listed else "the graph has no candidates",
+    )
+
+
+def needed(nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: set[str]) -> list[TFNode]:
+    """Every node that `outputs` need, inputs first, not looking behind the nodes in `cut`.
+
+    Raises GraphError at a missing input or a cycle, UnsupportedError at a loop.
+    """
+    order: list[TFNode] = []
+    done: set[str] = set()
+    for root, _ in outputs:
+        if root in done:
+            continue
+        path: dict[str, Iterator[str]] = {root: _needs(nodes, root, cut)}
+        while path:
+            name = next(reversed(path))
+            for need in path[name]:
+                if need in path:
+                    cycle = [*list(path)[list(path).index(need) :], need]
+                    raise GraphError(f"the graph has a cycle: {' -> '.join(cycle)}", node=need)
+                if need not in done:
+                    path[need] = _needs(nodes, need, cut)
+                    break
+            else:
+                del path[name]
+                done.add(name)
+                order.append(nodes[name])
+    return order
+
+
+def _needs(nodes: Mapping[str, TFNode], name: str, cut: set[str]) -> Iterator[str]:
+    node = nodes[name]
+    if name in cut:
+        return iter(())
+    if node.op in LOOPS:
+        raise UnsupportedError(
+            f"loops (`{node.op}`) are not supported", node=name, hint="unroll the loop, or cut it off"
+        )
+    needs = [ref[0] for ref in node.inputs]
+    for need in needs:
+        if need not in nodes:
+            raise GraphError(
+                f"input `{need}` does not exist", node=name, hint="the graph is damaged or cut short"
+            )
+    # Control edges count where they say on which side of a branch a node lies.
+    return iter([*needs, *(c for c in node.control if _is_pivot(nodes, c))])
+
+
+def _is_pivot(nodes: Mapping[str, TFNode], name: str) -> bool:
+    node = nodes.get(name)
+    if node is not None and node.op == "Identity" and node.inputs:
+        node = nodes.get(node.inputs[0][0])
+    return node is not None and node.op == "Switch"
+
+
+def find_inputs(nodes: Mapping[str, TFNode], order: Sequence[TFNode]) -> list[str]:
+    """Placeholders among the nodes needed, in file order."""
+    wanted = {n.name for n in order if n.op in PLACEHOLDERS}
+    return [name for name in nodes if name in wanted]
+
+
+def no_outputs() -> LoadError:
+    return LoadError("no outputs can be told from the graph", hint="name them with --output")

@@ -1,0 +1,28 @@
+"""A graph whose weights are constants, and how a function becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A frozen GraphDef. `outputs` maps public names to tensors where a signature names them."""
+
+    graph_def: Any
+    inputs: tuple[str, ...] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+
+def freeze_function(function: Any, output_names: Sequence[str]) -> Frozen:
+    """A tf.function's concrete function with its variables as constants, calls inlined."""
+    from tensorflow.python.framework.convert_to_constants import (
+        convert_variables_to_constants_v2,
+    )
+
+    frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    inputs = tuple(t.op.name for t in frozen.inputs if t.dtype.name != "resource")
+    outputs = dict(zip(output_names, (t.name for t in frozen.outputs), strict=True))
+    return Frozen(frozen.graph.as_graph_def(), inputs, outputs)

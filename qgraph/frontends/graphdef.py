@@ -1,0 +1,51 @@
+"""Frozen GraphDefs, binary (.pb) and text (.pbtxt)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qgraph.errors import LoadError
+
+
+def parse_binary(data: bytes) -> Any | None:
+    """A GraphDef with at least one proper node, or None if `data` is something else."""
+    graph_def = parse(data, "GraphDef")
+    sound = graph_def is not None and graph_def.node and all(n.name and n.op for n in graph_def.node)
+    return graph_def if sound else None
+
+
+def parse(data: bytes, kind: str) -> Any | None:
+    """`data` as the protobuf message `kind` of tf.compat.v1, or None."""
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
+    message = getattr(tf.compat.v1, kind)() if kind != "SavedModel" else _saved_model()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        return None
+    return message
+
+
+def _saved_model() -> Any:
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    return SavedModel()
+
+
+def parse_text(path: Path, text: str) -> Any:
+    """A GraphDef in text form. Raises LoadError with the line where it does not parse."""
+    import tensorflow as tf
+    from google.protobuf import text_format
+
+    graph_def = tf.compat.v1.GraphDef()
+    try:
+        text_format.Parse(text, graph_def)
+    except text_format.ParseError as error:
+        raise LoadError(
+            f"a text file, but not a GraphDef in text form (line {error})", node=str(path)
+        ) from None
+    if not graph_def.node:
+        raise LoadError("a GraphDef without nodes", node=str(path))
+    return graph_def

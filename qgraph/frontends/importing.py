@@ -1,0 +1,197 @@
+"""GraphDef -> Graph: find the ends, import what lies between, drop what was only scaffolding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from qgraph.errors import GraphError, LoadError, UsageError
+from qgraph.frontends.builder import Builder
+from qgraph.frontends.ends import (
+    PLACEHOLDERS,
+    find_inputs,
+    find_outputs,
+    needed,
+    no_outputs,
+    resolve,
+)
+from qgraph.frontends.tf_node import Ref, TFNode, read_nodes
+from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Shape
+from qgraph.ir.verify import verify
+
+# Below this producer version, a placeholder of rank 0 says that its shape is unknown.
+SHAPES_SINCE = 24
+
+
+def import_graph_def(
+    graph_def: Any,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    signature: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    name: str = "graph",
+) -> Graph:
+    """A frozen GraphDef as a verified Graph.
+
+    `inputs` and `outputs` name nodes or tensors (`x`, `x:0`); without them they are found.
+    `signature` maps public output names to tensors. `keep` names placeholders that stay inputs
+    of the graph even if nothing uses them. Raises UsageError for names that do not exist,
+    GraphError, LoadError or UnsupportedError naming the node.
+    """
+    nodes = read_nodes(graph_def)
+    ends = _output_refs(nodes, outputs, signature)
+    cut = {_input_name(nodes, i) for i in inputs or ()}
+    order = needed(nodes, list(ends.values()), cut)
+    starts = [_input_name(nodes, i) for i in inputs] if inputs else find_inputs(nodes, order)
+    if inputs:
+        _refuse_unnamed(order, cut)
+    shapes = _shapes(nodes, starts, input_shapes)
+    builder = Builder(name, nodes, graph_def.library.SerializeToString(), IMPORTERS, EVALUATORS)
+    for start in starts:
+        known = graph_def.versions.producer >= SHAPES_SINCE
+        builder.add_input(start, *_input_type(nodes[start], shapes, known))
+    try:
+        for node in order:
+            builder.add(node)
+    except GraphError as error:
+        raise _with_shape_hint(error, builder.graph) from None
+    graph = builder.graph
+    graph.outputs = _outputs(builder, ends, explicit=bool(outputs or signature))
+    _sweep(graph, {*(inputs and starts or ()), *keep})
+    _add_control(graph, nodes)
+    verify(graph)
+    return graph
+
+
+def _output_refs(
+    nodes: Mapping[str, TFNode], outputs: Sequence[str] | None, signature: Mapping[str, str] | None
+) -> dict[str, Ref]:
+    """Public name -> tensor."""
+    public = dict(signature or {})
+    if outputs is None:
+        if public:
+            return {key: resolve(nodes, ref, "output", ()) for key, ref in public.items()}
+        found = find_outputs(nodes)
+        if not found:
+            raise no_outputs()
+        return {sink: (sink, 0) for sink in found}
+    candidates = [*public, *([] if public else find_outputs(nodes))]
+    return {
+        output.removesuffix(":0"): resolve(nodes, public.get(output, output), "output", candidates)
+        for output in outputs
+    }
+
+
+def _input_name(nodes: Mapping[str, TFNode], name: str) -> str:
+    candidates = [n.name for n in nodes.values() if n.op.startswith("Placeholder")]
+    node, index = resolve(nodes, name, "input", candidates)
+    if index:
+        raise UsageError(f"only a node's first output can become an input, not `{name}`")
+    return node
+
+
+def _refuse_unnamed(order: Sequence[TFNode], cut: set[str]) -> None:
+    missing = [n.name for n in order if n.op in PLACEHOLDERS and n.name not in cut]
+    if missing:
+        raise UsageError(
+            f"the outputs also need {', '.join(f'`{m}`' for m in missing)}",
+            hint="name every input that is needed, or none",
+        )
+
+
+def _shapes(
+    nodes: Mapping[str, TFNode], starts: Sequence[str], given: Mapping[str, Shape] | None
+) -> dict[str, Shape]:
+    shapes = {key.removesuffix(":0"): tuple(shape) for key, shape in (given or {}).items()}
+    for key in shapes:
+        if key not in starts:
+            listed = ", ".join(f"`{s}`" for s in starts)
+            raise UsageError(f"`{key}` is given a shape but is no input", hint=f"inputs: {listed}")
+    return shapes
+
+
+def _input_type(
+    node: TFNode, shapes: Mapping[str, Shape], shapes_known: bool
+) -> tuple[str, Shape | None]:
+    shape = node.shape()
+    if shape == () and not shapes_known:
+        shape = None
+    if shape is None:
+        shape = node.recorded_shape()
+    if node.name in shapes:
+        shape = shapes[node.name]
+    elif not node.op.startswith("Placeholder") and shape is None:
+        raise UsageError(
+            f"`{node.name}` ({node.op}) is named as an input, and its shape is not known",
+            hint=f"give it: --input-shape {node.name}=1,224,224,3",
+        )
+    dtype = node.dtype("dtype", "") or node.dtype("DstT", "") or node.dtype("T")
+    return dtype, shape
+
+
+def _with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
+    unknown = [i for i in graph.inputs if graph.types[i].shape is None]
+    if not unknown or error.hint:
+        return error
+    hint = f"the shape of `{unknown[0]}` is unknown; give it: --input-shape {unknown[0]}=1,224,224,3"
+    return GraphError(error.message, node=error.node, hint=hint)
+
+
+def _outputs(builder: Builder, ends: Mapping[str, Ref], *, explicit: bool) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for public, ref in ends.items():
+        value = builder.value(ref, public)
+        if value is None:
+            raise LoadError("this output lies on a branch that is never taken", node=public)
+        outputs[public] = value
+        if not explicit:
+            for i, other in enumerate(builder.values(ref[0])[1:], 1):
+                outputs[f"{public}:{i}"] = other
+    return outputs
+
+
+def _sweep(graph: Graph, keep: set[str]) -> None:
+    """Remove nodes that no output needs: shape arithmetic that became attributes."""
+    for node in reversed(graph.topological()):
+        if node.name not in keep and not any(graph.use_count(v) for v in node.values):
+            graph.remove(node.name)
+
+
+def _add_control(graph: Graph, nodes: Mapping[str, TFNode]) -> None:
+    """Control edges between nodes that were imported, found through NoOps that were not."""
+    for name, node in nodes.items():
+        if node.control and name in graph.nodes:
+            imported = graph.nodes[name]
+            control = _control_sources(graph, nodes, node)
+            if control and imported.op not in ("const", "input"):
+                graph.replace(replace(imported, control=control))
+
+
+def _control_sources(
+    graph: Graph, nodes: Mapping[str, TFNode], node: TFNode
+) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    queue, seen = list(reversed(node.control)), set(node.control)
+    while queue:
+        source = queue.pop()
+        if source in graph.nodes:
+            if not _is_constant(graph, source):
+                found[source] = None
+        elif source in nodes and nodes[source].op == "NoOp":
+            fresh = [c for c in reversed(nodes[source].control) if c not in seen]
+            seen.update(fresh)
+            queue += fresh
+    return tuple(found)
+
+
+def _is_constant(graph: Graph, name: str) -> bool:
+    """There from the start: nothing needs to wait for it."""
+    node = graph.nodes[name]
+    while node.op == "identity":
+        node = graph.producer(node.inputs[0])
+    return node.op in ("const", "input")

@@ -1,0 +1,123 @@
+"""Dispatch: what a file is decides how it is read, its content before its suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qgraph.errors import GraphError, LoadError, QGraphError
+from qgraph.frontends import checkpoint, graphdef, keras, saved_model
+from qgraph.frontends.frozen import Frozen
+from qgraph.frontends.importing import import_graph_def
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Shape
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+ZIP = b"PK\x03\x04"
+TFLITE = b"TFL3"
+
+
+def load(
+    path: str | Path,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+) -> Graph:
+    """The network in `path`, ready to be transformed.
+
+    `path` is a frozen GraphDef (`.pb`, `.pbtxt`), a SavedModel directory, a Keras file (`.h5`,
+    `.hdf5`, `.keras`) or a checkpoint with its MetaGraph (the `.meta` file or the prefix).
+    `inputs` and `outputs` name nodes where the graph does not make them plain, `input_shapes`
+    overrides the shapes of placeholders. Raises LoadError for a file that cannot be read,
+    GraphError for a graph that does not hold together, UnsupportedError for what cannot be
+    imported, UsageError for names that do not exist.
+    """
+    path = Path(path)
+    try:
+        frozen = _read(path, outputs)
+        return _import(frozen, path.stem, inputs, outputs, input_shapes)
+    except QGraphError as error:
+        if error.node is None and isinstance(error, LoadError | GraphError):
+            error.node = str(path)
+        raise
+
+
+def load_keras(
+    model: Any,
+    *,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+) -> Graph:
+    """A tf-keras model in memory as a Graph, in inference mode."""
+    return _import(keras.freeze_model(model), str(model.name), None, outputs, input_shapes)
+
+
+def _import(
+    frozen: Frozen,
+    name: str,
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+    input_shapes: Mapping[str, Shape] | None,
+) -> Graph:
+    return import_graph_def(
+        frozen.graph_def,
+        inputs=inputs or frozen.inputs or None,
+        outputs=outputs,
+        input_shapes=input_shapes,
+        signature=frozen.outputs,
+        name=name,
+    )
+
+
+def _read(path: Path, outputs: Sequence[str] | None) -> Frozen:
+    if path.is_dir():
+        return saved_model.read(path)
+    prefix = checkpoint.prefix_of(path)
+    if prefix is not None:
+        return checkpoint.read(prefix, outputs)
+    if not path.exists():
+        raise LoadError("no such file or directory", node=str(path))
+    data = path.read_bytes()
+    if not data:
+        raise LoadError("the file is empty", node=str(path))
+    if data.startswith((HDF5, ZIP)):
+        return keras.read(path, zipped=data.startswith(ZIP))
+    if data[4:8] == TFLITE:
+        raise LoadError("a TensorFlow Lite file", node=str(path), hint="load the model it was made from")
+    return _read_protobuf(path, data)
+
+
+def _read_protobuf(path: Path, data: bytes) -> Frozen:
+    graph_def = graphdef.parse_binary(data)
+    if graph_def is not None:
+        return Frozen(graph_def)
+    saved = graphdef.parse(data, "SavedModel")
+    if saved is not None and saved.meta_graphs and saved.meta_graphs[0].graph_def.node:
+        if path.name == "saved_model.pb":
+            return saved_model.read(path.parent)
+        hint = "call it saved_model.pb, beside its `variables` folder, and load that folder's parent"
+        raise LoadError("the graph of a SavedModel, away from its directory", node=str(path), hint=hint)
+    meta = graphdef.parse(data, "MetaGraphDef")
+    if meta is not None and meta.graph_def.node:
+        hint = "call it NAME.meta, beside NAME.index and NAME.data-*"
+        raise LoadError("a MetaGraph, away from its checkpoint", node=str(path), hint=hint)
+    if _is_onnx(data):
+        raise LoadError("an ONNX model, not a TensorFlow one", node=str(path))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        hint = "the file may be truncated, or be of another format"
+        raise LoadError("not a GraphDef, nor any other format known here", node=str(path), hint=hint) from None
+    return Frozen(graphdef.parse_text(path, text))
+
+
+def _is_onnx(data: bytes) -> bool:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return bool(onnx.ModelProto.FromString(data).graph.node)
+    except DecodeError:
+        return False

@@ -1,0 +1,134 @@
+"""Ops that are not understood: their types and their values come from TensorFlow itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.frontends.partial import Partial
+from qgraph.frontends.tf_node import TFNode
+from qgraph.ir.types import Array, TensorType
+
+NODE = "node"
+
+
+@dataclass(frozen=True)
+class TFSource:
+    """A TensorFlow op that can be run alone: its NodeDef and the functions it may call."""
+
+    node: str
+    node_def: bytes
+    library: bytes
+    inputs: tuple[TensorType, ...]
+
+    def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
+        """The op's outputs in TensorFlow: an array, or a tuple where there are several."""
+        import tensorflow as tf
+
+        graph = _imported(self, [None] * len(self.inputs))
+        outputs = graph.get_operation_by_name(NODE).outputs
+        feeds = {f"in{i}:0": value for i, value in enumerate(inputs)}
+        try:
+            with tf.compat.v1.Session(graph=graph) as session:
+                results = session.run(list(outputs), feeds)
+        except tf.errors.OpError as error:
+            raise GraphError(f"TensorFlow failed: {error.message}", node=self.node) from None
+        arrays = tuple(np.asarray(r) for r in results)
+        return arrays[0] if len(arrays) == 1 else arrays
+
+
+def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:
+    return TFSource(node.name, node.proto.SerializeToString(), library, tuple(inputs))
+
+
+def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:
+    """Output types by TensorFlow's shape inference, given what is known of the inputs.
+
+    Raises UnsupportedError where this TensorFlow does not know the op.
+    """
+    outputs = _imported(source, known).get_operation_by_name(NODE).outputs
+    return tuple(
+        TensorType(t.dtype.base_dtype.name, None if t.shape.rank is None else tuple(t.shape.as_list()))
+        for t in outputs
+    )
+
+
+def _imported(source: TFSource, known: Sequence[Partial | None]) -> Any:
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.library.ParseFromString(source.library)
+    for i, (dtype, partial) in enumerate(zip(source.inputs, known, strict=True)):
+        _add_input(graph_def, f"in{i}", dtype, partial)
+    node = graph_def.node.add()
+    node.ParseFromString(source.node_def)
+    node.name, node.device = NODE, ""
+    del node.input[:]
+    node.input.extend(f"in{i}" for i in range(len(source.inputs)))
+    for key in ("_class", "_output_shapes"):
+        node.attr.pop(key, None)
+    graph = tf.Graph()
+    try:
+        with graph.as_default():
+            tf.graph_util.import_graph_def(graph_def, name="")
+    except (ValueError, TypeError, KeyError, tf.errors.OpError) as error:
+        raise _explained(error, source, node.op) from None
+    return graph
+
+
+def _explained(error: Exception, source: TFSource, op: str) -> QGraphError:
+    text = str(error).splitlines()[0]
+    if "not registered" in text or "No attr named" in text:
+        return UnsupportedError(
+            f"op `{op}` is not known to TensorFlow here",
+            node=source.node,
+            hint="custom ops must be cut off: name inputs and outputs on this side of it",
+        )
+    return GraphError(f"TensorFlow refuses this `{op}`: {text}", node=source.node)
+
+
+def _add_input(graph_def: Any, name: str, of: TensorType, partial: Partial | None) -> None:
+    """A placeholder; or, for the sake of shape inference, what is known of its value."""
+    if partial is not None and partial.complete:
+        _add_constant(graph_def, name, partial.values)
+    elif partial is not None and partial.values.ndim == 1:
+        for i, (value, missing) in enumerate(zip(partial.values, partial.missing, strict=True)):
+            if missing:
+                _add_placeholder(graph_def, f"{name}_{i}", TensorType(of.dtype, ()))
+            else:
+                _add_constant(graph_def, f"{name}_{i}", value)
+        node = graph_def.node.add(name=name, op="Pack")
+        node.input.extend(f"{name}_{i}" for i in range(partial.values.size))
+        node.attr["T"].type = _enum(of.dtype)
+        node.attr["N"].i = partial.values.size
+    else:
+        _add_placeholder(graph_def, name, of)
+
+
+def _add_placeholder(graph_def: Any, name: str, of: TensorType) -> None:
+    node = graph_def.node.add(name=name, op="Placeholder")
+    node.attr["dtype"].type = _enum(of.dtype)
+    if of.shape is None:
+        node.attr["shape"].shape.unknown_rank = True
+    else:
+        node.attr["shape"].shape.SetInParent()
+        for d in of.shape:
+            node.attr["shape"].shape.dim.add(size=-1 if d is None else d)
+
+
+def _add_constant(graph_def: Any, name: str, value: Any) -> None:
+    import tensorflow as tf
+
+    node = graph_def.node.add(name=name, op="Const")
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    node.attr["dtype"].type = node.attr["value"].tensor.dtype
+
+
+def _enum(dtype: str) -> int:
+    import tensorflow as tf
+
+    return int(tf.as_dtype(dtype).as_datatype_enum)

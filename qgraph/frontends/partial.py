@@ -1,0 +1,73 @@
+"""Small tensors whose elements may be unknown: shapes as the graph itself computes them.
+
+`Reshape(x, Pack(Shape(x)[0], 1024))` with an unknown batch has the target `[?, 1024]`. The
+evaluators here carry such tensors through the ops that graphs use for shape arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.ir.types import Array
+
+LARGEST = 1024
+
+
+@dataclass(frozen=True)
+class Partial:
+    """`unknown` holds None where the element of `values` is known, else a name for it.
+
+    Elements with one name are one number; the empty name stands for anything.
+    """
+
+    values: Array
+    unknown: npt.NDArray[np.object_]
+
+    @classmethod
+    def known(cls, values: Any) -> Partial:
+        array = np.asarray(values)
+        return cls(array, np.full(array.shape, None, object))
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing.any()
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.unknown != np.array(None, object), bool)
+
+    def moved(self, motion: Callable[[Any], Any]) -> Partial:
+        """The same motion on values and on what is unknown of them."""
+        return Partial(np.asarray(motion(self.values)), np.asarray(motion(self.unknown), object))
+
+
+def worth_tracking(value: Array) -> bool:
+    """Integers and booleans as shapes use them, and single floats that scale them."""
+    return value.size <= LARGEST and (value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim == 0))
+
+
+def elementwise(function: Callable[..., Any], args: Sequence[Partial], dtype: str | None = None) -> Partial:
+    with np.errstate(all="ignore"):
+        values = np.asarray(function(*(a.values for a in args)))
+    missing = args[0].missing
+    for other in args[1:]:
+        missing = missing | other.missing
+    unknown = np.where(np.broadcast_to(missing, values.shape), "", None).astype(object)
+    return Partial(values.astype(dtype or args[0].values.dtype), unknown)
+
+
+def reduced(function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool) -> Partial:
+    values = np.asarray(function(x.values, axis=axes, keepdims=keepdims), x.values.dtype)
+    missing = np.any(x.missing, axis=axes, keepdims=keepdims)
+    return Partial(values, np.asarray(np.where(missing, "", None), object))
+
+
+def joined(parts: Sequence[Partial], join: Callable[[Sequence[Any]], Any]) -> Partial:
+    """Concatenation or stacking of values and of what is unknown of them."""
+    values = np.asarray(join([p.values for p in parts]))
+    return Partial(values, np.asarray(join([p.unknown for p in parts]), object))

@@ -1,0 +1,119 @@
+"""TensorFlow's GraphDef seen from here: nodes, tensor references, dtypes and constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, LoadError
+from qgraph.ir.types import Array, Shape
+
+Ref = tuple[str, int]  # node name, output index
+
+# tensorflow/core/framework/types.proto; reference dtypes are these plus 100.
+DTYPES: Mapping[int, str] = MappingProxyType(
+    {
+        1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string",
+        8: "complex64", 9: "int64", 10: "bool", 11: "qint8", 12: "quint8", 13: "qint32",
+        14: "bfloat16", 15: "qint16", 16: "quint16", 17: "uint16", 18: "complex128",
+        19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64",
+    }
+)  # fmt: skip
+NOT_NUMPY = frozenset(("string", "resource", "variant", "qint8", "quint8", "qint32", "qint16", "quint16"))
+
+
+@dataclass(frozen=True)
+class TFNode:
+    """One NodeDef, its input strings taken apart."""
+
+    name: str
+    op: str
+    inputs: tuple[Ref, ...]
+    control: tuple[str, ...]
+    proto: Any
+
+    def has(self, key: str) -> bool:
+        return key in self.proto.attr
+
+    def integer(self, key: str, default: int = 0) -> int:
+        return int(self.proto.attr[key].i) if self.has(key) else default
+
+    def real(self, key: str, default: float) -> float:
+        return float(self.proto.attr[key].f) if self.has(key) else default
+
+    def flag(self, key: str) -> bool:
+        return self.has(key) and bool(self.proto.attr[key].b)
+
+    def text(self, key: str, default: str = "") -> str:
+        return self.proto.attr[key].s.decode() if self.has(key) else default
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(s.decode() for s in self.proto.attr[key].list.s) if self.has(key) else ()
+
+    def integers(self, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        found = tuple(int(i) for i in self.proto.attr[key].list.i) if self.has(key) else ()
+        return found or default
+
+    def dtype(self, key: str = "T", default: str = "float32") -> str:
+        return DTYPES.get(self.proto.attr[key].type % 100, default) if self.has(key) else default
+
+    def shape(self, key: str = "shape") -> Shape | None:
+        """The shape in attribute `key`; None where its rank is unknown or it is missing."""
+        return shape_of(self.proto.attr[key].shape) if self.has(key) else None
+
+    def recorded_shape(self) -> Shape | None:
+        """The shape that the exporter wrote beside the node (`_output_shapes`), if it did."""
+        shapes = self.proto.attr["_output_shapes"].list.shape if self.has("_output_shapes") else ()
+        return shape_of(shapes[0]) if shapes else None
+
+
+def shape_of(proto: Any) -> Shape | None:
+    if proto.unknown_rank:
+        return None
+    return tuple(None if d.size < 0 else int(d.size) for d in proto.dim)
+
+
+def parse_ref(text: str) -> Ref:
+    """`name` or `name:2` as node name and output index."""
+    head, colon, tail = text.rpartition(":")
+    return (head, int(tail)) if colon and tail.isdigit() else (text, 0)
+
+
+def read_nodes(graph_def: Any) -> dict[str, TFNode]:
+    """Every node by name, in file order. Raises GraphError at a name used twice."""
+    nodes: dict[str, TFNode] = {}
+    for proto in graph_def.node:
+        inputs = list(proto.input)
+        data = tuple(parse_ref(i) for i in inputs if not i.startswith("^"))
+        control = tuple(i[1:] for i in inputs if i.startswith("^"))
+        if proto.name in nodes:
+            raise GraphError("two nodes have this name", node=proto.name)
+        nodes[proto.name] = TFNode(proto.name, proto.op, data, control, proto)
+    return nodes
+
+
+def decode_constant(node: TFNode) -> Array:
+    """The array of a Const node; read-only, over the bytes of the file where they are plain.
+
+    Raises LoadError where the tensor's data does not fit its shape.
+    """
+    proto = node.proto.attr["value"].tensor
+    shape = tuple(int(d.size) for d in proto.tensor_shape.dim)
+    name = DTYPES.get(proto.dtype, "")
+    content = proto.tensor_content
+    if content and name not in NOT_NUMPY and name != "bfloat16":
+        dtype = np.dtype(name)
+        if len(content) == math.prod(shape) * dtype.itemsize:
+            return np.frombuffer(content, dtype).reshape(shape)
+    import tensorflow as tf
+
+    try:
+        array: Array = tf.make_ndarray(proto)
+    except (TypeError, ValueError) as error:
+        raise LoadError(f"the constant cannot be decoded: {error}", node=node.name) from None
+    return array

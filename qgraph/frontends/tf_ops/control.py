@@ -1,0 +1,80 @@
+"""Constants, placeholders, identities, and branches whose condition is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.errors import LoadError, UnsupportedError
+from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.tf_node import decode_constant
+
+IDENTITIES = (
+    "Identity", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2", "Snapshot",
+    "ReadVariableOp", "PlaceholderWithDefault", "EnsureShape", "RefIdentity",
+)  # fmt: skip
+VARIABLES = ("Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable")
+LOOPS = (
+    "Enter", "Exit", "NextIteration", "LoopCond",
+    "RefEnter", "RefExit", "RefNextIteration",
+)  # fmt: skip
+
+
+def _const(site: Site) -> Result:
+    return site.const(decode_constant(site.node))
+
+
+def _identity(site: Site) -> Result:
+    return site.emit("identity", site.inputs[0])
+
+
+def _identity_n(site: Site) -> Result:
+    first, *rest = site.inputs
+    others = [site.helper(str(i + 1), "identity", v) for i, v in enumerate(rest)]
+    return (site.emit("identity", first), *others)
+
+
+def _no_op(site: Site) -> Result:
+    return ()
+
+
+def _switch(site: Site) -> Result:
+    condition = site.constant(1)
+    if condition is None:
+        raise UnsupportedError(
+            "this branch depends on a value that is not known when the graph is loaded",
+            node=site.node.name,
+            hint="freeze the graph for inference, with constants in place of `is_training`",
+        )
+    data = site.inputs[0]
+    return (None, data) if bool(condition) else (data, None)
+
+
+def _merge(site: Site) -> Result:
+    for index, value in enumerate(site.live):
+        if value is not None:
+            return (site.emit("identity", value), site.const(index, "index"))
+    return (None, None)
+
+
+def _variable(site: Site) -> Result:
+    raise LoadError(
+        "the graph holds a variable, so its weights are not in this file",
+        node=site.node.name,
+        hint="freeze it, or load its checkpoint (the .meta file) or its SavedModel directory",
+    )
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Const": _const,
+        "IdentityN": _identity_n,
+        "NoOp": _no_op,
+        "Switch": _switch,
+        "RefSwitch": _switch,
+        "Merge": _merge,
+        "RefMerge": _merge,
+        **dict.fromkeys(IDENTITIES, _identity),
+        **dict.fromkeys(VARIABLES, _variable),
+    }
+)

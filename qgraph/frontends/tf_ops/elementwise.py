@@ -1,0 +1,73 @@
+"""Elementwise arithmetic and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.tf_node import NOT_NUMPY
+
+
+def _numeric(site: Site) -> bool:
+    return not any(site.type(i).dtype in NOT_NUMPY for i in range(len(site.inputs)))
+
+
+def _plain(op: str) -> Importer:
+    return lambda site: site.emit(op, *site.inputs) if _numeric(site) else None
+
+
+def _float_only(op: str) -> Importer:
+    """For ops whose integer form is another function in TensorFlow, or none."""
+    return lambda site: site.emit(op, *site.inputs) if site.type().is_float else None
+
+
+def _add_n(site: Site) -> Result:
+    if not _numeric(site):
+        return None
+    if len(site.inputs) == 1:
+        return site.emit("identity", site.inputs[0])
+    total, *rest = site.inputs
+    for i, term in enumerate(rest[:-1]):
+        total = site.helper(f"sum{i}", "add", total, term)
+    return site.emit("add", total, rest[-1])
+
+
+def _leaky_relu(site: Site) -> Result:
+    return site.emit("leaky_relu", site.inputs[0], alpha=site.node.real("alpha", 0.2))
+
+
+def _softmax(site: Site) -> Result:
+    return site.emit("softmax", site.inputs[0], axis=-1)
+
+
+def _cast(site: Site) -> Result:
+    target = site.node.dtype("DstT", "")
+    if not target or target in NOT_NUMPY or not _numeric(site):
+        return None
+    return site.emit("cast", site.inputs[0], dtype=target)
+
+
+PLAIN = {
+    "Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul",
+    "Maximum": "maximum", "Minimum": "minimum", "GreaterEqual": "greater_equal",
+    "SquaredDifference": "squared_difference", "Neg": "neg", "Abs": "abs", "Square": "square",
+    "Relu": "relu", "Relu6": "relu6",
+}  # fmt: skip
+FLOAT_ONLY = {
+    "RealDiv": "div", "Div": "div", "Pow": "pow", "Exp": "exp", "Log": "log",
+    "Sqrt": "sqrt", "Rsqrt": "rsqrt", "Reciprocal": "reciprocal", "Inv": "reciprocal",
+    "Floor": "floor", "Elu": "elu", "Selu": "selu", "Sigmoid": "sigmoid", "Tanh": "tanh",
+    "Softplus": "softplus", "Softsign": "softsign", "LogSoftmax": "log_softmax",
+}  # fmt: skip
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        **{name: _plain(op) for name, op in PLAIN.items()},
+        **{name: _float_only(op) for name, op in FLOAT_ONLY.items()},
+        "AddN": _add_n,
+        "LeakyRelu": _leaky_relu,
+        "Softmax": _softmax,
+        "Cast": _cast,
+    }
+)

@@ -1,0 +1,49 @@
+"""NHWC inside: an op in NCHW is turned, run in NHWC and turned back (a later pass cancels)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.frontends.builder import Site
+from qgraph.frontends.tf_node import TFNode
+
+TO_NHWC = (0, 2, 3, 1)
+TO_NCHW = (0, 3, 1, 2)
+Pair = tuple[int, int]
+
+
+def channels_first(node: TFNode) -> bool:
+    return node.text("data_format", "NHWC") == "NCHW"
+
+
+def in_nhwc(site: Site, op: str, x: str, *others: str, **attrs: Any) -> str:
+    """The node as `op`, between two transposes if it is in NCHW."""
+    if not channels_first(site.node):
+        return site.emit(op, x, *others, **attrs)
+    turned = site.helper("to_nhwc", "transpose", x, perm=TO_NHWC)
+    result = site.helper("nhwc", op, turned, *others, **attrs)
+    return site.emit("transpose", result, perm=TO_NCHW)
+
+
+def spatial(values: tuple[int, ...], node: TFNode) -> Pair | None:
+    """Height and width of a per-dimension attribute; None where batch or channel take part."""
+    if len(values) != 4:
+        return None
+    n, c, h, w = values if channels_first(node) else (values[0], values[3], values[1], values[2])
+    return (h, w) if (n, c) == (1, 1) else None
+
+
+def padding(node: TFNode) -> str | tuple[Pair, Pair] | None:
+    """`same`, `valid` or ((top, bottom), (left, right)); None for another explicit padding."""
+    name = node.text("padding").lower()
+    if name != "explicit":
+        return name if name in ("same", "valid") else None
+    p = node.integers("explicit_paddings")
+    if len(p) != 8:
+        return None
+    first, height, width, last = (p[0:2], p[2:4], p[4:6], p[6:8])
+    if channels_first(node):
+        height, width, last = width, last, height
+    if any(first) or any(last):
+        return None
+    return ((height[0], height[1]), (width[0], width[1]))

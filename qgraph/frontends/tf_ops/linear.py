@@ -1,0 +1,112 @@
+"""Convolutions, matrix products, biases and batch norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, padding, spatial
+
+
+def _convolution(op: str) -> Importer:
+    def importer(site: Site) -> Result:
+        node = site.node
+        strides = spatial(node.integers("strides"), node)
+        dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
+        pads = padding(node)
+        if strides is None or dilations is None or pads is None:
+            return None
+        x, w = site.inputs
+        return in_nhwc(site, op, x, w, strides=strides, dilations=dilations, padding=pads)
+
+    return importer
+
+
+def _turned(site: Site, i: int, what: str) -> str:
+    """Input `i` with its last two axes exchanged: a new constant if it is one."""
+    value = site.constant(i)
+    if value is not None:
+        return site.const(np.ascontiguousarray(np.swapaxes(value, -1, -2)), what)
+    rank = site.type(i).rank or 2
+    perm = (*range(rank - 2), rank - 1, rank - 2)
+    return site.helper(what, "transpose", site.inputs[i], perm=perm)
+
+
+def _matmul(site: Site) -> Result:
+    a = _turned(site, 0, "a") if site.node.flag("transpose_a") else site.inputs[0]
+    b = _turned(site, 1, "b") if site.node.flag("transpose_b") else site.inputs[1]
+    return site.emit("matmul", a, b)
+
+
+def _batch_matmul(site: Site) -> Result:
+    """Of two matrices, or of a batch of rows and one matrix; else not expressed."""
+    x_shape, w_shape = site.shape(0), site.shape(1)
+    if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) != 2:
+        return None
+    if len(x_shape) == 2:
+        a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
+        b = _turned(site, 1, "b") if site.node.flag("adj_y") else site.inputs[1]
+        return site.emit("matmul", a, b)
+    k = x_shape[-1]
+    if site.node.flag("adj_x") or k is None or x_shape[:-1].count(None) > 1:
+        return None
+    b = _turned(site, 1, "b") if site.node.flag("adj_y") else site.inputs[1]
+    out = site.builder.graph.types[b].shape
+    if out is None or out[1] is None:
+        return None
+    rows = site.helper("rows", "reshape", site.inputs[0], shape=(-1, k))
+    product = site.helper("matmul", "matmul", rows, b)
+    target = (*(-1 if d is None else d for d in x_shape[:-1]), out[1])
+    return site.emit("reshape", product, shape=target)
+
+
+def _bias_add(site: Site) -> Result:
+    x, b = site.inputs
+    rank = site.type(0).rank
+    if not channels_first(site.node) or rank == 2:
+        return site.emit("bias_add", x, b)
+    if rank is None or rank < 2:
+        return None
+    back = (0, rank - 1, *range(1, rank - 1))
+    turned = site.helper("to_nhwc", "transpose", x, perm=(0, *range(2, rank), 1))
+    return site.emit("transpose", site.helper("nhwc", "bias_add", turned, b), perm=back)
+
+
+def _batch_norm(site: Site) -> Result:
+    node = site.node
+    training = not node.has("is_training") or node.flag("is_training")
+    if training or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
+        return None
+    x, *statistics = site.inputs
+    epsilon, dtype = node.real("epsilon", 1e-4), site.type(0).dtype
+    _, _, mean, variance = statistics
+    if dtype == site.type(1).dtype:
+        y = in_nhwc(site, "batch_norm", x, *statistics, epsilon=epsilon)
+        return (y, mean, variance)
+    wide = site.helper("wide", "cast", x, dtype=site.type(1).dtype)  # half in, float statistics
+    if channels_first(node):
+        wide = site.helper("to_nhwc", "transpose", wide, perm=(0, 2, 3, 1))
+    y = site.helper("batch_norm", "batch_norm", wide, *statistics, epsilon=epsilon)
+    if channels_first(node):
+        y = site.helper("to_nchw", "transpose", y, perm=(0, 3, 1, 2))
+    return (site.emit("cast", y, dtype=dtype), mean, variance)
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Conv2D": _convolution("conv2d"),
+        "DepthwiseConv2dNative": _convolution("depthwise_conv2d"),
+        "MatMul": _matmul,
+        "BatchMatMul": _batch_matmul,
+        "BatchMatMulV2": _batch_matmul,
+        "BatchMatMulV3": _batch_matmul,
+        "BiasAdd": _bias_add,
+        "BiasAddV1": _bias_add,
+        "FusedBatchNorm": _batch_norm,
+        "FusedBatchNormV2": _batch_norm,
+        "FusedBatchNormV3": _batch_norm,
+    }
+)

@@ -1,0 +1,256 @@
+"""Partial evaluation: what a graph computes from shapes, as far as it is known on import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontends.builder import Evaluator, Site
+from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
+from qgraph.frontends.tf_node import DTYPES, NOT_NUMPY
+from qgraph.frontends.tf_ops.slicing import strided_spec
+from qgraph.ir.types import Shape
+
+Partials = tuple[Partial, ...] | None
+
+
+def _of_all(function: Callable[[Site, list[Partial]], Any]) -> Evaluator:
+    """An evaluator that needs something known of every input, and gives small tensors."""
+
+    def evaluate(site: Site) -> Partials:
+        args = [site.partial(i) for i in range(len(site.inputs))]
+        known = [a for a in args if a is not None]
+        if not known or len(known) < len(args):
+            return None
+        result = function(site, known)
+        results = (result,) if isinstance(result, Partial) else result
+        if results is None or any(r.values.size > LARGEST for r in results):
+            return None
+        return tuple(results)
+
+    return evaluate
+
+
+def _dims(site: Site, i: int) -> Partial | None:
+    shape: Shape | None = site.shape(i)
+    if shape is None:
+        return None
+    dtype = site.node.dtype("out_type", "int32")
+    names = np.full(len(shape), None, object)
+    for axis, d in enumerate(shape):
+        if d is None:
+            value = site.inputs[i]
+            names[axis] = site.builder.batch.origin(value) if axis == 0 else f"{value}[{axis}]"
+    return Partial(np.array([d or 0 for d in shape], dtype), names)
+
+
+def _shape(site: Site) -> Partials:
+    found = [_dims(site, i) for i in range(len(site.inputs))]
+    known = tuple(f for f in found if f is not None)
+    return known if len(known) == len(found) else None
+
+
+def _size(site: Site) -> Partials:
+    dims = _dims(site, 0)
+    return None if dims is None else (reduced(np.prod, dims, (0,), False),)
+
+
+def _rank(site: Site) -> Partials:
+    rank = site.type().rank
+    return None if rank is None else (Partial.known(np.int32(rank)),)
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
+    return _of_all(lambda site, args: elementwise(function, args))
+
+
+def _comparison(function: Callable[..., Any]) -> Evaluator:
+    return _of_all(lambda site, args: elementwise(function, args, "bool"))
+
+
+def _divide(site: Site, args: list[Partial]) -> Partial | None:
+    a, b = args
+    if a.values.dtype.kind == "f":
+        return elementwise(np.true_divide, args)
+    if np.any(b.values[~b.missing] == 0):
+        return None
+    truncated = site.node.op in ("Div", "TruncateDiv")
+    exact = elementwise(lambda x, y: x // np.where(y == 0, 1, y), args)
+    if not truncated:
+        return exact
+    toward_zero = elementwise(lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // np.where(y == 0, 1, abs(y))), args)
+    return toward_zero
+
+
+def _modulo(site: Site, args: list[Partial]) -> Partial | None:
+    if np.any(args[1].values[~args[1].missing] == 0):
+        return None
+    return elementwise(lambda x, y: x % np.where(y == 0, 1, y), args)
+
+
+def _reduction(function: Callable[..., Any]) -> Evaluator:
+    def evaluate(site: Site, args: list[Partial]) -> Partial | None:
+        x, axes = args
+        if not axes.complete:
+            return None
+        at = tuple(int(a) for a in np.ravel(axes.values))
+        return reduced(function, x, at, site.node.flag("keep_dims"))
+
+    return _of_all(evaluate)
+
+
+def _cast(site: Site, args: list[Partial]) -> Partial | None:
+    dtype = site.node.dtype("DstT", "")
+    if not dtype or dtype in NOT_NUMPY or (dtype != "int32" and dtype not in DTYPES.values()):
+        return None
+    return Partial(args[0].values.astype(dtype), args[0].unknown)
+
+
+def _pack(site: Site, args: list[Partial]) -> Partial:
+    return joined(args, lambda parts: np.stack(parts, site.node.integer("axis")))
+
+
+def _concat(site: Site, args: list[Partial]) -> Partial | None:
+    axis, parts = (args[0], args[1:]) if site.node.op == "Concat" else (args[-1], args[:-1])
+    if not axis.complete:
+        return None
+    return joined(parts, lambda arrays: np.concatenate(arrays, int(axis.values)))
+
+
+def _indexed(site: Site, args: list[Partial]) -> Partial | None:
+    x, begin, end, strides = args
+    if not (begin.complete and end.complete and strides.complete):
+        return None
+    spec = strided_spec(site.node, begin.values.tolist(), end.values.tolist(), strides.values.tolist())
+    return x.moved(lambda a: a[spec.entries])
+
+
+def _slice(site: Site, args: list[Partial]) -> Partial | None:
+    x, begin, size = args
+    if not (begin.complete and size.complete):
+        return None
+    index = tuple(
+        slice(b, None if s == -1 else b + s)
+        for b, s in zip(begin.values.tolist(), size.values.tolist(), strict=True)
+    )
+    return x.moved(lambda a: a[index])
+
+
+def _gather(site: Site, args: list[Partial]) -> Partial | None:
+    x, indices = args[:2]
+    axis = int(args[2].values) if len(args) > 2 else 0
+    if not all(a.complete for a in args[1:]) or site.node.integer("batch_dims"):
+        return None
+    return x.moved(lambda a: np.take(a, indices.values, axis))
+
+
+def _expand_dims(site: Site, args: list[Partial]) -> Partial | None:
+    if not args[1].complete:
+        return None
+    axis = int(np.ravel(args[1].values)[0])
+    return args[0].moved(lambda a: np.expand_dims(a, axis))
+
+
+def _squeeze(site: Site, args: list[Partial]) -> Partial:
+    axes = site.node.integers("squeeze_dims") or None
+    return args[0].moved(lambda a: np.squeeze(a, axes))
+
+
+def _reshape(site: Site, args: list[Partial]) -> Partial | None:
+    if not args[1].complete:
+        return None
+    return args[0].moved(lambda a: np.reshape(a, tuple(args[1].values.tolist())))
+
+
+def _unpack(site: Site, args: list[Partial]) -> tuple[Partial, ...]:
+    axis = site.node.integer("axis")
+    count = args[0].values.shape[axis]
+    return tuple(args[0].moved(lambda a, k=k: np.take(a, k, axis)) for k in range(count))  # type: ignore[misc]
+
+
+def _range(site: Site, args: list[Partial]) -> Partial | None:
+    if not all(a.complete for a in args) or not args[2].values:
+        return None
+    start, limit, delta = (a.values.item() for a in args)
+    if abs((limit - start) / delta) > LARGEST:
+        return None
+    return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
+
+
+def _fill(site: Site, args: list[Partial]) -> Partial | None:
+    dims, value = args
+    if not dims.complete or np.prod(dims.values, dtype=np.int64) > LARGEST:
+        return None
+    return value.moved(lambda a: np.full(tuple(dims.values.tolist()), a))
+
+
+def _select(site: Site, args: list[Partial]) -> Partial | None:
+    condition, yes, no = args
+    if not condition.complete or condition.values.ndim:
+        return None
+    return yes if condition.values else no
+
+
+def _same(site: Site, args: list[Partial]) -> Partial:
+    return args[0]
+
+
+EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
+    {
+        "Shape": _shape,
+        "ShapeN": _shape,
+        "Size": _size,
+        "Rank": _rank,
+        "Add": _binary(np.add),
+        "AddV2": _binary(np.add),
+        "Sub": _binary(np.subtract),
+        "Mul": _binary(np.multiply),
+        "Minimum": _binary(np.minimum),
+        "Maximum": _binary(np.maximum),
+        "FloorDiv": _of_all(_divide),
+        "RealDiv": _of_all(_divide),
+        "Div": _of_all(_divide),
+        "TruncateDiv": _of_all(_divide),
+        "FloorMod": _of_all(_modulo),
+        "Equal": _comparison(np.equal),
+        "NotEqual": _comparison(np.not_equal),
+        "Less": _comparison(np.less),
+        "LessEqual": _comparison(np.less_equal),
+        "Greater": _comparison(np.greater),
+        "GreaterEqual": _comparison(np.greater_equal),
+        "LogicalAnd": _comparison(np.logical_and),
+        "LogicalOr": _comparison(np.logical_or),
+        "LogicalNot": _comparison(np.logical_not),
+        "Neg": _of_all(lambda site, args: elementwise(np.negative, args)),
+        "Floor": _of_all(lambda site, args: elementwise(np.floor, args)),
+        "Ceil": _of_all(lambda site, args: elementwise(np.ceil, args)),
+        "Prod": _reduction(np.prod),
+        "Sum": _reduction(np.sum),
+        "Max": _reduction(np.max),
+        "Min": _reduction(np.min),
+        "All": _reduction(np.all),
+        "Any": _reduction(np.any),
+        "Cast": _of_all(_cast),
+        "Pack": _of_all(_pack),
+        "ConcatV2": _of_all(_concat),
+        "Concat": _of_all(_concat),
+        "StridedSlice": _of_all(_indexed),
+        "Slice": _of_all(_slice),
+        "Gather": _of_all(_gather),
+        "GatherV2": _of_all(_gather),
+        "ExpandDims": _of_all(_expand_dims),
+        "Squeeze": _of_all(_squeeze),
+        "Reshape": _of_all(_reshape),
+        "Unpack": _of_all(_unpack),
+        "Range": _of_all(_range),
+        "Fill": _of_all(_fill),
+        "Select": _of_all(_select),
+        "SelectV2": _of_all(_select),
+        "Identity": _of_all(_same),
+        "StopGradient": _of_all(_same),
+        "PlaceholderWithDefault": _of_all(_same),
+    }
+)

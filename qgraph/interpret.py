@@ -1,0 +1,79 @@
+"""The float reference interpreter: a graph run in numpy, one node after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from qgraph.errors import GraphError, UnsupportedError, UsageError
+from qgraph.ir.graph import Graph, Node, node_of
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, type_of
+
+
+def evaluate(
+    graph: Graph, feeds: Mapping[str, Array], fetch: Sequence[str] | None = None
+) -> dict[str, Array]:
+    """Run `graph` on `feeds` (input name -> array of the input's dtype and shape).
+
+    Returns the outputs by public name, or the values named in `fetch` by those names; only what
+    they need is run. Raises UsageError for a feed that is missing, unknown or does not fit,
+    GraphError for a value that does not exist, UnsupportedError for an op without a float
+    reference.
+    """
+    wanted = dict(graph.outputs) if fetch is None else {v: graph.outputs.get(v, v) for v in fetch}
+    for value in wanted.values():
+        if value not in graph.types:
+            raise GraphError("there is no such value", node=value)
+    order = _needed(graph, wanted.values())
+    _check_feeds(graph, feeds, order)
+    uses = Counter(v for node in order for v in node.inputs)
+    uses.update(wanted.values())
+    values: dict[str, Array] = {}
+    for node in order:
+        if node.op == "input":
+            values[node.name] = np.asarray(feeds[node.name])
+        else:
+            values.update(zip(node.values, _run(node, [values[v] for v in node.inputs]), strict=True))
+        for value in node.inputs:
+            uses[value] -= 1
+        for value in {*node.inputs, *node.values}:
+            if uses[value] <= 0:
+                values.pop(value, None)
+    return {public: values[value] for public, value in wanted.items()}
+
+
+def _run(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
+    definition = op_definition(node.op, node.name)
+    if definition.evaluate is None:
+        raise UnsupportedError(f"`{node.op}` has no float reference", node=node.name)
+    with np.errstate(all="ignore"):
+        result = definition.evaluate(node.attrs, inputs)
+    results = result if isinstance(result, tuple) else (result,)
+    return tuple(np.asarray(r) for r in results)
+
+
+def _needed(graph: Graph, wanted: object) -> list[Node]:
+    needs: set[str] = {node_of(v) for v in wanted}  # type: ignore[attr-defined]
+    order = graph.topological()
+    for node in reversed(order):
+        if node.name in needs:
+            needs.update(node_of(v) for v in node.inputs)
+    return [node for node in order if node.name in needs]
+
+
+def _check_feeds(graph: Graph, feeds: Mapping[str, Array], order: Sequence[Node]) -> None:
+    listed = ", ".join(f"`{i}` {graph.types[i]}" for i in graph.inputs)
+    for name in feeds:
+        if name not in graph.inputs:
+            raise UsageError(f"`{name}` is fed, but is no input", hint=f"inputs: {listed}")
+    for node in order:
+        if node.op != "input":
+            continue
+        if node.name not in feeds:
+            raise UsageError(f"input `{node.name}` is not fed", hint=f"inputs: {listed}")
+        found, promised = type_of(np.asarray(feeds[node.name])), graph.types[node.name]
+        if not promised.accepts(found):
+            raise UsageError(f"input `{node.name}` is {promised}, but is fed {found}")

@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.transforms.sink_transposes import SinkTransposes
+from tests.helpers.evaluate import reasons, run_pass
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+RNG = np.random.default_rng(0)
+
+
+def move(g: Graph, x: str, perm: tuple, name: str = "t") -> str:
+    return g.add("transpose", x, name=name, attrs={"perm": perm})
+
+
+def net(shape=(2, 4, 5, 3)):
+    g = Graph("net")
+    x = g.input("x", "float64", shape)
+    return g, x, move(g, x, TO_NCHW)
+
+
+def transposes(g: Graph) -> int:
+    return sum(n.op == "transpose" for n in g.nodes.values())
+
+
+def back(g: Graph, y: str) -> None:
+    """The graph goes on in NHWC, as the next layer would."""
+    g.outputs["y"] = g.add("neg", move(g, y, TO_NHWC), name="next")
+
+
+def test_golden():
+    g, _, t = net()
+    y = g.add(
+        "relu", g.add("add", t, g.const(np.arange(3.0).reshape(3, 1, 1), "c"), name="a"), name="r"
+    )
+    back(g, y)
+    run_pass(SinkTransposes(), g)
+    assert print_graph(g) == (
+        'graph "net" {\n'
+        "  %x = input {type=float64[2,4,5,3]}\n"
+        "  %c/untransposed = const {value=float64[1,1,1,3]:[0.0,1.0,2.0]}\n"
+        "  %a/untransposed = add(%x, %c/untransposed) : float64[2,4,5,3]\n"
+        "  %r/untransposed = relu(%a/untransposed) : float64[2,4,5,3]\n"
+        "  %next = neg(%r/untransposed) : float64[2,4,5,3]\n"
+        '  return "y" = %next\n'
+        "}\n"
+    )
+
+
+PASSED = {
+    "swish": lambda g, t: g.add("swish", t),
+    "scalar": lambda g, t: g.add("mul", g.const(2.0), t),
+    "itself": lambda g, t: g.add("add", t, t),
+    "full constant": lambda g, t: g.add("add", g.const(RNG.normal(size=(1, 3, 4, 5))), t),
+    "row constant": lambda g, t: g.add("add", t, g.const(RNG.normal(size=(5,)))),
+    "concat": lambda g, t: g.add("concat", t, g.add("relu", t), attrs={"axis": 1}),
+    "concat of a constant": lambda g, t: g.add(
+        "concat", t, g.const(RNG.normal(size=(2, 1, 4, 5))), attrs={"axis": -3}
+    ),
+    "pad": lambda g, t: g.add("pad", t, attrs={"paddings": ((0, 0), (1, 0), (2, 3), (0, 4))}),
+    "slice": lambda g, t: g.add(
+        "slice", t, attrs={"begin": (0, 1, 0, 2), "end": (2, 3, 4, 5), "strides": (1, 1, 2, 1)}
+    ),
+    "mean": lambda g, t: g.add("mean", t, attrs={"axes": (2, 3), "keepdims": True}),
+}
+
+
+@pytest.mark.parametrize("op", PASSED)
+def test_ops_that_are_passed(op):
+    g, _, t = net()
+    back(g, PASSED[op](g, t))
+    run_pass(SinkTransposes(), g)
+    assert transposes(g) == 0
+
+
+@pytest.mark.parametrize(
+    ("axes", "left"), [((2, 3), 0), ((-1, -2), 0), ((1,), 0), ((3,), 1), ((0,), 1)], ids=str
+)
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_reductions(axes, left, keepdims):
+    g, _, t = net()
+    g.outputs["y"] = g.add("mean", t, attrs={"axes": axes, "keepdims": keepdims})
+    run_pass(SinkTransposes(), g)
+    assert transposes(g) == left
+
+
+def test_flatten_after_a_pool_needs_no_transpose():
+    g, _, t = net((None, 1, 1, 6))
+    g.outputs["y"] = g.add("reshape", g.add("relu", t), attrs={"shape": (-1, 6)})
+    run_pass(SinkTransposes(), g)
+    assert [n.op for n in g.topological()] == ["input", "relu", "reshape"]
+
+
+def test_squeeze():
+    g, _, t = net((2, 1, 1, 6))
+    g.outputs["y"] = g.add("squeeze", t, attrs={"axes": (2, 3)})
+    run_pass(SinkTransposes(), g)
+    assert [n.op for n in g.topological()] == ["input", "squeeze"]
+
+
+def test_the_last_axis_stays_last():
+    g = Graph("net")
+    x = g.input("x", "float64", (2, 4, 5, 3))
+    b = g.const(RNG.normal(size=3), "b")
+    g.outputs["y"] = g.add("bias_add", move(g, x, (0, 2, 1, 3)), b, name="moved")
+    g.outputs["z"] = g.add("bias_add", move(g, x, (0, 1, 3, 2)), g.const(np.ones(5)), name="stays")
+    run_pass(SinkTransposes(), g)
+    assert g.nodes["moved"].op == "transpose" and g.nodes["stays"].op == "bias_add"
+
+
+def test_a_transpose_with_a_second_user_stays_for_it():
+    g, _, t = net()
+    g.outputs["nchw"] = t
+    back(g, g.add("relu", t))
+    run_pass(SinkTransposes(), g)
+    assert [n.name for n in g.nodes.values() if n.op == "transpose"] == ["t"]
+
+
+def test_residual_branches_meet():
+    g, x, t = net()
+    a, b = g.add("relu", t), g.add("tanh", move(g, x, TO_NCHW, "t2"))
+    back(g, g.add("maximum", a, b))
+    run_pass(SinkTransposes(), g)
+    assert transposes(g) == 0
+
+
+def test_inputs_in_two_layouts_are_refused():
+    g, _, t = net()
+    other = g.input("other", "float64", (2, 3, 4, 5))
+    g.outputs["y"] = g.add("add", t, other, name="y")
+    trace = run_pass(SinkTransposes(), g)
+    assert reasons(trace) == [("y", "`other` is not transposed, another input by (0, 3, 1, 2)")]
+    assert not trace.rewrites
+
+
+def test_a_long_chain_is_linear():
+    g, _, t = net((1, 2, 2, 1))
+    for _ in range(2000):
+        t = g.add("relu", t)
+    g.outputs["y"] = t
+    trace = run_pass(SinkTransposes(), g)
+    assert len(trace.rewrites) <= 2002

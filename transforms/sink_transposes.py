@@ -1,0 +1,186 @@
+"""Push transposes towards the outputs, so that NCHW graphs become NHWC inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.arithmetic import FLOAT_BINARY, FLOAT_UNARY, SAME_SCALE
+from qgraph.passes import RewritePass
+from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
+
+Perm = tuple[int, ...]
+
+UNARY = ("identity", "cast", "relu", "relu6", "leaky_relu", *POINTWISE, *FLOAT_UNARY)
+BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, "greater_equal")
+LAST_AXIS = ("bias_add", "batch_norm")
+REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
+
+
+@dataclass(frozen=True)
+class SinkTransposes(RewritePass):
+    """Move each transpose below the ops that allow it; pairs that meet cancel.
+
+    Imported NCHW layers stand between two transposes; those of neighbours cancel once the ops
+    between are passed. One direction only, so it ends. A name keeps its value: where `relu` is
+    passed, `relu` becomes the transpose and `relu/untransposed` the op. Refusal: an elementwise
+    op of which only some inputs are transposed.
+    """
+
+    name: ClassVar[str] = "sink-transposes"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule("merge", ("transpose",), _merge),
+            Rule("elementwise", (*UNARY, *BINARY), _elementwise),
+            Rule("last-axis", LAST_AXIS, _last_axis),
+            Rule("concat", ("concat",), _concat),
+            Rule("axes", ("pad", "slice"), _axes),
+            Rule("reduction", REDUCTIONS, _reduction),
+        )
+
+    def apply(self, rewriter: Rewriter) -> None:
+        super().apply(rewriter)
+        # Only now: a reshape would stop the transposes above it.
+        last = (
+            Rule("as-reshape", ("transpose",), _as_reshape),
+            Rule("merge-reshapes", ("reshape",), _merge_reshapes),
+        )
+        apply_rules(rewriter, last)
+
+
+def _perm(rewriter: Rewriter, value: str) -> Perm | None:
+    node = rewriter.graph.producer(value)
+    return tuple(node.attrs["perm"]) if node.op == "transpose" else None
+
+
+def _source(rewriter: Rewriter, value: str) -> str:
+    return rewriter.graph.producer(value).inputs[0]
+
+
+def _merge(rewriter: Rewriter, node: Node) -> bool:
+    """Two transposes in a row become one, or none."""
+    perm, x = tuple(node.attrs["perm"]), node.inputs[0]
+    first = _perm(rewriter, x)
+    merged = tuple(first[p] for p in perm) if first else perm
+    source = _source(rewriter, x) if first else x
+    if merged == tuple(range(len(merged))):
+        return rewriter.replace_value(node.name, source)
+    if first:
+        return rewriter.put(replace(node, inputs=(source,), attrs={"perm": merged}))
+    return False
+
+
+def _as_reshape(rewriter: Rewriter, node: Node) -> bool:
+    """A transpose that only moves dimensions of size 1 is a reshape."""
+    perm, shape = node.attrs["perm"], rewriter.graph.types[node.inputs[0]].shape
+    if shape is None or shape.count(None) > 1 or 0 in shape:
+        return False
+    moving = [p for p in perm if shape[p] != 1]
+    if moving != sorted(moving):
+        return False
+    target = tuple(-1 if shape[p] is None else shape[p] for p in perm)
+    return rewriter.put(replace(node, op="reshape", attrs={"shape": target}))
+
+
+def _merge_reshapes(rewriter: Rewriter, node: Node) -> bool:
+    first = rewriter.graph.producer(node.inputs[0])
+    return first.op == "reshape" and rewriter.put(replace(node, inputs=first.inputs))
+
+
+def _sink(
+    rewriter: Rewriter, node: Node, inputs: Sequence[str], attrs: Mapping[str, Any], perm: Perm
+) -> bool:
+    """`node` becomes a transpose of itself on `inputs`, which are not transposed."""
+    inner = rewriter.add(node.op, *inputs, name=f"{node.name}/untransposed", attrs=attrs)
+    if perm == tuple(range(len(perm))):
+        return rewriter.replace_value(node.name, inner)
+    return rewriter.put(Node(node.name, "transpose", (inner,), {"perm": perm}, node.control))
+
+
+def _elementwise(rewriter: Rewriter, node: Node) -> bool:
+    return _together(rewriter, node, lambda perm: node.attrs)
+
+
+def _concat(rewriter: Rewriter, node: Node) -> bool:
+    axis = node.attrs["axis"]
+    return _together(rewriter, node, lambda perm: {**node.attrs, "axis": perm[axis]})
+
+
+def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[str, Any]]) -> bool:
+    """Pass a node all of whose inputs are transposed alike, or constant."""
+    graph = rewriter.graph
+    perms = [_perm(rewriter, value) for value in node.inputs]
+    perm = next((p for p in perms if p is not None), None)
+    if perm is None:
+        return False
+    for value, found in zip(node.inputs, perms, strict=True):
+        if found != perm and not _fits(rewriter, node, value, len(perm)):
+            state = f"transposed by {found}" if found else "not transposed"
+            reason = f"`{value}` is {state}, another input by {perm}"
+            return rewriter.refuse(node, reason)
+    inputs = [
+        _source(rewriter, value) if found else _unpermuted(rewriter, value, perm)
+        for value, found in zip(node.inputs, perms, strict=True)
+    ]
+    rank = graph.types[node.name].rank
+    assert rank == len(perm)
+    return _sink(rewriter, node, inputs, attrs(perm), perm)
+
+
+def _fits(rewriter: Rewriter, node: Node, value: str, rank: int) -> bool:
+    constant = rewriter.graph.constant(value)
+    if constant is None:
+        return False
+    return constant.ndim == rank if node.op == "concat" else constant.ndim <= rank
+
+
+def _unpermuted(rewriter: Rewriter, value: str, perm: Perm) -> str:
+    """A constant as it has to be for its transpose by `perm` to be what it was."""
+    constant = rewriter.graph.constant(value)
+    assert constant is not None
+    if constant.ndim == 0:
+        return value
+    full = constant.reshape((1,) * (len(perm) - constant.ndim) + constant.shape)
+    array = np.ascontiguousarray(full.transpose(np.argsort(perm)))
+    return rewriter.const(array, f"{value}/untransposed")
+
+
+def _last_axis(rewriter: Rewriter, node: Node) -> bool:
+    perm = _perm(rewriter, node.inputs[0])
+    if perm is None or perm[-1] != len(perm) - 1:
+        return False
+    inputs = (_source(rewriter, node.inputs[0]), *node.inputs[1:])
+    return _sink(rewriter, node, inputs, node.attrs, perm)
+
+
+def _axes(rewriter: Rewriter, node: Node) -> bool:
+    """Pads and slices: one entry for each axis."""
+    perm = _perm(rewriter, node.inputs[0])
+    if perm is None:
+        return False
+    back = [perm.index(axis) for axis in range(len(perm))]
+    attrs = {
+        key: tuple(value[i] for i in back)
+        for key, value in node.attrs.items()
+        if key in ("paddings", "begin", "end", "strides")
+    }
+    source = _source(rewriter, node.inputs[0])
+    return _sink(rewriter, node, (source,), {**node.attrs, **attrs}, perm)
+
+
+def _reduction(rewriter: Rewriter, node: Node) -> bool:
+    perm = _perm(rewriter, node.inputs[0])
+    if perm is None:
+        return False
+    gone = {axis % len(perm) for axis in node.attrs["axes"]}
+    attrs = {**node.attrs, "axes": tuple(sorted(perm[axis] for axis in gone))}
+    if not node.attrs.get("keepdims", False):
+        left = [p for i, p in enumerate(perm) if i not in gone]
+        perm = tuple(sorted(left).index(p) for p in left)
+    return _sink(rewriter, node, (_source(rewriter, node.inputs[0]),), attrs, perm)

@@ -1,0 +1,37 @@
+"""Write leaky ReLU as the maximum that fixed point computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Node
+from qgraph.passes import RewritePass
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+
+@dataclass(frozen=True)
+class LowerLeakyRelu(RewritePass):
+    """`leaky_relu(x)` becomes `maximum(x, alpha * x)` (NUMERICS section 3).
+
+    Refusal: a slope outside 0..1, where the maximum takes the other branch.
+    """
+
+    name: ClassVar[str] = "lower-leaky-relu"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule("lower", ("leaky_relu",), _lower),)
+
+
+def _lower(rewriter: Rewriter, node: Node) -> bool:
+    x, alpha = node.inputs[0], node.attrs["alpha"]
+    if not 0 <= alpha <= 1:
+        return rewriter.refuse(node, f"its slope {alpha} is outside 0..1: it is no maximum")
+    if alpha == 0:
+        return rewriter.put(Node(node.name, "relu", (x,), control=node.control))
+    slope = np.asarray(alpha, np.dtype(rewriter.graph.types[x].dtype))
+    slope_value = rewriter.const(slope, f"{node.name}/alpha")
+    scaled = rewriter.add("mul", x, slope_value, name=f"{node.name}/scaled")
+    return rewriter.put(Node(node.name, "maximum", (x, scaled), control=node.control))

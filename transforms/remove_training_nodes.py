@@ -1,0 +1,146 @@
+"""Remove what only training needs: dropout, and ops that pass their input through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import OPS
+from qgraph.passes import RewritePass
+from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+PASS_THROUGH = (
+    "StopGradient",
+    "PreventGradient",
+    "CheckNumerics",
+    "CheckNumericsV2",
+    "Snapshot",
+    "Print",
+    "PlaceholderWithDefault",
+)
+SELECT = ("Select", "SelectV2")
+MASK_OPS = ("add", "sub", "mul", "div", "floor", "cast", "greater_equal", "identity")
+MASK_LIMIT = 64  # steps; no dropout of any TensorFlow needs as many for its mask
+
+# A scaled input times a mask of zeros and ones; `mask` may also be the condition of a select.
+SCALED = Op(("mul", "div"), Var("x"), Var("scale"), bind="scaled")
+MASKED: Pattern = Op("mul", SCALED, Op(("floor", "cast"), Var("inner"), bind="mask"))
+SELECTED: Pattern = Op("opaque", Var("mask"), SCALED, Const(equals=0.0))
+
+
+@dataclass(frozen=True)
+class RemoveTrainingNodes(RewritePass):
+    """Replace dropout by its expectation, the input; splice ops that act in training only.
+
+    Dropout in a frozen graph is a scaled input times a random mask: `floor(keep + random)`
+    (TensorFlow 1.0 to 1.12), `cast(random >= rate)` (to 2.12), or a select on `random >= rate`.
+    Whatever the chain looks like, the mean of the mask is computed and has to undo the scale.
+    Refusals: it does not; a random op that is not part of a dropout; control edges.
+    """
+
+    name: ClassVar[str] = "remove-training-nodes"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule("dropout", ("mul", "opaque"), _dropout),
+            Rule("pass-through", ("opaque",), _pass_through),
+        )
+
+    def apply(self, rewriter: Rewriter) -> None:
+        super().apply(rewriter)
+        rewriter.rule = "random"
+        for node in rewriter.graph.nodes.values():
+            if _is_random(node):
+                rewriter.refuse(node, "the graph is random here, and it is no dropout")
+
+
+def _dropout(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    if node.op == "mul":
+        found = match(graph, node.name, MASKED)
+    elif node.attrs["kind"] in SELECT:
+        found = match(graph, node.name, SELECTED)
+    else:
+        return False
+    if found is None or not any(map(_is_random, _chain(graph, found["mask"]))):
+        return False
+    scaled = graph.producer(found["scaled"])
+    x, scale = scaled.inputs
+    if scaled.op == "mul" and _is_scalar(graph, x):
+        x, scale = scale, x
+    gain = _mean_gain(graph, found["mask"], scaled.op, scale)
+    if gain is None:
+        return rewriter.refuse(node, "its mask is random, and its mean cannot be computed")
+    if abs(gain - 1) > 1e-3:
+        return rewriter.refuse(node, f"it scales by {gain:.4g} on average, a dropout by 1")
+    return rewriter.replace_value(node.name, x)
+
+
+def _chain(graph: Graph, value: str) -> list[Node]:
+    """The nodes that compute a mask or its scale, inputs first; empty where that is too much."""
+    found: dict[str, Node] = {}
+    waiting = [value]
+    for _ in range(MASK_LIMIT):
+        if not waiting:
+            return [*reversed(found.values())]
+        node = graph.nodes.get(waiting.pop())
+        if node is not None and (node.op in MASK_OPS or _is_random(node)):
+            found.pop(node.name, None)
+            found[node.name] = node
+            waiting += () if node.op == "opaque" else node.inputs
+    return []
+
+
+def _is_random(node: Node) -> bool:
+    return node.op == "opaque" and "RandomUniform" in node.attrs["kind"]
+
+
+def _is_scalar(graph: Graph, value: str) -> bool:
+    shape = graph.types[value].shape
+    return shape is not None and all(d == 1 for d in shape)
+
+
+def _mean_gain(graph: Graph, mask: str, op: str, scale: str) -> float | None:
+    """The mean of mask * scale over uniform random numbers; a fed probability counts as 3/4."""
+    values: dict[str, Any] = {}
+    fed: set[str] = set()
+    for node in [*_chain(graph, mask), *_chain(graph, scale)]:
+        for value in () if _is_random(node) else (*node.inputs, scale):
+            if value not in values and not _chain(graph, value):
+                values[value] = _scalar(graph, value)
+                fed |= set() if graph.constant(value) is not None else {value}
+        values[node.name] = _sample(node, values)
+    if scale not in values or len(fed) > 1 or any(v is None for v in values.values()):
+        return None
+    product = values[mask] * values[scale] if op == "mul" else values[mask] / values[scale]
+    return float(np.mean(product))
+
+
+def _scalar(graph: Graph, value: str) -> Any:
+    constant = graph.constant(value)
+    if constant is not None:
+        return constant.astype(np.float64).reshape(()) if constant.size == 1 else None
+    return np.float64(0.75) if graph.producer(value).op == "input" else None
+
+
+def _sample(node: Node, values: Mapping[str, Any]) -> Any:
+    if _is_random(node):
+        return (np.arange(10_000) + 0.5) / 10_000
+    inputs = [values[v] for v in node.inputs]
+    evaluate = OPS[node.op].evaluate
+    if evaluate is None or any(v is None for v in inputs):
+        return None
+    return evaluate({"dtype": "float64"} if node.op == "cast" else node.attrs, inputs)
+
+
+def _pass_through(rewriter: Rewriter, node: Node) -> bool:
+    if node.attrs["kind"] not in PASS_THROUGH or not node.inputs:
+        return False
+    if node.control or rewriter.graph.control_users(node.name):
+        return rewriter.refuse(node, "it has control edges")
+    return rewriter.replace_value(node.name, node.inputs[0])

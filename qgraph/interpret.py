@@ -36,7 +36,9 @@ def evaluate(
         if node.op == "input":
             values[node.name] = np.asarray(feeds[node.name])
         else:
-            values.update(zip(node.values, _run(node, [values[v] for v in node.inputs]), strict=True))
+            values.update(
+                zip(node.values, _run(node, [values[v] for v in node.inputs]), strict=True)
+            )
         for value in node.inputs:
             uses[value] -= 1
         for value in {*node.inputs, *node.values}:

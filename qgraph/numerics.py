@@ -61,6 +61,11 @@ def checked_exponent(exponent: Any, name: str | None = None) -> Any:
     return exponent
 
 
+def frozen_exponent(exponent: Any) -> int | tuple[int, ...]:
+    """An exponent as a QuantSpec holds it: an integer, or a tuple along the last axis."""
+    return int(exponent) if np.ndim(exponent) == 0 else tuple(int(e) for e in exponent)
+
+
 def aligned(exponent: Any, shape: tuple[int, ...]) -> Any:
     """A per-channel exponent shaped to broadcast over `shape`.
 
@@ -128,17 +133,22 @@ def _exponent(spec: QuantSpec, shape: tuple[int, ...]) -> Any:
     return aligned(checked_exponent(spec.exponent), shape)
 
 
+def _held(spec: QuantSpec) -> int | Codes:
+    return spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent, np.int64)
+
+
 def quantize(x: Any, spec: QuantSpec) -> Fixed:
     """Float to codes: `clip(round(x * 2^f), lo, hi)`. Raises ExactnessError on NaN."""
     x = np.asarray(x, np.float64)
     if np.isnan(x).any():
-        raise ExactnessError("NaN has no fixed-point code", hint="look at the float network's inputs")
+        raise ExactnessError(
+            "NaN has no fixed-point code", hint="look at the float network's inputs"
+        )
     steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
     if spec.overflow == "wrap" and not np.isfinite(steps).all():
         raise ExactnessError("infinity cannot be wrapped into a fixed-point code")
     codes: Codes = np.asarray(bring_into_range(steps, spec)).astype(np.int64)
-    exponent = spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent)
-    return Fixed(codes, exponent)  # type: ignore[arg-type]
+    return Fixed(codes, _held(spec))
 
 
 def fake_quantize(x: Any, spec: QuantSpec) -> Any:
@@ -156,7 +166,7 @@ def requantize(v: Fixed, spec: QuantSpec) -> Fixed:
     exponent = _exponent(spec, v.codes.shape)
     shift = aligned(v.exponent, v.codes.shape) - exponent
     codes = bring_into_range(round_shift(v.codes, shift, spec.rounding), spec)
-    return Fixed(codes, spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent))
+    return Fixed(codes, _held(spec))
 
 
 def dequantize(v: Fixed) -> Float:
@@ -165,7 +175,9 @@ def dequantize(v: Fixed) -> Float:
     return value
 
 
-def quantizer_gradients(x: Any, upstream: Any, log2_t: float, bits: int, signed: bool) -> tuple[Float, float]:
+def quantizer_gradients(
+    x: Any, upstream: Any, log2_t: float, bits: int, signed: bool
+) -> tuple[Float, float]:
     """Gradients of the fake quantizer (TQT equations 6 to 8), per tensor, half-even.
 
     x, upstream: float arrays of one shape. Returns d/dx (the dtype of `upstream`) and the sum

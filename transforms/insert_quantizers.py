@@ -119,7 +119,10 @@ class _Inserter:
             if form.kind == "float":
                 bits, role = self.bits.input, "input"
             else:
-                bits, role = self.profile.override(layer).activation or self.bits.activation, "activation"
+                bits, role = (
+                    self.profile.override(layer).activation or self.bits.activation,
+                    "activation",
+                )
             signed = not self.nonnegative(value)
             self.narrowed[value] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
         return self.narrowed[value]
@@ -202,7 +205,10 @@ class _Inserter:
         return form.kind, node.name
 
     def _sum(self, node: Node) -> tuple[str, str]:
-        if all(self.forms[v].kind == "float" for v in node.inputs) and node.op in ("maximum", "minimum"):
+        if all(self.forms[v].kind == "float" for v in node.inputs) and node.op in (
+            "maximum",
+            "minimum",
+        ):
             return self._float(node, "all its inputs are float")
         leaky = self.leaky.get(node.name)
         if leaky is not None:
@@ -220,10 +226,16 @@ class _Inserter:
             return "wide", node.name
         x, c = data[0], constants[0]
         if node.attrs.get("pool"):
-            self.connect(node, self.forms[x].value, self.constant(c, "constant", self.bits.constant, signed=False))
+            self.connect(
+                node,
+                self.forms[x].value,
+                self.constant(c, "constant", self.bits.constant, signed=False),
+            )
             return "wide", node.name
         if (x, node.name) in self.leaky_products:
-            self.connect(node, self.internal(x), self.constant(c, "constant", self.bits.slope, signed=True))
+            self.connect(
+                node, self.internal(x), self.constant(c, "constant", self.bits.slope, signed=True)
+            )
             spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
             return "wide", self.quantizer(node.name, node.name, spec)
         self.connect(node, self.codes(x), self.constant(c, "scale", self.bits.scale, signed=True))
@@ -250,7 +262,12 @@ class _Inserter:
         bits = self.profile.override(node.name).activation or self.bits.activation
         spec = self.spec(bits, not self.nonnegative(node.name), "activation")
         x = self.codes(node.inputs[0])
-        attrs = {**node.attrs, "function": node.op, "domain": sources_spec(self.graph, x), "spec": spec}
+        attrs = {
+            **node.attrs,
+            "function": node.op,
+            "domain": sources_spec(self.graph, x),
+            "spec": spec,
+        }
         self.graph.replace(Node(node.name, "lookup", (x,), attrs, node.control))
         self.rewriter.rule = "table"
         self.rewriter.log(node, f"lookup table of {node.op}: {spec}")
@@ -260,7 +277,11 @@ class _Inserter:
         self.connect(node, *(self.exact(v) for v in node.inputs))
         if node.op != "input":
             self.rewriter.rule = "integer-form"
-            kind = f"`{node.attrs['kind']}` is not understood" if node.op == "opaque" else f"{node.op} is a float op"
+            kind = (
+                f"`{node.attrs['kind']}` is not understood"
+                if node.op == "opaque"
+                else f"{node.op} is a float op"
+            )
             self.rewriter.refuse(node, f"stays float: {reason or kind}")
         return "float", node.name
 
@@ -268,7 +289,11 @@ class _Inserter:
 
     def _unify_concat_signs(self) -> None:
         """A joined tensor has one 8-bit type: where one member is signed, all are."""
-        concats = [n for n in self.graph.topological() if n.op == "concat" and self.forms[n.name].kind == "codes"]
+        concats = [
+            n
+            for n in self.graph.topological()
+            if n.op == "concat" and self.forms[n.name].kind == "codes"
+        ]
         changed = True
         while changed:
             changed = False
@@ -280,7 +305,9 @@ class _Inserter:
                     if not spec.signed:
                         self.graph.set_attrs(member, spec=replace(spec, signed=True))
                         self.rewriter.rule = "concat-sign"
-                        self.rewriter.log(self.graph.nodes[member], f"signed, as other members of {node.name} are")
+                        self.rewriter.log(
+                            self.graph.nodes[member], f"signed, as other members of {node.name} are"
+                        )
                         changed = True
 
     def _set_table_domains(self) -> None:

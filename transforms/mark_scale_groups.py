@@ -30,7 +30,7 @@ class MarkScaleGroups(Pass):
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         quantizers = [n.name for n in graph.topological() if n.op in ("quantize", "lookup")]
-        joined = UnionFind(quantizers)
+        joined: UnionFind[str] = UnionFind(quantizers)
         rewriter.rule = "share-scale"
         for node in graph.topological():
             if not op_definition(node.op).same_scale:
@@ -41,7 +41,7 @@ class MarkScaleGroups(Pass):
                 rewriter.log(node, f"forces one scale on {', '.join(dict.fromkeys(members))}")
         self._name_groups(graph, quantizers, joined)
 
-    def _name_groups(self, graph: Graph, quantizers: list[str], joined: UnionFind) -> None:
+    def _name_groups(self, graph: Graph, quantizers: list[str], joined: UnionFind[str]) -> None:
         members: dict[str, list[str]] = {}
         for name in quantizers:
             members.setdefault(joined[name], []).append(name)

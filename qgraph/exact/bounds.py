@@ -26,7 +26,10 @@ FLOAT64_EXACT = 1 << 53
 
 @dataclass(frozen=True)
 class Bound:
-    """Codes of a value: `low..high` is what it can be, `magnitude` what its partial sums can be."""
+    """Codes of a value: `low..high` is what it can be, `magnitude` what its partial sums can be.
+
+    `channel` is the output channel that goes farthest.
+    """
 
     low: int
     high: int
@@ -43,7 +46,10 @@ class Bound:
     @property
     def width(self) -> int:
         """Bits of the narrowest signed accumulator that cannot overflow."""
-        return max((-self.low - 1).bit_length() if self.low < 0 else 0, max(self.high, 0).bit_length()) + 1
+        return (
+            max((-self.low - 1).bit_length() if self.low < 0 else 0, max(self.high, 0).bit_length())
+            + 1
+        )
 
 
 def _of_spec(spec: QuantSpec) -> Bound:
@@ -51,7 +57,9 @@ def _of_spec(spec: QuantSpec) -> Bound:
 
 
 def _joined(bounds: list[Bound]) -> Bound:
-    return Bound(min(b.low for b in bounds), max(b.high for b in bounds), max(b.magnitude for b in bounds))
+    return Bound(
+        min(b.low for b in bounds), max(b.high for b in bounds), max(b.magnitude for b in bounds)
+    )
 
 
 def bounds(graph: Graph) -> dict[str, Bound]:
@@ -66,7 +74,11 @@ def bounds(graph: Graph) -> dict[str, Bound]:
             constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
                 codes[node.name] = quantize(constant, node.attrs["spec"]).codes
-            found[node.name] = _of_codes(codes[node.name]) if constant is not None else _of_spec(node.attrs["spec"])
+            found[node.name] = (
+                _of_codes(codes[node.name])
+                if constant is not None
+                else _of_spec(node.attrs["spec"])
+            )
             continue
         if not node.inputs or any(v not in found for v in node.inputs):
             continue
@@ -75,7 +87,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
             continue
         if bound.exact_in == "none":
             raise ExactnessError(
-                f"sums reach {bound.magnitude}: more than float64 or a 54-bit accumulator holds exactly",
+                f"sums reach {bound.magnitude}: more than float64 holds exactly",
                 node=node.name,
                 hint="fewer bits, or a smaller layer",
             )
@@ -93,7 +105,11 @@ def _of_node(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound
         return _of_sum_of_products(node, inputs, codes)
     if node.op in ("add", "bias_add", "sub"):
         a, b = inputs
-        low, high = (a.low + b.low, a.high + b.high) if node.op != "sub" else (a.low - b.high, a.high - b.low)
+        low, high = (
+            (a.low + b.low, a.high + b.high)
+            if node.op != "sub"
+            else (a.low - b.high, a.high - b.low)
+        )
         return Bound(low, high, a.magnitude + b.magnitude)
     if node.op == "mul":
         a, b = inputs
@@ -114,8 +130,8 @@ def _of_sum_of_products(node: Node, inputs: list[Bound], codes: Mapping[str, Any
     low, high = min(x.low, 0), max(x.high, 0)
     lows, highs = positive * low + negative * high, positive * high + negative * low
     magnitudes = (positive - negative) * x.magnitude
-    worst = int(np.argmax(magnitudes))
-    return Bound(int(lows.min()), int(highs.max()), int(magnitudes[worst]), worst)
+    widest = int(np.argmax(np.maximum(highs, -lows)))
+    return Bound(int(lows.min()), int(highs.max()), int(magnitudes.max()), widest)
 
 
 def per_channel(node: Node, weights: Any) -> Any:
@@ -126,7 +142,7 @@ def per_channel(node: Node, weights: Any) -> Any:
 
 
 def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
-    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, saying which input does it."""
+    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how."""
     for node in graph.topological():
         bound = found.get(node.name)
         if node.op not in COMPUTE or bound is None or bound.width <= bits:
@@ -137,6 +153,6 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
             f"channel {bound.channel} can reach {bound.high if side == 'highest' else bound.low}: "
             f"that takes {bound.width} bits, the accumulator has {bits}",
             node=node.name,
-            hint=f"it does so for inputs at their {side} code where the weight is positive and at their {other} "
-            "where it is negative; use a wider accumulator, fewer bits, or `overflow: wrap` in the profile",
+            hint=f"it does for inputs at their {side} code where the weight is positive and at "
+            f"their {other} where it is negative; a wider accumulator, fewer bits, or wrapping",
         )

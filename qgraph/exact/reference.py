@@ -36,7 +36,9 @@ class Reference:
             elif node.op == "quantize" and node.inputs[0] in self.constants:
                 self.constants[node.name] = _at(node, quantize, self.constants[node.inputs[0]])
 
-    def run(self, feeds: Mapping[str, Array], keep: Collection[str] | None = None) -> dict[str, Value]:
+    def run(
+        self, feeds: Mapping[str, Array], keep: Collection[str] | None = None
+    ) -> dict[str, Value]:
         """Values by name: those in `keep`, or every quantizer's and every output's.
 
         feeds: one batch for each input. Integer values come as Fixed, float ones as arrays.
@@ -50,7 +52,9 @@ class Reference:
         for node in self.order:
             if node.name not in values:
                 result = self._step(node, [values[v] for v in node.inputs])
-                values.update(zip(node.values, result if node.outputs > 1 else (result,), strict=True))
+                values.update(
+                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
+                )
             for value in node.inputs:
                 left[value] -= 1
                 if not left[value] and value not in keep and value not in self.constants:
@@ -59,7 +63,9 @@ class Reference:
 
     def watched(self) -> list[str]:
         """Every quantized activation and every output value."""
-        quantizers = [n.name for n in self.order if n.op in QUANTIZERS and n.name not in self.constants]
+        quantizers = [
+            n.name for n in self.order if n.op in QUANTIZERS and n.name not in self.constants
+        ]
         return list(dict.fromkeys([*quantizers, *self.graph.outputs.values()]))
 
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:

@@ -167,7 +167,10 @@ class Builder:
 
     def _constants_for(self, site: Site, partials: Sequence[Partial]) -> tuple[str, ...]:
         first, *rest = partials
-        return (site.const(first.values), *(site.const(p.values, str(i + 1)) for i, p in enumerate(rest)))
+        return (
+            site.const(first.values),
+            *(site.const(p.values, str(i + 1)) for i, p in enumerate(rest)),
+        )
 
     def _opaque(self, site: Site, partials: Sequence[Partial] | None) -> tuple[str, ...]:
         node, graph = site.node, self.graph
@@ -183,7 +186,12 @@ class Builder:
     def _pass_constant_through(self, node: TFNode, values: Sequence[str | None]) -> None:
         value = values[0] if values else None
         made = self.graph.nodes.get(value) if value is not None else None
-        if made is not None and value is not None and made.op == "identity" and value not in self._constants:
+        if (
+            made is not None
+            and value is not None
+            and made.op == "identity"
+            and value not in self._constants
+        ):
             array = self._constants.get(made.inputs[0])
             if array is not None:
                 self._constants[value] = array

@@ -21,7 +21,11 @@ def prefix_of(path: Path) -> Path | None:
         return path.with_name(_PART.sub("", path.name))
     if path.exists():
         return None
-    return path if any(path.with_name(path.name + end).exists() for end in (".meta", ".index")) else None
+    return (
+        path
+        if any(path.with_name(path.name + end).exists() for end in (".meta", ".index"))
+        else None
+    )
 
 
 def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
@@ -41,7 +45,9 @@ def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
                 raise no_outputs()
             wanted = [resolve(nodes, o, "output", found)[0] for o in outputs or found]
             (saver or tf.compat.v1.train.Saver()).restore(session, str(prefix))
-            return Frozen(freeze_session(session, wanted), (), {} if outputs else {w: w for w in wanted})
+            return Frozen(
+                freeze_session(session, wanted), (), {} if outputs else {w: w for w in wanted}
+            )
     except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LoadError(f"the checkpoint cannot be read: {text}", node=str(meta)) from None

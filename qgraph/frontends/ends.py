@@ -137,13 +137,17 @@ def _needs(nodes: Mapping[str, TFNode], name: str, cut: set[str]) -> Iterator[st
         return iter(())
     if node.op in LOOPS:
         raise UnsupportedError(
-            f"loops (`{node.op}`) are not supported", node=name, hint="unroll the loop, or cut it off"
+            f"loops (`{node.op}`) are not supported",
+            node=name,
+            hint="unroll the loop, or cut it off",
         )
     needs = [ref[0] for ref in node.inputs]
     for need in needs:
         if need not in nodes:
             raise GraphError(
-                f"input `{need}` does not exist", node=name, hint="the graph is damaged or cut short"
+                f"input `{need}` does not exist",
+                node=name,
+                hint="the graph is damaged or cut short",
             )
     # Control edges count where they say on which side of a branch a node lies.
     return iter([*needs, *(c for c in node.control if _is_pivot(nodes, c))])

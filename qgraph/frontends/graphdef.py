@@ -11,14 +11,16 @@ from qgraph.errors import LoadError
 def parse_binary(data: bytes) -> Any | None:
     """A GraphDef with at least one proper node, or None if `data` is something else."""
     graph_def = parse(data, "GraphDef")
-    sound = graph_def is not None and graph_def.node and all(n.name and n.op for n in graph_def.node)
+    sound = (
+        graph_def is not None and graph_def.node and all(n.name and n.op for n in graph_def.node)
+    )
     return graph_def if sound else None
 
 
 def parse(data: bytes, kind: str) -> Any | None:
     """`data` as the protobuf message `kind` of tf.compat.v1, or None."""
     import tensorflow as tf
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     message = getattr(tf.compat.v1, kind)() if kind != "SavedModel" else _saved_model()
     try:
@@ -37,7 +39,7 @@ def _saved_model() -> Any:
 def parse_text(path: Path, text: str) -> Any:
     """A GraphDef in text form. Raises LoadError with the line where it does not parse."""
     import tensorflow as tf
-    from google.protobuf import text_format
+    from google.protobuf import text_format  # type: ignore[import-untyped]
 
     graph_def = tf.compat.v1.GraphDef()
     try:

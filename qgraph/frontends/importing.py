@@ -62,7 +62,7 @@ def import_graph_def(
         raise _with_shape_hint(error, builder.graph) from None
     graph = builder.graph
     graph.outputs = _outputs(builder, ends, explicit=bool(outputs or signature))
-    _sweep(graph, {*(inputs and starts or ()), *keep})
+    _sweep(graph, {*((inputs and starts) or ()), *keep})
     _add_control(graph, nodes)
     verify(graph)
     return graph
@@ -138,7 +138,9 @@ def _with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
     unknown = [i for i in graph.inputs if graph.types[i].shape is None]
     if not unknown or error.hint:
         return error
-    hint = f"the shape of `{unknown[0]}` is unknown; give it: --input-shape {unknown[0]}=1,224,224,3"
+    hint = (
+        f"the shape of `{unknown[0]}` is unknown; give it: --input-shape {unknown[0]}=1,224,224,3"
+    )
     return GraphError(error.message, node=error.node, hint=hint)
 
 
@@ -172,9 +174,7 @@ def _add_control(graph: Graph, nodes: Mapping[str, TFNode]) -> None:
                 graph.replace(replace(imported, control=control))
 
 
-def _control_sources(
-    graph: Graph, nodes: Mapping[str, TFNode], node: TFNode
-) -> tuple[str, ...]:
+def _control_sources(graph: Graph, nodes: Mapping[str, TFNode], node: TFNode) -> tuple[str, ...]:
     found: dict[str, None] = {}
     queue, seen = list(reversed(node.control)), set(node.control)
     while queue:

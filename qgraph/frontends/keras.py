@@ -22,7 +22,9 @@ def read(path: Path, *, zipped: bool) -> Frozen:
             if zipped
             else "it may hold weights only, or need custom layers: save it as a SavedModel"
         )
-        raise LoadError(f"tf-keras cannot read this model: {text}", node=str(path), hint=hint) from None
+        raise LoadError(
+            f"tf-keras cannot read this model: {text}", node=str(path), hint=hint
+        ) from None
     return freeze_model(model)
 
 
@@ -44,10 +46,14 @@ def freeze_model(model: Any) -> Frozen:
             "the model's inputs are not known", node=str(model.name), hint="call or build it first"
         )
     names = [str(n) for n in model.input_names]
-    specs = [tf.TensorSpec(t.shape, t.dtype, name=n) for t, n in zip(model.inputs, names, strict=True)]
+    specs = [
+        tf.TensorSpec(t.shape, t.dtype, name=n) for t, n in zip(model.inputs, names, strict=True)
+    ]
 
     def call(*tensors: Any) -> Any:
-        flat = tf.nest.flatten(model(tensors[0] if len(tensors) == 1 else list(tensors), training=False))
+        flat = tf.nest.flatten(
+            model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
+        )
         return tuple(flat)
 
     function = tf.function(call, autograph=False).get_concrete_function(*specs)

@@ -85,7 +85,9 @@ def _read(path: Path, outputs: Sequence[str] | None) -> Frozen:
     if data.startswith((HDF5, ZIP)):
         return keras.read(path, zipped=data.startswith(ZIP))
     if data[4:8] == TFLITE:
-        raise LoadError("a TensorFlow Lite file", node=str(path), hint="load the model it was made from")
+        raise LoadError(
+            "a TensorFlow Lite file", node=str(path), hint="load the model it was made from"
+        )
     return _read_protobuf(path, data)
 
 
@@ -97,8 +99,12 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
     if saved is not None and saved.meta_graphs and saved.meta_graphs[0].graph_def.node:
         if path.name == "saved_model.pb":
             return saved_model.read(path.parent)
-        hint = "call it saved_model.pb, beside its `variables` folder, and load that folder's parent"
-        raise LoadError("the graph of a SavedModel, away from its directory", node=str(path), hint=hint)
+        hint = (
+            "call it saved_model.pb, beside its `variables` folder, and load that folder's parent"
+        )
+        raise LoadError(
+            "the graph of a SavedModel, away from its directory", node=str(path), hint=hint
+        )
     meta = graphdef.parse(data, "MetaGraphDef")
     if meta is not None and meta.graph_def.node:
         hint = "call it NAME.meta, beside NAME.index and NAME.data-*"
@@ -109,15 +115,17 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
         text = data.decode()
     except UnicodeDecodeError:
         hint = "the file may be truncated, or be of another format"
-        raise LoadError("not a GraphDef, nor any other format known here", node=str(path), hint=hint) from None
+        raise LoadError(
+            "not a GraphDef, nor any other format known here", node=str(path), hint=hint
+        ) from None
     return Frozen(graphdef.parse_text(path, text))
 
 
 def _is_onnx(data: bytes) -> bool:
+    """Whether `data` is an ONNX model, which is told apart by its message's fields."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     try:
-        return bool(onnx.ModelProto.FromString(data).graph.node)
-    except DecodeError:
+        return bool(onnx.load_model_from_string(data).graph.node)
+    except Exception:  # whatever a foreign file makes of the parser
         return False

@@ -52,7 +52,9 @@ def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[Tens
     """
     outputs = _imported(source, known).get_operation_by_name(NODE).outputs
     return tuple(
-        TensorType(t.dtype.base_dtype.name, None if t.shape.rank is None else tuple(t.shape.as_list()))
+        TensorType(
+            t.dtype.base_dtype.name, None if t.shape.rank is None else tuple(t.shape.as_list())
+        )
         for t in outputs
     )
 

@@ -48,23 +48,35 @@ class Partial:
 
 def worth_tracking(value: Array) -> bool:
     """Integers and booleans as shapes use them, and single floats that scale them."""
-    return value.size <= LARGEST and (value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim == 0))
+    return value.size <= LARGEST and (
+        value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim == 0)
+    )
 
 
-def elementwise(function: Callable[..., Any], args: Sequence[Partial], dtype: str | None = None) -> Partial:
+def elementwise(
+    function: Callable[..., Any], args: Sequence[Partial], dtype: str | None = None
+) -> Partial:
     with np.errstate(all="ignore"):
         values = np.asarray(function(*(a.values for a in args)))
     missing = args[0].missing
     for other in args[1:]:
         missing = missing | other.missing
-    unknown = np.where(np.broadcast_to(missing, values.shape), "", None).astype(object)
-    return Partial(values.astype(dtype or args[0].values.dtype), unknown)
+    anonymous = _anonymous(np.broadcast_to(missing, values.shape))
+    return Partial(values.astype(dtype or args[0].values.dtype), anonymous)
 
 
-def reduced(function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool) -> Partial:
+def reduced(
+    function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool
+) -> Partial:
     values = np.asarray(function(x.values, axis=axes, keepdims=keepdims), x.values.dtype)
     missing = np.any(x.missing, axis=axes, keepdims=keepdims)
-    return Partial(values, np.asarray(np.where(missing, "", None), object))
+    return Partial(values, _anonymous(np.asarray(missing)))
+
+
+def _anonymous(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
+    unknown = np.full(missing.shape, None, object)
+    unknown[missing] = ""
+    return unknown
 
 
 def joined(parts: Sequence[Partial], join: Callable[[Sequence[Any]], Any]) -> Partial:

@@ -21,7 +21,9 @@ def read(path: Path) -> Frozen:
 
     if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
         metas = sorted(path.glob("*.meta"))
-        hint = f"did you mean {metas[0]}?" if metas else "give the directory that holds saved_model.pb"
+        hint = (
+            f"did you mean {metas[0]}?" if metas else "give the directory that holds saved_model.pb"
+        )
         raise LoadError("a directory without saved_model.pb", node=str(path), hint=hint)
     try:
         from tensorflow.python.saved_model.loader_impl import parse_saved_model
@@ -33,7 +35,9 @@ def read(path: Path) -> Frozen:
             return _read_functions(path)
         return _read_session(path, saved.meta_graphs[0])
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
-        raise LoadError(f"the SavedModel cannot be read: {_first_line(error)}", node=str(path)) from None
+        raise LoadError(
+            f"the SavedModel cannot be read: {_first_line(error)}", node=str(path)
+        ) from None
 
 
 def _read_functions(path: Path) -> Frozen:

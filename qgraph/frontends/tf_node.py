@@ -24,7 +24,9 @@ DTYPES: Mapping[int, str] = MappingProxyType(
         19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64",
     }
 )  # fmt: skip
-NOT_NUMPY = frozenset(("string", "resource", "variant", "qint8", "quint8", "qint32", "qint16", "quint16"))
+NOT_NUMPY = frozenset(
+    ("string", "resource", "variant", "qint8", "quint8", "qint32", "qint16", "quint16")
+)
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,9 @@ class Graph:
         try:
             return definition.types(node.attrs, [self.types[v] for v in node.inputs])
         except GraphError as error:
-            raise GraphError(f"{node.op}: {error.message}", node=node.name, hint=error.hint) from None
+            raise GraphError(
+                f"{node.op}: {error.message}", node=node.name, hint=error.hint
+            ) from None
 
     def replace(self, node: Node) -> None:
         """Put `node` in the place of the node of the same name; users see its new types."""

@@ -64,7 +64,9 @@ def print_node(node: Node) -> str:
     inputs = f"({', '.join(map(_value, node.inputs))})" if node.inputs else ""
     attrs = ", ".join(f"{key}={_attr(node.attrs[key])}" for key in sorted(node.attrs))
     after = f" after ({', '.join(map(_value, node.control))})" if node.control else ""
-    return f"{_value(node.name)}{count} = {node.op}{inputs}{f' {{{attrs}}}' if attrs else ''}{after}"
+    return (
+        f"{_value(node.name)}{count} = {node.op}{inputs}{f' {{{attrs}}}' if attrs else ''}{after}"
+    )
 
 
 def _node(graph: Graph, node: Node) -> str:
@@ -135,7 +137,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     head = re.fullmatch(r'graph ("(?:[^"\\]|\\.)*") \{', lines[0]) if lines else None
     if head is None or lines[-1] != "}":
-        raise TextError("expected `graph \"name\" {` ... `}`")
+        raise TextError('expected `graph "name" {` ... `}`')
     graph = Graph(_unquote(head[1]))
     for number, line in enumerate(lines[1:-1], start=2):
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Shape = tuple[int | None, ...]
 
@@ -98,7 +99,11 @@ class TensorType:
         )
 
     def __str__(self) -> str:
-        dims = "*" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        dims = (
+            "*"
+            if self.shape is None
+            else ",".join("?" if d is None else str(d) for d in self.shape)
+        )
         return f"{self.dtype}[{dims}]"
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, node_of
-from qgraph.ir.types import OVERFLOWS, ROUNDINGS, QuantSpec
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec
 
 QUANTIZERS = ("quantize", "lookup")
 
@@ -27,7 +25,7 @@ def verify(graph: Graph) -> None:
             if needed not in graph.nodes:
                 raise GraphError(f"control input `{needed}` does not exist", node=name)
         if node.op in QUANTIZERS:
-            check_spec(node.attrs["spec"] if "spec" in node.attrs else None, name)
+            check_spec(node.attrs.get("spec"), name)
     _check_ends(graph)
     for node in graph.topological():
         for value, inferred in zip(node.values, graph.infer(node), strict=True):
@@ -69,6 +67,6 @@ def _check_users(graph: Graph) -> None:
         raise GraphError("the index of users is out of step with the nodes", node=wrong)
 
 
-def constants_of(graph: Graph) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def constants_of(graph: Graph) -> dict[str, Array]:
     """Every constant by node name: what `parse_graph` needs beside the text."""
     return {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}

@@ -19,7 +19,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent
+from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent, frozen_exponent
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.thresholds import METHODS, choose_exponent, histogram_of
 from qgraph.quant.topology import QUANTIZERS, value_exponent
@@ -36,7 +36,9 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise UsageError(f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}")
+            raise UsageError(
+                f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}"
+            )
 
 
 def calibrate(
@@ -82,10 +84,16 @@ class _Sweep:
             if node.op == "const":
                 self.static[node.name] = node.attrs["value"]
             elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
-                self._settle(node, _constant_exponent(self.static[node.inputs[0]], node.attrs["spec"]))
+                self._settle(
+                    node, _constant_exponent(self.static[node.inputs[0]], node.attrs["spec"])
+                )
 
     def visit(self, node: Node) -> None:
-        if node.op in QUANTIZERS and node.attrs["spec"].exponent is None and node.name not in self.exponents:
+        if (
+            node.op in QUANTIZERS
+            and node.attrs["spec"].exponent is None
+            and node.name not in self.exponents
+        ):
             self._settle(node, self._choose(node))
         if node.op == "const":
             return
@@ -105,11 +113,15 @@ class _Sweep:
         if evaluate is None:
             raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
         if all(v in self.static for v in node.inputs):
-            self.static[node.name] = np.asarray(evaluate(node.attrs, [self.static[v] for v in node.inputs]))
+            self.static[node.name] = np.asarray(
+                evaluate(node.attrs, [self.static[v] for v in node.inputs])
+            )
             return
         results: list[Any] = []
         for i in range(self.count):
-            inputs = [self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs]
+            inputs = [
+                self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs
+            ]
             results.append(evaluate(node.attrs, inputs))
         for index, value in enumerate(node.values):
             single = node.outputs == 1
@@ -142,7 +154,11 @@ class _Sweep:
         if spec.exponent is not None:
             self.exponents[node.name] = spec.exponent
             return node
-        exponent = self.groups.get(spec.group, self.exponents[node.name]) if spec.group else self.exponents[node.name]
+        exponent = (
+            self.groups.get(spec.group, self.exponents[node.name])
+            if spec.group
+            else self.exponents[node.name]
+        )
         attrs = {**node.attrs, "spec": spec.with_exponent(exponent)}
         return Node(node.name, node.op, node.inputs, attrs)
 
@@ -150,8 +166,7 @@ class _Sweep:
         spec: QuantSpec = node.attrs["spec"]
         accumulator = self._accumulator(node)
         if accumulator is not None:
-            exponent = self.exponents[accumulator]
-            return exponent if isinstance(exponent, int) else tuple(int(e) for e in exponent)
+            return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
         if source in self.static:
             return _constant_exponent(self.static[source], spec)
@@ -195,10 +210,12 @@ class _Sweep:
                 accumulator = self._accumulator(node)
                 exponent = self.groups[spec.group] if spec.group else self.exponents[node.name]
                 if accumulator is not None and accumulator in exponents:
-                    followed = exponents[accumulator]
-                    exponent = followed if isinstance(followed, int) else tuple(int(e) for e in followed)
+                    exponent = frozen_exponent(exponents[accumulator])
                 checked_exponent(exponent, node.name)
-                self.graph.set_attrs(node.name, spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent))
+                self.graph.set_attrs(
+                    node.name,
+                    spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
+                )
             exponents[node.name] = exponent
             self._check_shift(node, exponents.get(node.inputs[0]), exponent)
 
@@ -221,8 +238,11 @@ def _constant_exponent(value: Array, spec: QuantSpec) -> Exponent:
         return finest_exponent(value, spec.bits, spec.signed)
     largest = np.abs(np.asarray(value))
     if spec.per_channel:
-        columns = largest.reshape(*largest.shape[:2], -1) if largest.ndim == 4 and value.shape[3] == 1 else largest
+        columns = (
+            largest.reshape(*largest.shape[:2], -1)
+            if largest.ndim == 4 and value.shape[3] == 1
+            else largest
+        )
         peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)
-

@@ -81,7 +81,9 @@ class Profile:
 
 def builtin_profiles() -> tuple[str, ...]:
     folder = resources.files("qgraph.quant") / "profiles"
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+    return tuple(
+        sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+    )
 
 
 def load_profile(name_or_path: str | Path) -> Profile:
@@ -113,7 +115,9 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
                       "accumulator", "shift", "overrides"}, "")  # fmt: skip
     accumulator = _mapping(top.get("accumulator", {}), where, "accumulator")
     check.known(accumulator, {"bits", "overflow"}, "accumulator.")
-    wraps = check.choice(accumulator.get("overflow", "error"), ("error", "wrap"), "accumulator.overflow")
+    wraps = check.choice(
+        accumulator.get("overflow", "error"), ("error", "wrap"), "accumulator.overflow"
+    )
     return Profile(
         name=check.text(top.get("name", Path(where).stem), "name"),
         description=check.text(top.get("description", ""), "description"),
@@ -124,7 +128,9 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
         accumulator_bits=check.integer(accumulator.get("bits", 32), 8, 64, "accumulator.bits"),
         accumulator_wraps=wraps == "wrap",
         shift=check.shift(top.get("shift", (-31, 62))),
-        overrides=tuple(check.override(o, i) for i, o in enumerate(check.items(top.get("overrides", [])))),
+        overrides=tuple(
+            check.override(o, i) for i, o in enumerate(check.items(top.get("overrides", [])))
+        ),
     )
 
 
@@ -147,7 +153,9 @@ class _Checker:
         unknown = [k for k in data if k not in keys]
         if unknown:
             raise ProfileError(
-                f"unknown key `{prefix}{unknown[0]}`", node=self.where, hint=f"known: {', '.join(sorted(keys))}"
+                f"unknown key `{prefix}{unknown[0]}`",
+                node=self.where,
+                hint=f"known: {', '.join(sorted(keys))}",
             )
 
     def text(self, value: Any, key: str) -> str:

@@ -52,11 +52,15 @@ def histogram_of(chunks: list[Array], name: str) -> Histogram:
     low, high = (f(e[i] for e in ends) for i, f in ((0, min), (1, max)))
     if not np.isfinite([e for pair in ends for e in pair]).all():
         raise CalibrationError(
-            "is NaN or infinite on the calibration data", node=name, hint="look at the data, then at the float network"
+            "is NaN or infinite on the calibration data",
+            node=name,
+            hint="look at the data, then at the float network",
         )
     largest = max(abs(low), abs(high))
     power = -exponent_for_max(largest, 0, False) if largest else 0
-    counts = sum(kernels.histogram(np.asarray(c, np.float32), power, LOG2_BINS) for c in chunks if c.size)
+    counts = sum(
+        kernels.histogram(np.asarray(c, np.float32), power, LOG2_BINS) for c in chunks if c.size
+    )
     return Histogram(np.asarray(counts), power, low, high)
 
 
@@ -77,7 +81,9 @@ def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
     return exponent_for_max(min(threshold, histogram.largest) or 1.0, spec.bits, spec.signed)
 
 
-def _search(cost: Callable[[Histogram, QuantSpec, int], float]) -> Callable[[Histogram, QuantSpec], int]:
+def _search(
+    cost: Callable[[Histogram, QuantSpec, int], float],
+) -> Callable[[Histogram, QuantSpec], int]:
     def choose(histogram: Histogram, spec: QuantSpec) -> int:
         coarsest = _max(histogram, spec)
         if not histogram.largest:

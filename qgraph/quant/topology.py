@@ -12,7 +12,9 @@ from qgraph.ir.ops import op_definition
 
 COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 QUANTIZERS = ("quantize", "lookup")
-_NEVER_NEGATIVE = frozenset({"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"})
+_NEVER_NEGATIVE = frozenset(
+    {"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"}
+)
 _SIGN_KEEPING = frozenset({"add", "mul", "bias_add", "minimum", "avg_pool", "mean", "sum"})
 
 
@@ -63,7 +65,9 @@ def end_layers(graph: Graph) -> frozenset[str]:
     """Compute layers with no other compute layer before them, or none after them."""
     order = graph.topological()
     first = _unreached(order, lambda node: [node_of(v) for v in node.inputs])
-    last = _unreached(order[::-1], lambda node: [u.name for v in node.values for u in graph.users(v)])
+    last = _unreached(
+        order[::-1], lambda node: [u.name for v in node.values for u in graph.users(v)]
+    )
     return frozenset(first | last)
 
 

@@ -75,7 +75,9 @@ def _is_constant(graph: Graph, value: str, equals: float | None) -> bool:
     if array is None:
         return False
     return equals is None or bool(
-        array.dtype.kind in "fiu" and array.size > 0 and np.all(array == np.asarray(equals, array.dtype))
+        array.dtype.kind in "fiu"
+        and array.size > 0
+        and np.all(array == np.asarray(equals, array.dtype))
     )
 
 

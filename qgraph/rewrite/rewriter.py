@@ -23,7 +23,9 @@ class Rewriter:
         self.changes = 0
         self.added: list[str] = []
 
-    def add(self, op: str, *inputs: str, name: str | None = None, attrs: Attrs | None = None) -> str:
+    def add(
+        self, op: str, *inputs: str, name: str | None = None, attrs: Attrs | None = None
+    ) -> str:
         value = self.graph.add(op, *inputs, name=name, attrs=attrs)
         self.added.append(node_of(value))
         return value
@@ -36,7 +38,9 @@ class Rewriter:
     def replace_value(self, old: str, new: str) -> bool:
         """Let all users of `old` take `new`; drop what nothing needs any more; log it. True."""
         node = self.graph.producer(old)
-        shown = [n for n in self.added if n in self.graph.nodes and self.graph.nodes[n].op != "const"]
+        shown = [
+            n for n in self.added if n in self.graph.nodes and self.graph.nodes[n].op != "const"
+        ]
         after = "; ".join(print_node(self.graph.nodes[n]) for n in shown) or f"%{new}"
         self.log(node, after)
         self.graph.redirect(old, new)
@@ -44,7 +48,7 @@ class Rewriter:
         return True
 
     def put(self, node: Node) -> bool:
-        """Put `node` in the place of the node of its name; drop what only the old one needed. True."""
+        """Put `node` in place of the node of its name; drop what only the old one needed. True."""
         old = self.graph.nodes[node.name]
         self.log(old, print_node(node))
         self.graph.replace(node)
@@ -110,7 +114,8 @@ def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
                 waiting.add(again)
         if rewriter.changes > limit:
             raise PassError(
-                f"pass `{rewriter.pass_name}` does not end: {rewriter.changes} changes so far", node=name
+                f"pass `{rewriter.pass_name}` does not end: {rewriter.changes} changes so far",
+                node=name,
             )
 
 
@@ -122,7 +127,9 @@ def _apply_at(rewriter: Rewriter, name: str, by_op: dict[str, list[Rule]]) -> It
     for rule in by_op.get(node.op, ()):
         rewriter.rule, rewriter.added = rule.name, []
         if rule.apply(rewriter, node):
-            return _neighbourhood(rewriter.graph, [name, *rewriter.added, *map(node_of, node.inputs)])
+            return _neighbourhood(
+                rewriter.graph, [name, *rewriter.added, *map(node_of, node.inputs)]
+            )
     return ()
 
 

@@ -22,7 +22,9 @@ class GraphDefBuilder:
 
         self.tf = tf
         self.graph_def = tf.compat.v1.GraphDef()
-        self.graph_def.versions.producer = tf.compat.v1.get_default_graph().graph_def_versions.producer
+        self.graph_def.versions.producer = (
+            tf.compat.v1.get_default_graph().graph_def_versions.producer
+        )
         self._taken = set(reserved)
         self._scalars: dict[tuple[str, Any], str] = {}
         self.dtypes: dict[str, str] = {}
@@ -37,21 +39,30 @@ class GraphDefBuilder:
         self._taken.add(name)
         return name
 
-    def claim(self, name: str) -> str:
-        """Give out a name that was reserved."""
-        self._taken.add(name)
-        return name
+    def add(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: Any) -> str:
+        """Append a node, its name made unique.
 
-    def add(self, op: str, name: str, inputs: Sequence[str] = (), *, exact_name: bool = False, **attrs: Any) -> str:
-        """Append a node; attrs are Python values, dtypes given as numpy names under `T`-like keys."""
+        Attributes are Python values, dtypes and shapes as DType and Dims.
+        """
+        return self.add_exactly(op, self.unique(name), inputs, **attrs)
+
+    def add_exactly(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: Any) -> str:
+        """Append a node under a name that was reserved for it."""
         node = self.graph_def.node.add()
-        node.op = op
-        node.name = name if exact_name else self.unique(name)
+        node.op, node.name = op, name
         node.input.extend(inputs)
         for key, value in attrs.items():
             self._set(node.attr[key], value)
-        made: str = node.name
-        return made
+        return name
+
+    def add_library(self, library: bytes) -> None:
+        """Merge a serialized FunctionDefLibrary: functions that some node calls."""
+        known = {function.signature.name for function in self.graph_def.library.function}
+        other = type(self.graph_def.library)()
+        other.ParseFromString(library)
+        for function in other.function:
+            if function.signature.name not in known:
+                self.graph_def.library.function.add().CopyFrom(function)
 
     def const(self, value: Any, name: str) -> str:
         array = np.asarray(value)

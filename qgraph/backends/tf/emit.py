@@ -90,15 +90,19 @@ def _emit(emission: Emission, node: Node) -> None:
         emission.constants[node.name] = node.attrs["value"]
     elif node.op == "input":
         kind = emission.graph.types[node.name]
-        attrs = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
-        emission.tensors[node.name] = builder.add("Placeholder", node.name, exact_name=True, **attrs)
+        attrs: dict[str, Any] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
+        emission.tensors[node.name] = builder.add_exactly("Placeholder", node.name, **attrs)
     elif node.op == "quantize" and node.inputs[0] in emission.constants:
         codes = quantize(emission.constants[node.inputs[0]], node.attrs["spec"])
-        emission.constants[node.name] = dequantize(codes).astype(emission.graph.types[node.name].dtype)
+        emission.constants[node.name] = dequantize(codes).astype(
+            emission.graph.types[node.name].dtype
+        )
     else:
         if node.op not in LOWER:
             raise UnsupportedError(f"TensorFlow cannot carry `{node.op}`", node=node.name)
-        emission.dtypes[node.name] = emission.width(node) if node.op not in QUANTIZERS else "float32"
+        emission.dtypes[node.name] = (
+            emission.width(node) if node.op not in QUANTIZERS else "float32"
+        )
         if not emission.graph.types[node.name].is_float:
             emission.dtypes[node.name] = emission.graph.types[node.name].dtype
         tensor = LOWER[node.op](emission, node)
@@ -113,7 +117,7 @@ def _emit_outputs(emission: Emission) -> None:
         wanted = graph.types[value].dtype
         tensor = emission.tensor(value, wanted)
         if public != tensor:
-            builder.add("Identity", public, [tensor], exact_name=True, T=DType(wanted))
+            builder.add_exactly("Identity", public, [tensor], T=DType(wanted))
 
 
 def tensor_names(graph: Graph) -> dict[str, str]:
@@ -121,5 +125,7 @@ def tensor_names(graph: Graph) -> dict[str, str]:
     emission = Emission(graph, GraphDefBuilder([*graph.inputs, *graph.outputs]), bounds(graph))
     for node in graph.topological():
         _emit(emission, node)
-    quantizers = [n.name for n in graph.topological() if n.op in QUANTIZERS and n.name in emission.tensors]
+    quantizers = [
+        n.name for n in graph.topological() if n.op in QUANTIZERS and n.name in emission.tensors
+    ]
     return {name: np.str_(emission.tensors[name]).item() for name in quantizers}

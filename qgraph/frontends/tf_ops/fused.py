@@ -21,7 +21,9 @@ def _activation_attrs(site: Site, name: str) -> dict[str, Any]:
     return {"approximate": name == "GeluApproximate"} if name.startswith("Gelu") else {}
 
 
-def _fused_step(site: Site, name: str, args: list[str]) -> tuple[str, list[str], dict[str, Any]] | None:
+def _fused_step(
+    site: Site, name: str, args: list[str]
+) -> tuple[str, list[str], dict[str, Any]] | None:
     """The op, its further inputs (taken from `args`) and attributes of one fused step."""
     if name == "BiasAdd":
         return "bias_add", [args.pop(0)], {}
@@ -76,7 +78,11 @@ def _fused_matmul(site: Site) -> Result:
         x = site.helper("a", "transpose", x, perm=(1, 0))
     if site.node.flag("transpose_b"):
         value = site.constant(1)
-        w = site.helper("b", "transpose", w, perm=(1, 0)) if value is None else site.const(value.T, "b")
+        w = (
+            site.helper("b", "transpose", w, perm=(1, 0))
+            if value is None
+            else site.const(value.T, "b")
+        )
     return _split(site, "matmul", {}, x, w)
 
 

@@ -65,10 +65,10 @@ def _batch_matmul(site: Site) -> Result:
 
 def _bias_add(site: Site) -> Result:
     x, b = site.inputs
-    rank = site.type(0).rank
-    if not channels_first(site.node) or rank == 2:
+    if not channels_first(site.node):
         return site.emit("bias_add", x, b)
-    if rank is None or rank < 2:
+    rank = site.type(0).rank
+    if rank is None:
         return None
     back = (0, rank - 1, *range(1, rank - 1))
     turned = site.helper("to_nhwc", "transpose", x, perm=(0, *range(2, rank), 1))

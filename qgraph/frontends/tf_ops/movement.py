@@ -56,7 +56,9 @@ def _pad(site: Site) -> Result:
     fill = 0 if site.node.op == "Pad" else site.constant(2)
     if fill is None:
         return None
-    return site.emit("pad", site.inputs[0], paddings=pairs, mode="constant", value=np.asarray(fill).item())
+    return site.emit(
+        "pad", site.inputs[0], paddings=pairs, mode="constant", value=np.asarray(fill).item()
+    )
 
 
 def _reshape(site: Site) -> Result:

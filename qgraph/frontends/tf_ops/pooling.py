@@ -9,7 +9,9 @@ from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.tf_ops.layout import in_nhwc, padding, spatial
 
 
-def _pooled(site: Site, op: str, ksize: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> Result:
+def _pooled(
+    site: Site, op: str, ksize: tuple[int, ...] | None, strides: tuple[int, ...] | None
+) -> Result:
     if ksize is None or strides is None:
         return None
     window, steps = spatial(ksize, site.node), spatial(strides, site.node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from qgraph.frontends.builder import Evaluator, Site
 from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
-from qgraph.frontends.tf_node import DTYPES, NOT_NUMPY
+from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import strided_spec
 from qgraph.ir.types import Shape
 
@@ -77,18 +78,22 @@ def _divide(site: Site, args: list[Partial]) -> Partial | None:
         return elementwise(np.true_divide, args)
     if np.any(b.values[~b.missing] == 0):
         return None
-    truncated = site.node.op in ("Div", "TruncateDiv")
-    exact = elementwise(lambda x, y: x // np.where(y == 0, 1, y), args)
-    if not truncated:
-        return exact
-    toward_zero = elementwise(lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // np.where(y == 0, 1, abs(y))), args)
-    return toward_zero
+    if site.node.op in ("Div", "TruncateDiv"):
+        return elementwise(
+            lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // _nonzero(abs(y))), args
+        )
+    return elementwise(lambda x, y: x // _nonzero(y), args)
+
+
+def _nonzero(values: Any) -> Any:
+    """Unknown elements hold 0: any other number will do to divide by."""
+    return np.where(values == 0, 1, values)
 
 
 def _modulo(site: Site, args: list[Partial]) -> Partial | None:
     if np.any(args[1].values[~args[1].missing] == 0):
         return None
-    return elementwise(lambda x, y: x % np.where(y == 0, 1, y), args)
+    return elementwise(lambda x, y: x % _nonzero(y), args)
 
 
 def _reduction(function: Callable[..., Any]) -> Evaluator:
@@ -104,7 +109,7 @@ def _reduction(function: Callable[..., Any]) -> Evaluator:
 
 def _cast(site: Site, args: list[Partial]) -> Partial | None:
     dtype = site.node.dtype("DstT", "")
-    if not dtype or dtype in NOT_NUMPY or (dtype != "int32" and dtype not in DTYPES.values()):
+    if not dtype or dtype in NOT_NUMPY:
         return None
     return Partial(args[0].values.astype(dtype), args[0].unknown)
 
@@ -124,7 +129,8 @@ def _indexed(site: Site, args: list[Partial]) -> Partial | None:
     x, begin, end, strides = args
     if not (begin.complete and end.complete and strides.complete):
         return None
-    spec = strided_spec(site.node, begin.values.tolist(), end.values.tolist(), strides.values.tolist())
+    bounds = (part.values.tolist() for part in (begin, end, strides))
+    spec = strided_spec(site.node, *bounds)
     return x.moved(lambda a: a[spec.entries])
 
 
@@ -140,11 +146,11 @@ def _slice(site: Site, args: list[Partial]) -> Partial | None:
 
 
 def _gather(site: Site, args: list[Partial]) -> Partial | None:
-    x, indices = args[:2]
+    x, indices = args[0], args[1].values.astype(np.int64)
     axis = int(args[2].values) if len(args) > 2 else 0
     if not all(a.complete for a in args[1:]) or site.node.integer("batch_dims"):
         return None
-    return x.moved(lambda a: np.take(a, indices.values, axis))
+    return x.moved(lambda a: np.take(a, indices, axis))
 
 
 def _expand_dims(site: Site, args: list[Partial]) -> Partial | None:
@@ -182,7 +188,7 @@ def _range(site: Site, args: list[Partial]) -> Partial | None:
 
 def _fill(site: Site, args: list[Partial]) -> Partial | None:
     dims, value = args
-    if not dims.complete or np.prod(dims.values, dtype=np.int64) > LARGEST:
+    if not dims.complete or math.prod(dims.values.tolist()) > LARGEST:
         return None
     return value.moved(lambda a: np.full(tuple(dims.values.tolist()), a))
 

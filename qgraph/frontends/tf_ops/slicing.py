@@ -137,7 +137,11 @@ def _pieces(site: Site, i: int, axis: int, bounds: Sequence[tuple[int, int]], dr
             op = "squeeze"
         else:
             attrs_of_last, value, op = attrs, site.inputs[i], "slice"
-        made = site.helper(str(k), op, value, **attrs_of_last) if k else site.emit(op, value, **attrs_of_last)
+        made = (
+            site.helper(str(k), op, value, **attrs_of_last)
+            if k
+            else site.emit(op, value, **attrs_of_last)
+        )
         values.append(made)
     return tuple(values)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import activation, arithmetic, linear, movement, norm, pool, structure
-from qgraph.ir.ops.base import Fixed, OpDef
+from qgraph.ir.ops.base import OpDef
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {
@@ -26,4 +26,4 @@ def op_definition(op: str, node: str | None = None) -> OpDef:
         raise GraphError(f"unknown op `{op}`", node=node) from None
 
 
-__all__ = ["OPS", "Fixed", "OpDef", "op_definition"]
+__all__ = ["OPS", "OpDef", "op_definition"]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.ir.ops.base import Attrs, Evaluate, Fixed, OpDef, same_as_first
+from qgraph.ir.ops.base import Attrs, Evaluate, OpDef, same_as_first
+from qgraph.ir.types import Fixed
 
 PointwiseFunction = Callable[[Attrs, Any], Any]
 
@@ -106,7 +107,10 @@ OPS = (
     OpDef("relu", (1, 1), same_as_first, _relu, _integer_relu),
     OpDef("relu6", (1, 1), same_as_first, _relu6, _integer_relu6),
     OpDef("leaky_relu", (1, 1), same_as_first, _leaky_relu, attrs=("alpha",)),
-    *(OpDef(name, (1, 1), same_as_first, _evaluate(f), pointwise=True) for name, f in POINTWISE.items()),
+    *(
+        OpDef(name, (1, 1), same_as_first, _evaluate(f), pointwise=True)
+        for name, f in POINTWISE.items()
+    ),
     OpDef("softmax", (1, 1), same_as_first, _softmax),
     OpDef("log_softmax", (1, 1), same_as_first, _log_softmax),
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.ir.ops.base import Attrs, Evaluate, Fixed, Integer, OpDef, broadcast, one_scale, same_as_first
+from qgraph.ir.ops.base import Attrs, Evaluate, Integer, OpDef, broadcast, one_scale, same_as_first
 from qgraph.ir.ops.linear import product_exponent
-from qgraph.ir.types import TensorType
+from qgraph.ir.types import Fixed, TensorType
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Evaluate:

@@ -9,9 +9,9 @@ import numpy as np
 
 from qgraph import kernels
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, Codes, Fixed, OpDef, broadcast, one_scale
+from qgraph.ir.ops.base import Attrs, OpDef, broadcast, one_scale
 from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
-from qgraph.ir.types import Array, TensorType
+from qgraph.ir.types import Array, Codes, Fixed, TensorType
 
 
 def _image(x: TensorType) -> tuple[int | None, ...]:
@@ -65,7 +65,7 @@ def _conv_group(attrs: Attrs, x: Array, w: Any) -> Array:
     if (kh, kw) == (1, 1):
         sh, sw = attrs["strides"]
         x = x[:, ::sh, ::sw]
-        return np.matmul(x, w[0, 0])
+        return np.asarray(np.matmul(x, w[0, 0]))
     views = [v for _, _, v in taps(x, (kh, kw), attrs["strides"], attrs["dilations"])]
     result = np.empty((*views[0].shape[:3], out), x.dtype)
     for image in range(x.shape[0]):  # one image at a time, so that its columns stay in cache
@@ -76,7 +76,7 @@ def _conv_group(attrs: Attrs, x: Array, w: Any) -> Array:
 
 def conv2d(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     x, w = inputs
-    kh, kw, c, out = w.shape
+    kh, kw, c, _ = w.shape
     x = _windows(attrs, x, (kh, kw))
     groups = x.shape[3] // c
     if groups == 1:
@@ -84,9 +84,7 @@ def conv2d(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     return np.concatenate(
         [
             _conv_group(attrs, xs, ws)
-            for xs, ws in zip(
-                np.split(x, groups, axis=3), np.split(w, groups, axis=3), strict=True
-            )
+            for xs, ws in zip(np.split(x, groups, axis=3), np.split(w, groups, axis=3), strict=True)
         ],
         axis=3,
     )
@@ -121,7 +119,7 @@ def infer_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
 
 
 def matmul(attrs: Attrs, inputs: Sequence[Array]) -> Array:
-    return np.matmul(inputs[0], inputs[1])
+    return np.asarray(np.matmul(inputs[0], inputs[1]))
 
 
 def infer_bias_add(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -169,7 +167,9 @@ OPS = (
     # x [n,h,w,c], w [kh,kw,c/groups,out]
     OpDef("conv2d", (2, 2), infer_conv2d, conv2d, _integer_conv2d, WINDOW),
     # x [n,h,w,c], w [kh,kw,c,multiplier]
-    OpDef("depthwise_conv2d", (2, 2), infer_depthwise, depthwise_conv2d, _integer_depthwise, WINDOW),
+    OpDef(
+        "depthwise_conv2d", (2, 2), infer_depthwise, depthwise_conv2d, _integer_depthwise, WINDOW
+    ),
     OpDef("matmul", (2, 2), infer_matmul, matmul, _integer_matmul),
     OpDef("bias_add", (2, 2), infer_bias_add, _add, _integer_bias_add, same_scale=True),
 )

@@ -102,7 +102,8 @@ def _infer_slice(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
 def _slices(attrs: Attrs) -> tuple[slice, ...]:
     """Python slices, one a dimension; None for `from the start` and `to the end`."""
     return tuple(
-        slice(b, e, s) for b, e, s in zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+        slice(b, e, s)
+        for b, e, s in zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
     )
 
 
@@ -236,7 +237,16 @@ def _mover(name: str, infer: Infer, evaluate: Callable[..., Any], *attrs: str) -
 
 OPS = (
     _mover("identity", same_as_first, lambda attrs, inputs: inputs[0]),
-    OpDef("concat", (1, None), _infer_concat, _concat, moved(_concat), ("axis",), moves=True, same_scale=True),
+    OpDef(
+        "concat",
+        (1, None),
+        _infer_concat,
+        _concat,
+        moved(_concat),
+        ("axis",),
+        moves=True,
+        same_scale=True,
+    ),
     _mover("pad", _infer_pad, _pad, "paddings"),
     _mover("reshape", _infer_reshape, _reshape, "shape"),
     _mover("transpose", _infer_transpose, lambda a, i: np.transpose(i[0], a["perm"]), "perm"),

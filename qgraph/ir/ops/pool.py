@@ -31,7 +31,7 @@ def _pads(attrs: Attrs, x: Any) -> Any:
 def max_pool(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     """Largest value under each window; padding never wins."""
     x = inputs[0]
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min  # type: ignore[type-var]
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     x = padded(x, _pads(attrs, x), lowest)
     result: Any = None
     for _, _, view in taps(x, attrs["ksize"], attrs["strides"], ONE):
@@ -95,6 +95,14 @@ OPS = (
     OpDef("avg_pool", (1, 1), _infer_pool, avg_pool, attrs=POOL),
     OpDef("mean", (1, 1), _infer_reduce, _reduce(np.mean), attrs=REDUCE),
     OpDef("sum", (1, 1), _infer_reduce, _reduce(np.sum), attrs=REDUCE),
-    OpDef("reduce_max", (1, 1), _infer_reduce, _reduce(np.max), moved(_reduce(np.max)), REDUCE, moves=True),
+    OpDef(
+        "reduce_max",
+        (1, 1),
+        _infer_reduce,
+        _reduce(np.max),
+        moved(_reduce(np.max)),
+        REDUCE,
+        moves=True,
+    ),
     OpDef("argmax", (1, 1), _infer_argmax, _argmax, attrs=("axis", "dtype")),
 )

@@ -10,8 +10,8 @@ import numpy as np
 from qgraph import numerics
 from qgraph.errors import GraphError
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.ir.ops.base import Attrs, Fixed, OpDef
-from qgraph.ir.types import QuantSpec, TensorType, type_of
+from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.types import Fixed, QuantSpec, TensorType, type_of
 
 
 def _input_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:

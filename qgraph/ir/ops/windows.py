@@ -15,7 +15,9 @@ Pads = tuple[Pair, Pair]
 Padding = str | Pads  # "same", "valid" or ((top, bottom), (left, right))
 
 
-def out_size(size: int | None, kernel: int, stride: int, dilation: int, padding: str | Pair) -> int | None:
+def out_size(
+    size: int | None, kernel: int, stride: int, dilation: int, padding: str | Pair
+) -> int | None:
     """Positions of a window along one axis; None where the size is unknown."""
     if size is None:
         return None
@@ -61,7 +63,9 @@ def padded(x: Array, pads: Pads, fill: Any = 0) -> Array:
     return np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
 
 
-def taps(x: Array, kernel: Pair, strides: Pair, dilations: Pair) -> Iterator[tuple[int, int, Array]]:
+def taps(
+    x: Array, kernel: Pair, strides: Pair, dilations: Pair
+) -> Iterator[tuple[int, int, Array]]:
     """For each kernel position (i, j) the view of `x` that it sees over all windows."""
     rows = (x.shape[1] - (kernel[0] - 1) * dilations[0] - 1) // strides[0] + 1
     cols = (x.shape[2] - (kernel[1] - 1) * dilations[1] - 1) // strides[1] + 1

@@ -1,0 +1,211 @@
+"""The output directory of a quantized network.
+
+inference.pb       frozen GraphDef of stock ops, bit-accurate
+saved_model/       the same as a SavedModel
+tensors.npz        codes and exponents of every tensor, on one calibration sample
+rewrites.json      what was rewritten, what was refused and why
+graph.txt          the quantized graph in the IR's text form
+manifest.json      versions, hashes, profile, names, layers
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.saved_model import write_saved_model
+from qgraph.compiler import Quantized
+from qgraph.exact.compare import original
+from qgraph.exact.reference import Reference
+from qgraph.files import whole_directory
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.quant.topology import COMPUTE, QUANTIZERS
+
+FORMAT = 1
+
+
+def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
+    """Write everything for `result` into the directory `path`, whole or not at all."""
+    with whole_directory(path, force) as draft:
+        graph_def = emit_graph_def(result.graph)
+        (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
+        write_saved_model(graph_def, result.graph, draft / "saved_model")
+        arrays: dict[str, Any] = tensors(result)
+        np.savez_compressed(draft / "tensors.npz", **arrays)
+        _write_json(draft / "rewrites.json", result.trace.to_json())
+        (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
+        _write_json(draft / "manifest.json", manifest(result))
+    return path
+
+
+def _write_json(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+# -- tensors --------------------------------------------------------------------------------
+
+
+def tensors(result: Quantized) -> dict[str, Array]:
+    """`codes/<tensor>` and `exponent/<tensor>` for weights, biases and activations.
+
+    Activations are those of one calibration sample, which is there as `input/<name>`.
+    """
+    reference = Reference(result.graph)
+    quantizers = [n.name for n in result.graph.topological() if n.op in QUANTIZERS]
+    values = reference.run(result.sample, quantizers)
+    arrays: dict[str, Array] = {f"input/{name}": array for name, array in result.sample.items()}
+    for name in quantizers:
+        value, spec = values[name], result.graph.nodes[name].attrs["spec"]
+        assert isinstance(value, Fixed)
+        arrays[f"codes/{name}"] = value.codes.astype(storage(spec))
+        arrays[f"exponent/{name}"] = np.asarray(value.exponent, np.int32)
+    return arrays
+
+
+def storage(spec: QuantSpec) -> str:
+    """The smallest numpy integer that holds the codes."""
+    size = next(n for n in (8, 16, 32) if spec.bits <= n)
+    return f"{'int' if spec.signed else 'uint'}{size}"
+
+
+# -- manifest -------------------------------------------------------------------------------
+
+
+def manifest(result: Quantized) -> dict[str, Any]:
+    graph = result.graph
+    return {
+        "format": FORMAT,
+        "versions": versions(),
+        **result.facts,
+        "calibration_method": result.calibration.method,
+        "profile": asdict(result.profile),
+        "inputs": {name: str(graph.types[name]) for name in graph.inputs},
+        "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
+        "layers": layers(result),
+        "tensors": [_tensor(result, n.name) for n in graph.topological() if n.op in QUANTIZERS],
+        "scale_groups": scale_groups(graph),
+        "float_ops": float_ops(graph),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("qgraph", "numpy", "tensorflow"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no infinity: None stands for `no noise at all` and for `not measured`."""
+    return round(value, 2) if value is not None and math.isfinite(value) else None
+
+
+def _tensor(result: Quantized, name: str) -> dict[str, Any]:
+    spec: QuantSpec = result.graph.nodes[name].attrs["spec"]
+    return {
+        "name": name,
+        "of": original(result.graph, name),
+        "role": spec.role,
+        "bits": spec.bits,
+        "signed": spec.signed,
+        "exponent": spec.exponent,
+        "group": spec.group,
+        "sqnr_db": finite(result.sqnr.get(name)),
+    }
+
+
+def layers(result: Quantized) -> list[dict[str, Any]]:
+    """One entry for each compute layer: bits, exponents, exactness bound, SQNR of its output."""
+    found = []
+    for node in result.graph.topological():
+        bound = result.bounds.get(node.name)
+        if node.op not in COMPUTE or bound is None:
+            continue
+        x, w = (result.graph.producer(v) for v in node.inputs)
+        weight: QuantSpec = w.attrs["spec"]
+        last = last_quantizer(result.graph, node.name)
+        output: QuantSpec | None = result.graph.nodes[last].attrs["spec"] if last else None
+        found.append(
+            {
+                "name": node.name,
+                "op": node.op,
+                "input": x.name,
+                "weight": w.name,
+                "weight_bits": weight.bits,
+                "weight_exponent": weight.exponent,
+                "output": last,
+                "output_bits": output.bits if output else None,
+                "output_exponent": output.exponent if output else None,
+                "sqnr_db": finite(result.sqnr.get(last or "")),
+                "accumulator_bound": bound.magnitude,
+                "accumulator_bits": bound.width,
+                "exact_in": bound.exact_in,
+            }
+        )
+    return found
+
+
+def last_quantizer(graph: Graph, name: str) -> str | None:
+    """The quantizer that ends the layer: the last one down the chain of single users."""
+    last, value = None, name
+    while True:
+        node = graph.nodes[value]
+        if node.op in QUANTIZERS:
+            last = node.name
+        users = graph.users(value)
+        if (
+            len(users) != 1
+            or users[0].op in COMPUTE
+            or (last and node.op in QUANTIZERS and _narrow(node.attrs))
+        ):
+            return last
+        value = users[0].name
+
+
+def _narrow(attrs: Mapping[str, Any]) -> bool:
+    return bool(attrs["spec"].role in ("activation", "input"))
+
+
+def scale_groups(graph: Graph) -> dict[str, dict[str, Any]]:
+    groups: dict[str, dict[str, Any]] = {}
+    for node in graph.topological():
+        if node.op in QUANTIZERS and node.attrs["spec"].group:
+            spec: QuantSpec = node.attrs["spec"]
+            group = groups.setdefault(str(spec.group), {"exponent": spec.exponent, "members": []})
+            group["members"].append(node.name)
+    return groups
+
+
+def float_ops(graph: Graph) -> list[dict[str, str]]:
+    """Ops that are computed in float, in the graph's order: the integer graph has none of them."""
+    integer = integer_values(graph)
+    return [
+        {"name": n.name, "op": str(n.attrs.get("kind", n.op))}
+        for n in graph.topological()
+        if n.op not in ("const", "input") and n.name not in integer
+    ]
+
+
+def integer_values(graph: Graph) -> set[str]:
+    from qgraph.ir.ops import op_definition
+
+    found: set[str] = set()
+    for node in graph.topological():
+        whole = bool(node.inputs) and all(v in found for v in node.inputs)
+        if node.op in QUANTIZERS or (whole and op_definition(node.op).integer is not None):
+            found.add(node.name)
+    return found

@@ -1,0 +1,190 @@
+"""Convolutions, matrix products, pools and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
+from qgraph.errors import UnsupportedError
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.windows import explicit_pads
+
+if TYPE_CHECKING:
+    from qgraph.backends.tf.emit import Emission
+
+
+def _pad_spatial(
+    e: Emission, node: Node, x: str, pads: Any, dtype: str, fill: float | None = None
+) -> str:
+    paddings = e.builder.const(np.array([(0, 0), *pads, (0, 0)], np.int32), f"{node.name}/paddings")
+    types = {"T": DType(dtype), "Tpaddings": DType("int32")}
+    if fill is None:
+        return e.builder.add("Pad", f"{node.name}/pad", [x, paddings], **types)
+    return e.builder.add(
+        "PadV2", f"{node.name}/pad", [x, paddings, e.builder.scalar(fill, dtype)], **types
+    )
+
+
+def _padding(node: Node) -> tuple[str, Any]:
+    padding = node.attrs["padding"]
+    if isinstance(padding, str):
+        return padding.upper(), None
+    return "VALID", padding if padding != ((0, 0), (0, 0)) else None
+
+
+def _conv2d(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    x, w = (e.tensor(v, dtype) for v in node.inputs)
+    mode, pads = _padding(node)
+    attrs = {
+        "T": DType(dtype),
+        "strides": (1, *node.attrs["strides"], 1),
+        "dilations": (1, *node.attrs["dilations"], 1),
+        "padding": mode,
+    }
+    if pads is not None:
+        x = _pad_spatial(e, node, x, pads, dtype)
+    filters = e.constants.get(node.inputs[1])
+    channels = (e.graph.types[node.inputs[0]].shape or (None,))[-1]
+    groups = 1 if channels is None or filters is None else channels // filters.shape[2]
+    if groups == 1:
+        return e.builder.add("Conv2D", node.name, [x, w], **attrs)
+    return _grouped(e, node, x, w, groups, attrs)
+
+
+def _grouped(e: Emission, node: Node, x: str, w: str, groups: int, attrs: Mapping[str, Any]) -> str:
+    """TensorFlow's CPU kernels have no groups: split, convolve, join."""
+    axis = e.builder.scalar(3, "int32")
+    split = {"T": attrs["T"], "num_split": groups}
+    xs = e.builder.add("Split", f"{node.name}/split", [axis, x], **split)
+    ws = e.builder.add("Split", f"{node.name}/filters", [axis, w], **split)
+    parts = [
+        e.builder.add(
+            "Conv2D",
+            f"{node.name}/group",
+            [f"{xs}:{i}" if i else xs, f"{ws}:{i}" if i else ws],
+            **attrs,
+        )
+        for i in range(groups)
+    ]
+    return e.builder.add(
+        "ConcatV2", node.name, [*parts, axis], T=attrs["T"], Tidx=DType("int32"), N=groups
+    )
+
+
+def _depthwise(e: Emission, node: Node) -> str:
+    """TensorFlow's depthwise kernel knows neither dilation, nor unequal strides, nor own padding.
+
+    A dilated filter is the same filter with zeros between its taps, an unequal stride is stride 1
+    of which some results are taken: both exact.
+    """
+    dtype = e.dtypes[node.name]
+    x = e.tensor(node.inputs[0], dtype)
+    w = e.tensor(node.inputs[1], dtype)
+    strides, dilations = node.attrs["strides"], node.attrs["dilations"]
+    mode, pads = _padding(node)
+    filters = e.constants.get(node.inputs[1])
+    even = strides[0] == strides[1]
+    if dilations != (1, 1):
+        if filters is None:
+            raise UnsupportedError("a dilated depthwise filter must be constant", node=node.name)
+        w = e.builder.const(_dilated(filters, dilations).astype(dtype), f"{node.name}/dilated")
+    if not even and mode == "SAME":
+        shape = e.graph.types[node.inputs[0]].shape
+        if shape is None or None in shape[1:3] or filters is None:
+            raise UnsupportedError("unequal strides need a known image size", node=node.name)
+        sizes = tuple(int(d or 0) for d in shape[1:3])
+        mode, pads = "VALID", explicit_pads(sizes, filters.shape[:2], strides, dilations, "same")
+    if pads is not None:
+        x = _pad_spatial(e, node, x, pads, dtype)
+    step = strides[0] if even else 1
+    name = node.name if even else f"{node.name}/every"
+    y = e.builder.add(
+        "DepthwiseConv2dNative",
+        name,
+        [x, w],
+        T=DType(dtype),
+        strides=(1, step, step, 1),
+        padding=mode,
+    )
+    return (
+        y
+        if even
+        else strided_slice(
+            e, node.name, y, [None, None, None, None], [None] * 4, [1, *strides, 1], dtype
+        )
+    )
+
+
+def _dilated(filters: Any, dilations: tuple[int, int]) -> Any:
+    kh, kw, c, m = filters.shape
+    spread = np.zeros(
+        ((kh - 1) * dilations[0] + 1, (kw - 1) * dilations[1] + 1, c, m), filters.dtype
+    )
+    spread[:: dilations[0], :: dilations[1]] = filters
+    return spread
+
+
+def _pool(op: str) -> Lower:
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        x = e.tensor(node.inputs[0], dtype)
+        mode, pads = _padding(node)
+        if pads is not None:
+            if op == "AvgPool":
+                raise UnsupportedError(
+                    "an average pool with its own padding stays unsupported", node=node.name
+                )
+            x = _pad_spatial(e, node, x, pads, dtype, float(np.finfo(dtype).min))
+        ksize, strides = (1, *node.attrs["ksize"], 1), (1, *node.attrs["strides"], 1)
+        return e.builder.add(
+            op, node.name, [x], T=DType(dtype), ksize=ksize, strides=strides, padding=mode
+        )
+
+    return lower
+
+
+def _reduce(op: str) -> Lower:
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        axes = e.builder.const(np.array(node.attrs["axes"], np.int32), f"{node.name}/axes")
+        return e.builder.add(
+            op, node.name, [e.tensor(node.inputs[0], dtype), axes],
+            T=DType(dtype), Tidx=DType("int32"), keep_dims=node.attrs["keepdims"],
+        )  # fmt: skip
+
+    return lower
+
+
+def _batch_norm(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    return e.builder.add(
+        "FusedBatchNormV3", node.name, [e.tensor(v, dtype) for v in node.inputs],
+        T=DType(dtype), U=DType(dtype), epsilon=float(node.attrs["epsilon"]), is_training=False,
+    )  # fmt: skip
+
+
+def _argmax(e: Emission, node: Node) -> str:
+    axis = e.builder.scalar(node.attrs["axis"], "int32")
+    types = {"T": DType(e.type_name(node.inputs[0])), "Tidx": DType("int32")}
+    inputs, made = [e.tensor(node.inputs[0]), axis], DType(node.attrs["dtype"])
+    return e.builder.add("ArgMax", node.name, inputs, output_type=made, **types)
+
+
+LINEAR: Mapping[str, Lower] = {
+    "conv2d": _conv2d,
+    "depthwise_conv2d": _depthwise,
+    "matmul": simple("MatMul"),
+    "bias_add": simple("BiasAdd"),
+    "batch_norm": _batch_norm,
+    "max_pool": _pool("MaxPool"),
+    "avg_pool": _pool("AvgPool"),
+    "mean": _reduce("Mean"),
+    "sum": _reduce("Sum"),
+    "reduce_max": _reduce("Max"),
+    "argmax": _argmax,
+}

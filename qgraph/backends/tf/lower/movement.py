@@ -1,0 +1,116 @@
+"""Ops that move values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
+from qgraph.ir.graph import Node
+
+if TYPE_CHECKING:
+    from qgraph.backends.tf.emit import Emission
+
+
+def _with_const(op: str, values: Callable[[Node], Any], dtype_attr: str) -> Lower:
+    """An op whose second input is a constant int32 array."""
+
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        second = e.builder.const(
+            np.asarray(values(node), np.int32), f"{node.name}/{dtype_attr.lower()}"
+        )
+        attrs = {"T": DType(dtype), dtype_attr: DType("int32")}
+        return e.builder.add(op, node.name, [e.tensor(node.inputs[0], dtype), second], **attrs)
+
+    return lower
+
+
+def _pad(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    mode, value = node.attrs.get("mode", "constant"), node.attrs.get("value", 0)
+    paddings = e.builder.const(np.array(node.attrs["paddings"], np.int32), f"{node.name}/paddings")
+    inputs, types = (
+        [e.tensor(node.inputs[0], dtype), paddings],
+        {"T": DType(dtype), "Tpaddings": DType("int32")},
+    )
+    if mode != "constant":
+        return e.builder.add("MirrorPad", node.name, inputs, mode=mode.upper(), **types)
+    if not value:
+        return e.builder.add("Pad", node.name, inputs, **types)
+    return e.builder.add("PadV2", node.name, [*inputs, e.builder.scalar(value, dtype)], **types)
+
+
+def _concat(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    axis = e.builder.scalar(node.attrs["axis"], "int32")
+    inputs = [e.tensor(v, dtype) for v in node.inputs]
+    if len(inputs) == 1:
+        return e.builder.add("Identity", node.name, inputs, T=DType(dtype))
+    return e.builder.add(
+        "ConcatV2", node.name, [*inputs, axis], T=DType(dtype), Tidx=DType("int32"), N=len(inputs)
+    )
+
+
+def _slice(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    begin, end, strides = (list(node.attrs[key]) for key in ("begin", "end", "strides"))
+    return strided_slice(e, node.name, e.tensor(node.inputs[0], dtype), begin, end, strides, dtype)
+
+
+def _squeeze(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    x = e.tensor(node.inputs[0], dtype)
+    return e.builder.add("Squeeze", node.name, [x], T=DType(dtype), squeeze_dims=node.attrs["axes"])
+
+
+def _resize(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    size = e.builder.const(np.array(node.attrs["size"], np.int32), f"{node.name}/size")
+    return e.builder.add(
+        "ResizeNearestNeighbor", node.name, [e.tensor(node.inputs[0], dtype), size], T=DType(dtype),
+        align_corners=bool(node.attrs.get("align_corners", False)),
+        half_pixel_centers=bool(node.attrs.get("half_pixel", False)),
+    )  # fmt: skip
+
+
+def _block(op: str) -> Lower:
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        x = e.tensor(node.inputs[0], dtype)
+        return e.builder.add(op, node.name, [x], T=DType(dtype), block_size=node.attrs["block"])
+
+    return lower
+
+
+def _batch_block(op: str, pads: str) -> Lower:
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        block = e.builder.const(np.array(node.attrs["block"], np.int32), f"{node.name}/block")
+        edges = e.builder.const(np.array(node.attrs[pads], np.int32), f"{node.name}/{pads}")
+        types = {"T": DType(dtype), "Tblock_shape": DType("int32"), f"T{pads}": DType("int32")}
+        return e.builder.add(
+            op, node.name, [e.tensor(node.inputs[0], dtype), block, edges], **types
+        )
+
+    return lower
+
+
+MOVEMENT: Mapping[str, Lower] = {
+    "identity": simple("Identity"),
+    "concat": _concat,
+    "pad": _pad,
+    "reshape": _with_const("Reshape", lambda node: node.attrs["shape"], "Tshape"),
+    "transpose": _with_const("Transpose", lambda node: node.attrs["perm"], "Tperm"),
+    "expand_dims": _with_const("ExpandDims", lambda node: node.attrs["axis"], "Tdim"),
+    "squeeze": _squeeze,
+    "slice": _slice,
+    "resize_nearest": _resize,
+    "space_to_depth": _block("SpaceToDepth"),
+    "depth_to_space": _block("DepthToSpace"),
+    "space_to_batch": _batch_block("SpaceToBatchND", "paddings"),
+    "batch_to_space": _batch_block("BatchToSpaceND", "crops"),
+}

@@ -1,0 +1,116 @@
+"""Activations and elementwise arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.lower.base import Lower, factor, simple
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.activation import six_code
+
+if TYPE_CHECKING:
+    from qgraph.backends.tf.emit import Emission
+
+
+def _relu6(e: Emission, node: Node) -> str:
+    """On a grid, the clip is the grid point nearest to 6, as in the integer reference."""
+    dtype = e.dtypes[node.name]
+    x = e.tensor(node.inputs[0], dtype)
+    if node.inputs[0] not in e.bounds:
+        return e.builder.add("Relu6", node.name, [x], T=DType(dtype))
+    exponent = e.exponents[node.inputs[0]]
+    six = np.ldexp(six_code(exponent).astype(np.float64), -np.asarray(exponent)).astype(dtype)
+    x = e.builder.add("Relu", f"{node.name}/relu", [x], T=DType(dtype))
+    return e.builder.add("Minimum", node.name, [x, factor(e, node.name, six)], T=DType(dtype))
+
+
+def _via(*steps: tuple[str, float | None]) -> Lower:
+    """A chain of ops on x, each with one scalar where it has two inputs: (op, scalar)."""
+
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.dtypes[node.name]
+        x = start = e.tensor(node.inputs[0], dtype)
+        for index, (op, scalar) in enumerate(steps):
+            name = node.name if index == len(steps) - 1 else f"{node.name}/{op.lower()}"
+            inputs = (
+                [x]
+                if scalar is None
+                else [x, start if np.isnan(scalar) else e.builder.scalar(scalar, dtype)]
+            )
+            x = e.builder.add(op, name, inputs, T=DType(dtype))
+        return x
+
+    return lower
+
+
+ITSELF = float("nan")  # in `_via`: the second input is x itself
+
+
+def _leaky_relu(e: Emission, node: Node) -> str:
+    dtype = e.dtypes[node.name]
+    return e.builder.add(
+        "LeakyRelu",
+        node.name,
+        [e.tensor(node.inputs[0], dtype)],
+        T=DType(dtype),
+        alpha=float(node.attrs["alpha"]),
+    )
+
+
+def _comparison(e: Emission, node: Node) -> str:
+    dtype = e.type_name(node.inputs[0])
+    return e.builder.add(
+        "GreaterEqual", node.name, [e.tensor(v, dtype) for v in node.inputs], T=DType(dtype)
+    )
+
+
+def _cast(e: Emission, node: Node) -> str:
+    source = e.type_name(node.inputs[0])
+    return e.builder.add(
+        "Cast",
+        node.name,
+        [e.tensor(node.inputs[0])],
+        SrcT=DType(source),
+        DstT=DType(node.attrs["dtype"]),
+    )
+
+
+POINTWISE: Mapping[str, Lower] = {
+    "add": simple("AddV2"),
+    "sub": simple("Sub"),
+    "mul": simple("Mul"),
+    "div": simple("RealDiv"),
+    "maximum": simple("Maximum"),
+    "minimum": simple("Minimum"),
+    "squared_difference": simple("SquaredDifference"),
+    "pow": simple("Pow"),
+    "neg": simple("Neg"),
+    "abs": simple("Abs"),
+    "exp": simple("Exp"),
+    "log": simple("Log"),
+    "sqrt": simple("Sqrt"),
+    "rsqrt": simple("Rsqrt"),
+    "square": simple("Square"),
+    "reciprocal": simple("Reciprocal"),
+    "floor": simple("Floor"),
+    "greater_equal": _comparison,
+    "cast": _cast,
+    "relu": simple("Relu"),
+    "relu6": _relu6,
+    "leaky_relu": _leaky_relu,
+    "sigmoid": simple("Sigmoid"),
+    "tanh": simple("Tanh"),
+    "elu": simple("Elu"),
+    "selu": simple("Selu"),
+    "softplus": simple("Softplus"),
+    "softsign": simple("Softsign"),
+    "swish": _via(("Sigmoid", None), ("Mul", ITSELF)),
+    "hard_sigmoid": _via(("AddV2", 3.0), ("Relu6", None), ("RealDiv", 6.0)),
+    "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", ITSELF), ("RealDiv", 6.0)),
+    "softmax": simple("Softmax"),
+    "log_softmax": simple("LogSoftmax"),
+}

@@ -1,0 +1,93 @@
+"""Quantizers and tables: exact in the float type that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.lower.base import Lower, factor
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.structure import table
+from qgraph.ir.types import Fixed, QuantSpec
+from qgraph.numerics import dequantize
+
+if TYPE_CHECKING:
+    from qgraph.backends.tf.emit import Emission
+
+
+def _quantize(e: Emission, node: Node) -> str:
+    """Scale, round, clip, scale back: each step exact in the input's float type."""
+    spec: QuantSpec = node.attrs["spec"]
+    dtype = e.type_name(node.inputs[0])
+    up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
+    down = np.ldexp(1.0, -np.asarray(spec.exponent)).astype(dtype)
+    name, t = node.name, DType(dtype)
+    x = e.builder.add("Mul", f"{name}/scale", [e.tensor(node.inputs[0]), factor(e, name, up)], T=t)
+    x = _round(e, name, x, spec.rounding, dtype)
+    if spec.overflow == "wrap":
+        low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
+        x = e.builder.add("Sub", f"{name}/from_low", [x, low], T=t)
+        x = e.builder.add("FloorMod", f"{name}/wrap", [x, span], T=t)
+        x = e.builder.add("AddV2", f"{name}/to_low", [x, low], T=t)
+    else:
+        x = e.builder.add(
+            "Minimum", f"{name}/clip_high", [x, e.builder.scalar(spec.hi, dtype)], T=t
+        )
+        x = e.builder.add("Maximum", f"{name}/clip_low", [x, e.builder.scalar(spec.lo, dtype)], T=t)
+    if dtype == "float32":
+        return e.builder.add("Mul", name, [x, factor(e, name, down)], T=t)
+    x = e.builder.add("Mul", f"{name}/unscale", [x, factor(e, name, down)], T=t)
+    return e.builder.add("Cast", name, [x], SrcT=t, DstT=DType("float32"))
+
+
+def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:
+    t = DType(dtype)
+    if rounding == "half_even":
+        return e.builder.add("Round", f"{name}/round", [x], T=t)
+    if rounding == "floor":
+        return e.builder.add("Floor", f"{name}/round", [x], T=t)
+    if rounding == "half_up":
+        return _half_up(e, name, x, dtype)
+    sign = e.builder.add("Sign", f"{name}/sign", [x], T=t)
+    size = _half_up(e, name, e.builder.add("Abs", f"{name}/abs", [x], T=t), dtype)
+    return e.builder.add("Mul", f"{name}/signed", [size, sign], T=t)
+
+
+def _half_up(e: Emission, name: str, x: str, dtype: str) -> str:
+    """floor(x) + (x - floor(x) >= 1/2): `floor(x + 1/2)` is wrong just below a half."""
+    t = DType(dtype)
+    whole = e.builder.add("Floor", f"{name}/whole", [x], T=t)
+    rest = e.builder.add("Sub", f"{name}/rest", [x, whole], T=t)
+    up = e.builder.add("GreaterEqual", f"{name}/up", [rest, e.builder.scalar(0.5, dtype)], T=t)
+    step = e.builder.add("Cast", f"{name}/step", [up], SrcT=DType("bool"), DstT=t)
+    return e.builder.add("AddV2", f"{name}/round", [whole, step], T=t)
+
+
+def _lookup(e: Emission, node: Node) -> str:
+    spec: QuantSpec = node.attrs["spec"]
+    exponent = int(e.exponents[node.inputs[0]])
+    dtype = e.type_name(node.inputs[0])
+    values = dequantize(Fixed(table(node.attrs, exponent), spec.exponent)).astype(np.float32)  # type: ignore[arg-type]
+    entries = e.builder.const(values, f"{node.name}/table")
+    scale = e.builder.scalar(float(np.ldexp(1.0, exponent)), dtype)
+    code = e.builder.add(
+        "Mul", f"{node.name}/code", [e.tensor(node.inputs[0]), scale], T=DType(dtype)
+    )
+    index = e.builder.add(
+        "Cast", f"{node.name}/as_index", [code], SrcT=DType(dtype), DstT=DType("int32")
+    )
+    low = e.builder.scalar(node.attrs["domain"].lo, "int32")
+    index = e.builder.add("Sub", f"{node.name}/index", [index, low], T=DType("int32"))
+    return e.builder.add(
+        "GatherV2", node.name, [entries, index, e.builder.scalar(0, "int32")],
+        Tparams=DType("float32"), Tindices=DType("int32"), Taxis=DType("int32"), batch_dims=0,
+    )  # fmt: skip
+
+
+QUANTIZERS: Mapping[str, Lower] = {
+    "quantize": _quantize,
+    "lookup": _lookup,
+}

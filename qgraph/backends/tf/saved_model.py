@@ -1,0 +1,50 @@
+"""A GraphDef as a SavedModel with one signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qgraph.ir.graph import Graph
+
+
+def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
+    """Write `graph_def` as `serving_default`, with the graph's public input and output names."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as holder:
+        tf.import_graph_def(graph_def, name="")
+        inputs = {n: holder.get_tensor_by_name(f"{n}:0") for n in graph.inputs}
+        outputs = {n: holder.get_tensor_by_name(f"{n}:0") for n in graph.outputs}
+        signature = _signature(tf, inputs, outputs)
+        builder = tf.compat.v1.saved_model.builder.SavedModelBuilder(str(path))
+        with tf.compat.v1.Session() as session:
+            builder.add_meta_graph_and_variables(
+                session, [tf.saved_model.SERVING], signature_def_map={"serving_default": signature}
+            )
+        with _quiet(tf):
+            builder.save()
+
+
+def _signature(tf: Any, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+    with _quiet(tf):
+        info = tf.compat.v1.saved_model.build_tensor_info
+        return tf.compat.v1.saved_model.build_signature_def(
+            inputs={name: info(tensor) for name, tensor in inputs.items()},
+            outputs={name: info(tensor) for name, tensor in outputs.items()},
+            method_name="tensorflow/serving/predict",
+        )
+
+
+class _quiet:
+    """Keeps TensorFlow's deprecation notices about its own v1 API off the terminal."""
+
+    def __init__(self, tf: Any) -> None:
+        self.logger = tf.get_logger()
+
+    def __enter__(self) -> None:
+        self.level = self.logger.level
+        self.logger.setLevel("ERROR")
+
+    def __exit__(self, *_: object) -> None:
+        self.logger.setLevel(self.level)

@@ -1,0 +1,126 @@
+"""The flow: load -> float recipe -> quantizers -> calibration -> what a target runs.
+
+import qgraph
+result = qgraph.quantize("model.pb", "calib.npz")
+result.save("out")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qgraph.errors import UsageError
+from qgraph.exact.bounds import Bound, bounds, check_accumulators
+from qgraph.exact.compare import sqnr
+from qgraph.exact.reference import Reference
+from qgraph.files import sha256_of
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Shape
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.data import Data, load_data
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.recipes import FLOAT, static
+from qgraph.rewrite.trace import Trace
+from qgraph.transforms.wrap_accumulators import WrapAccumulators
+
+# Enough to see a layer's noise, few enough not to be noticed beside calibration.
+SQNR_SAMPLES = 16
+
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Progress for those who do not watch."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A network in fixed point, with all that is known of it.
+
+    `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
+    `sqnr` in dB by quantizer, `sample` the calibration inputs (one batch) whose codes are saved.
+    """
+
+    graph: Graph
+    floating: Graph
+    profile: Profile
+    calibration: Calibration
+    trace: Trace
+    bounds: Mapping[str, Bound]
+    sqnr: Mapping[str, float]
+    sample: Mapping[str, Array]
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def reference(self) -> Reference:
+        """The integer reference of this network."""
+        return Reference(self.graph)
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the output directory, whole or not at all. Raises OutputError."""
+        from qgraph.artifacts import save
+
+        return save(self, Path(path), force=force)
+
+
+def quantize(
+    model: str | Path | Graph,
+    calibration: Data | None = None,
+    *,
+    profile: str | Path | Profile = "graffitist-int8",
+    mode: str = "static",
+    method: str = "kl_j",
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    limit: int | None = None,
+    progress: Progress = _silent,
+) -> Quantized:
+    """Quantize a trained network without retraining.
+
+    model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
+    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). method:
+    how activation thresholds are found, `kl_j`, `max`, `percentile` or `mse`.
+    """
+    if mode != "static":
+        raise UsageError(f"mode `{mode}` is not there", hint="static is")
+    target = profile if isinstance(profile, Profile) else load_profile(profile)
+    options = Calibration(method, target.shift)
+    progress("loading", 0, 1)
+    graph = model.copy() if isinstance(model, Graph) else load(
+        model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
+    )  # fmt: skip
+    data = load_data(calibration, graph, limit)
+    trace = Trace()
+    recipe = static(target)
+    done = 0
+
+    def passed(_: object) -> None:
+        nonlocal done
+        done += 1
+        progress("rewriting", done, len(recipe))
+
+    PassManager(FLOAT).run(graph, trace, passed)
+    floating = graph.copy()
+    PassManager(recipe[len(FLOAT) :]).run(graph, trace, passed)
+    calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n))
+    found = bounds(graph)
+    if target.accumulator_wraps:
+        PassManager((WrapAccumulators(target.accumulator_bits),)).run(graph, trace)
+        found = bounds(graph)
+    else:
+        check_accumulators(graph, found, target.accumulator_bits)
+    progress("measuring", 0, 1)
+    few = {name: array[:SQNR_SAMPLES] for name, array in data.items()}
+    noise = sqnr(graph, floating, few)
+    batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
+    facts = {
+        "model": model.name if isinstance(model, Graph) else Path(model).name,
+        "model_sha256": None if isinstance(model, Graph) else sha256_of(Path(model)),
+        "calibration_samples": len(next(iter(data.values()))) if data else 0,
+    }
+    sample = {name: array[: batches[name]] for name, array in data.items()}
+    return Quantized(graph, floating, target, options, trace, found, noise, sample, facts)

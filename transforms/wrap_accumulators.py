@@ -1,0 +1,47 @@
+"""Model accumulators that wrap around, for targets that say so (docs/numerics.md, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from qgraph.exact.bounds import bounds
+from qgraph.ir.types import QuantSpec
+from qgraph.numerics import frozen_exponent
+from qgraph.passes import Pass
+from qgraph.quant.topology import COMPUTE, value_exponent
+from qgraph.rewrite.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class WrapAccumulators(Pass):
+    """Put a wrapping quantizer behind every sum that can leave `bits`, as hardware would."""
+
+    bits: int
+    name: ClassVar[str] = "wrap-accumulators"
+    requires: ClassVar[frozenset[str]] = frozenset({"calibrated"})
+
+    def apply(self, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        found = bounds(graph)
+        exponents: dict[str, Any] = {}
+        for node in list(graph.topological()):
+            exponents[node.name] = value_exponent(node, exponents)
+            if (
+                node.op not in COMPUTE
+                or node.name not in found
+                or found[node.name].width <= self.bits
+            ):
+                continue
+            exponent = frozen_exponent(exponents[node.name])
+            spec = QuantSpec(self.bits, True, "accumulator", exponent, overflow="wrap")
+            users = graph.users(node.name)
+            wrapped = graph.add(
+                "quantize", node.name, name=f"{node.name}/acc{self.bits}", attrs={"spec": spec}
+            )
+            for user in users:
+                inputs = tuple(wrapped if v == node.name else v for v in user.inputs)
+                graph.replace(replace(user, inputs=inputs))
+            rewriter.log(
+                node, f"{wrapped}: wraps at {self.bits} bits, sums need {found[node.name].width}"
+            )

@@ -12,48 +12,20 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Shape
 
 KEEP = frozenset(
-    [
-        "identity",
-        "cast",
-        "conv2d",
-        "depthwise_conv2d",
-        "matmul",
-        "bias_add",
-        "batch_norm",
-        "max_pool",
-        "avg_pool",
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "sigmoid",
-        "tanh",
-        "swish",
-        "hard_swish",
-        "hard_sigmoid",
-        "elu",
-        "selu",
-        "gelu",
-        "softplus",
-        "softsign",
-        "log_softmax",
-        "neg",
-        "abs",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "square",
-        "reciprocal",
-        "floor",
-        "resize_nearest",
-        "space_to_depth",
-        "depth_to_space",
-        "softmax",
-    ]
-)
+    (
+        "identity", "cast", "conv2d", "depthwise_conv2d", "matmul", "bias_add", "batch_norm",
+        "max_pool", "avg_pool", "relu", "relu6", "leaky_relu", "sigmoid", "tanh", "swish",
+        "hard_swish", "hard_sigmoid", "elu", "selu", "gelu", "softplus", "softsign", "softmax",
+        "log_softmax", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "square", "reciprocal",
+        "floor", "resize_nearest", "space_to_depth", "depth_to_space",
+    )
+)  # fmt: skip
 BROADCAST = frozenset(
-    ["add", "sub", "mul", "div", "maximum", "minimum", "squared_difference", "pow", "greater_equal"]
-)
+    (
+        "add", "sub", "mul", "div", "maximum", "minimum", "squared_difference", "pow",
+        "greater_equal",
+    )
+)  # fmt: skip
 
 
 class BatchTracker:

@@ -10,7 +10,7 @@ from qgraph.frontends.frozen import Frozen, freeze_function
 
 
 def read(path: Path, *, zipped: bool) -> Frozen:
-    """The model in `path`, frozen in inference mode. Raises LoadError if tf-keras cannot read it."""
+    """The model in `path`, frozen for inference. Raises LoadError if tf-keras cannot read it."""
     import tf_keras
 
     try:

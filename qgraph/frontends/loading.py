@@ -99,9 +99,7 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
     if saved is not None and saved.meta_graphs and saved.meta_graphs[0].graph_def.node:
         if path.name == "saved_model.pb":
             return saved_model.read(path.parent)
-        hint = (
-            "call it saved_model.pb, beside its `variables` folder, and load that folder's parent"
-        )
+        hint = "call it saved_model.pb, beside its `variables`, and load their directory"
         raise LoadError(
             "the graph of a SavedModel, away from its directory", node=str(path), hint=hint
         )

@@ -1,0 +1,424 @@
+"""Every importer, in many forms: the imported graph computes what TensorFlow computes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from qgraph.frontends import load_graph_def
+from qgraph.interpret import evaluate
+from qgraph.ir.text import print_graph
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+
+raw = tf.raw_ops
+IMAGE = (None, 8, 7, 4)
+FIXED = (2, 8, 7, 4)
+MATRIX = (None, 6)
+
+
+def weights(like, *shape):
+    array = np.random.default_rng(sum(shape)).standard_normal(shape)
+    return tf.constant(array.astype(like.dtype.as_numpy_dtype))
+
+
+def positive(x):
+    return tf.abs(x) + tf.constant(0.5, x.dtype)
+
+
+def conv(x, k=3, out=5, groups=1, **attrs):
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME", **attrs}
+    return raw.Conv2D(input=x, filter=weights(x, k, k, 4 // groups, out), **attrs)
+
+
+def depthwise(x, multiplier=1, **attrs):
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME", **attrs}
+    return raw.DepthwiseConv2dNative(input=x, filter=weights(x, 3, 3, 4, multiplier), **attrs)
+
+
+def pool(op, x, k, s, padding, **attrs):
+    return op(**{"input" if op is raw.MaxPool else "value": x}, ksize=[1, k, k, 1],
+              strides=[1, s, s, 1], padding=padding, **attrs)  # fmt: skip
+
+
+def resize(x, size, **attrs):
+    return raw.ResizeNearestNeighbor(images=x, size=size, **attrs)
+
+
+CASES = {
+    "conv_same": (IMAGE, conv),
+    "conv_valid": (IMAGE, lambda x: conv(x, padding="VALID")),
+    "conv_stride": (IMAGE, lambda x: conv(x, strides=[1, 2, 2, 1])),
+    "conv_even_kernel": (IMAGE, lambda x: conv(x, k=2, strides=[1, 2, 2, 1])),
+    "conv_1x1_stride": (IMAGE, lambda x: conv(x, k=1, strides=[1, 2, 2, 1])),
+    "conv_dilated": (IMAGE, lambda x: conv(x, dilations=[1, 2, 2, 1])),
+    "conv_explicit": (
+        IMAGE,
+        lambda x: conv(x, padding="EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 3, 0, 0]),
+    ),
+    "conv_grouped": (IMAGE, lambda x: conv(x, out=6, groups=2)),
+    "depthwise": (IMAGE, depthwise),
+    "depthwise_multiplier": (IMAGE, lambda x: depthwise(x, 3, padding="VALID")),
+    "depthwise_stride": (IMAGE, lambda x: depthwise(x, strides=[1, 2, 2, 1])),
+    "matmul": (MATRIX, lambda x: x @ weights(x, 6, 3)),
+    "matmul_b": (MATRIX, lambda x: tf.matmul(x, weights(x, 3, 6), transpose_b=True)),
+    "matmul_a": ((5, 6), lambda x: tf.matmul(x, weights(x, 5, 3), transpose_a=True)),
+    "matmul_both": ((3, 6), lambda x: tf.matmul(x, x + 1, transpose_b=True)),
+    "matmul_read": (MATRIX, lambda x: tf.matmul(x, tf.identity(weights(x, 3, 6)), transpose_b=True)),
+    "batch_matmul": (
+        (None, 3, 6),
+        lambda x: raw.BatchMatMulV2(x=x, y=weights(x, 6, 2)),
+    ),
+    "batch_matmul_adj": (MATRIX, lambda x: raw.BatchMatMulV2(x=x, y=weights(x, 2, 6), adj_y=True)),
+    "batch_matmul_3d_adj": (
+        (None, 3, 6),
+        lambda x: raw.BatchMatMulV2(x=x, y=weights(x, 2, 6), adj_y=True),
+    ),
+    "bias_add": (IMAGE, lambda x: tf.nn.bias_add(x, weights(x, 4))),
+    "bias_add_v1": (MATRIX, lambda x: raw.BiasAddV1(value=x, bias=weights(x, 6))),
+    "bias_add_nchw": (IMAGE, lambda x: tf.nn.bias_add(x, weights(x, 8), data_format="NCHW")),
+    "bias_add_nchw_3d": ((2, 3, 4), lambda x: tf.nn.bias_add(x, weights(x, 3), data_format="NCHW")),
+    "arithmetic": (
+        IMAGE,
+        lambda x: [x + 2, raw.Add(x=x, y=x), x - 3, 3 - x, x * weights(x, 4),
+                   tf.maximum(x, 0.5 * x), tf.minimum(x, 0), x / 3, raw.Div(x=x, y=positive(x)),
+                   tf.math.squared_difference(x, 1), tf.pow(positive(x), 1.5)],
+    ),
+    "unary": (
+        MATRIX,
+        lambda x: [-x, abs(x), tf.exp(x), tf.math.log(positive(x)), tf.sqrt(positive(x)),
+                   tf.math.rsqrt(positive(x)), tf.square(x), raw.Reciprocal(x=positive(x)),
+                   raw.Inv(x=positive(x)), tf.floor(x)],
+    ),
+    "greater_equal": (MATRIX, lambda x: tf.cast(x >= 0, x.dtype)),
+    "cast_int": (MATRIX, lambda x: tf.cast(tf.cast(x * 3, tf.int32), x.dtype)),
+    "add_n": (MATRIX, lambda x: [tf.add_n([x]), tf.add_n([x, x + 1]), raw.AddN(inputs=[x, x, x - 1])]),
+    "activations": (
+        MATRIX,
+        lambda x: [tf.nn.relu(x), tf.nn.relu6(x * 4), tf.nn.leaky_relu(x), tf.nn.leaky_relu(x, 0.3),
+                   tf.nn.elu(x), tf.nn.selu(x), tf.sigmoid(x), tf.tanh(x), tf.nn.softplus(x),
+                   tf.nn.softsign(x), raw.Softmax(logits=x), raw.LogSoftmax(logits=x)],
+    ),
+    "max_pool_same": (IMAGE, lambda x: pool(raw.MaxPool, x, 3, 2, "SAME")),
+    "max_pool_valid": (IMAGE, lambda x: pool(raw.MaxPool, x, 2, 2, "VALID")),
+    "max_pool_explicit": (
+        IMAGE,
+        lambda x: pool(raw.MaxPool, x, 3, 2, "EXPLICIT",
+                       explicit_paddings=[0, 0, 1, 0, 1, 1, 0, 0]),
+    ),
+    "max_pool_v2": (
+        IMAGE,
+        lambda x: raw.MaxPoolV2(input=x, ksize=[1, 2, 3, 1], strides=[1, 1, 2, 1], padding="SAME"),
+    ),
+    "avg_pool_same": (IMAGE, lambda x: pool(raw.AvgPool, x, 3, 2, "SAME")),
+    "avg_pool_valid": (IMAGE, lambda x: pool(raw.AvgPool, x, 2, 1, "VALID")),
+    "reductions": (
+        IMAGE,
+        lambda x: [tf.reduce_mean(x, [1, 2]), tf.reduce_mean(x, [-3, -2], keepdims=True),
+                   tf.reduce_sum(x, 3), tf.reduce_max(x, [1]), tf.reduce_mean(x, -1)],
+    ),
+    "mean_of_all": (FIXED, tf.reduce_mean),
+    "argmax": (IMAGE, lambda x: [tf.argmax(x, -1), tf.argmax(x, 1, output_type=tf.int32)]),
+    "concat": (IMAGE, lambda x: [tf.concat([x, x + 1, x], 3), tf.concat([x, x], -2)]),
+    "concat_v1": (IMAGE, lambda x: raw.Concat(concat_dim=1, values=[x, x * 2])),
+    "pad": (IMAGE, lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3], [0, 0]])),
+    "pad_v2": (IMAGE, lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 3], [1, 0]], constant_values=-1.5)),
+    "pad_reflect": (IMAGE, lambda x: tf.pad(x, [[0, 0], [1, 2], [2, 3], [0, 0]], "REFLECT")),
+    "pad_symmetric": (IMAGE, lambda x: tf.pad(x, [[0, 0], [1, 2], [2, 3], [0, 0]], "SYMMETRIC")),
+    "reshape": (IMAGE, lambda x: [tf.reshape(x, [-1, 224]), tf.reshape(x, [-1, 8, 28])]),
+    "squeeze": ((None, 1, 6, 1), lambda x: [tf.squeeze(x, [1]), tf.squeeze(x, [1, -1])]),
+    "squeeze_all": ((2, 1, 6, 1), tf.squeeze),
+    "expand_dims": (MATRIX, lambda x: [tf.expand_dims(x, 1), tf.expand_dims(x, -1)]),
+    "transpose": (IMAGE, lambda x: [tf.transpose(x, [0, 3, 1, 2]), tf.transpose(x, [0, 2, 1, 3])]),
+    "slice": (IMAGE, lambda x: [tf.slice(x, [0, 1, 2, 0], [-1, 3, -1, 4])]),
+    "strided_slice": (
+        IMAGE,
+        lambda x: [x[:, 1:5], x[:, ::2, ::-1], x[:, 3], x[:, -1], x[..., 1], x[:, tf.newaxis, 2:],
+                   x[:, 1, ..., tf.newaxis], x[..., -3:-1], x[:, 100:], x[tf.newaxis, :, 2, :, 1],
+                   x[:1], x[0], x[:, 7:2:-2]],
+    ),
+    "split": (IMAGE, lambda x: [tf.split(x, 2, 3), tf.split(x, 4, 1)[2], tf.split(x, 1, -1)]),
+    "split_v": (IMAGE, lambda x: [tf.split(x, [1, 2, 1], 3), tf.split(x, [3, -1], 1)]),
+    "unstack": (IMAGE, lambda x: [tf.unstack(x, axis=3), tf.unstack(x, axis=-2)[4]]),
+    "stack": (MATRIX, lambda x: [tf.stack([x, x + 1], 1), tf.stack([x, x, x], -1), tf.stack([x])]),
+    "tile_one": (MATRIX, lambda x: tf.tile(x, [1, 1])),
+    "resize_up": (IMAGE, lambda x: resize(x, [16, 14])),
+    "resize_odd": (IMAGE, lambda x: resize(x, [5, 11])),
+    "resize_half_pixel": (IMAGE, lambda x: resize(x, [13, 5], half_pixel_centers=True)),
+    "resize_corners": (IMAGE, lambda x: resize(x, [13, 5], align_corners=True)),
+    "space_to_depth": ((None, 8, 6, 4), lambda x: tf.nn.space_to_depth(x, 2)),
+    "depth_to_space": (IMAGE, lambda x: tf.nn.depth_to_space(x, 2)),
+    "atrous": (
+        (None, 8, 8, 4),
+        lambda x: tf.batch_to_space(
+            conv(tf.space_to_batch(x, [2, 2], [[2, 2], [2, 2]]), padding="VALID"),
+            [2, 2], [[0, 0], [0, 0]],
+        ),
+    ),
+    "space_to_batch_margins": (
+        IMAGE, lambda x: tf.batch_to_space(tf.space_to_batch(x, [2, 3], [[0, 0], [1, 1]]), [2, 3],
+                                           [[1, 2], [0, 1]]),
+    ),
+    "space_to_batch_v1": (
+        (None, 8, 6, 4),
+        lambda x: raw.SpaceToBatch(input=x, paddings=[[0, 0], [0, 0]], block_size=2),
+    ),
+    "identities": (
+        MATRIX,
+        lambda x: [tf.identity_n([x, x + 1]), tf.stop_gradient(x), raw.PreventGradient(input=x),
+                   tf.debugging.check_numerics(x, "bad"), raw.Snapshot(input=x)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES)
+def test_op(case, dtype):
+    shape, build = CASES[case]
+    graph_def = graph_def_of(lambda: build(v1.placeholder(dtype, shape, "x")))
+    graph = assert_same_as_tf(graph_def, 1e-5 if dtype == "float32" else 1e-12)
+    assert opaque_kinds(graph) == []
+
+
+def test_float16_weights_keep_their_dtype():
+    graph_def = graph_def_of(lambda: conv(v1.placeholder("float16", IMAGE, "x")))
+    graph = assert_same_as_tf(graph_def, 2e-2)
+    assert {graph.types[n.name].dtype for n in graph.nodes.values()} == {"float16"}
+
+
+def test_bfloat16_loads():
+    graph_def = graph_def_of(lambda: conv(v1.placeholder("bfloat16", IMAGE, "x")))
+    graph = load_graph_def(graph_def)
+    assert {graph.types[n.name].dtype for n in graph.nodes.values()} == {"bfloat16"}
+
+
+def test_dilated_depthwise():
+    """TensorFlow's own kernel has no dilations on a CPU: the reference goes through batches."""
+    graph = load_graph_def(
+        graph_def_of(
+            lambda: depthwise(v1.placeholder("float64", FIXED, "x"), dilations=[1, 2, 2, 1])
+        )
+    )
+    x = np.random.default_rng(0).standard_normal(FIXED)
+    w = weights(tf.constant(x), 3, 3, 4, 1)
+    expected = tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME", dilations=[2, 2])
+    np.testing.assert_allclose(evaluate(graph, {"x": x})["y"], expected, atol=1e-12)
+
+
+# -- batch norm -----------------------------------------------------------------------------
+
+BATCH_NORMS = {"v1": raw.FusedBatchNorm, "v2": raw.FusedBatchNormV2, "v3": raw.FusedBatchNormV3}
+
+
+def batch_norm(op, x, **attrs):
+    channels = x.shape[1] if attrs.get("data_format") == "NCHW" else x.shape[-1]
+    scale, offset, mean = (
+        tf.constant(np.linspace(-1, 2, channels) + i, tf.float32) for i in range(3)
+    )
+    return op(x=x, scale=scale, offset=offset, mean=mean, variance=tf.abs(mean) + 0.1,
+              is_training=False, epsilon=0.01, **attrs)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", BATCH_NORMS)
+def test_batch_norm(version):
+    op = BATCH_NORMS[version]
+    graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float32", IMAGE, "x"))[0])
+    graph = assert_same_as_tf(graph_def)
+    assert graph.producer(graph.nodes["y"].inputs[0]).attrs["epsilon"] == pytest.approx(0.01)
+
+
+def test_batch_norm_of_half_computes_in_float():
+    op = raw.FusedBatchNormV3
+    graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float16", IMAGE, "x"))[0])
+    assert_same_as_tf(graph_def, 2e-3)
+
+
+def test_batch_norm_in_training_mode_is_opaque():
+    def build():
+        x = v1.placeholder("float32", (2, 3, 3, 4), "x")
+        one = tf.ones(4)
+        return raw.FusedBatchNormV3(
+            x=x, scale=one, offset=one, mean=[], variance=[], is_training=True
+        )[0]
+
+    graph = assert_same_as_tf(graph_def_of(build), 1e-4)
+    assert opaque_kinds(graph) == ["FusedBatchNormV3"]
+
+
+# -- NCHW: cannot run in TensorFlow on a CPU, so the NHWC twin is the reference ---------------
+
+TWINS = {
+    "conv": lambda x, f: conv(
+        x, data_format=f, strides=[1, 1, 2, 1] if f == "NHWC" else [1, 1, 1, 2]
+    ),
+    "conv_explicit": lambda x, f: conv(
+        x, padding="EXPLICIT", data_format=f,
+        explicit_paddings=[0, 0, 1, 0, 2, 1, 0, 0] if f == "NHWC" else [0, 0, 0, 0, 1, 0, 2, 1],
+    ),
+    "conv_dilated": lambda x, f: conv(
+        x, data_format=f, dilations=[1, 2, 3, 1] if f == "NHWC" else [1, 1, 2, 3]
+    ),
+    "depthwise": lambda x, f: depthwise(x, 2, data_format=f),
+    "bias_add": lambda x, f: tf.nn.bias_add(x, weights(x, 4), data_format=f),
+    "batch_norm": lambda x, f: batch_norm(raw.FusedBatchNormV3, x, data_format=f)[0],
+    "avg_pool": lambda x, f: raw.AvgPool(
+        value=x, padding="SAME", data_format=f,
+        ksize=[1, 3, 2, 1] if f == "NHWC" else [1, 1, 3, 2],
+        strides=[1, 2, 1, 1] if f == "NHWC" else [1, 1, 2, 1],
+    ),
+    "max_pool": lambda x, f: raw.MaxPool(
+        input=x, padding="VALID", data_format=f,
+        ksize=[1, 3, 2, 1] if f == "NHWC" else [1, 1, 3, 2],
+        strides=[1, 2, 1, 1] if f == "NHWC" else [1, 1, 2, 1],
+    ),
+    "depth_to_space": lambda x, f: tf.nn.depth_to_space(x, 2, data_format=f),
+    "space_to_depth": lambda x, f: tf.nn.space_to_depth(
+        x[:, :8, :6] if f == "NHWC" else x[:, :, :8, :6], 2, data_format=f
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_nchw_equals_its_nhwc_twin(case):
+    build = TWINS[case]
+    x = np.random.default_rng(1).standard_normal((2, 8, 7, 4)).astype("float32")
+    last = load_graph_def(
+        graph_def_of(lambda: build(v1.placeholder("float32", IMAGE, "x"), "NHWC"))
+    )
+    first = load_graph_def(
+        graph_def_of(lambda: build(v1.placeholder("float32", (None, 4, 8, 7), "x"), "NCHW"))
+    )
+    expected = evaluate(last, {"x": x})["y"]
+    found = evaluate(first, {"x": x.transpose(0, 3, 1, 2)})["y"]
+    np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
+    assert opaque_kinds(first) == []
+
+
+def test_nchw_becomes_transposes_around_the_op():
+    def build():
+        x = v1.placeholder("float32", (1, 1, 4, 4), "x")
+        return raw.MaxPool(input=x, ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2], padding="VALID",
+                           data_format="NCHW", name="pool")  # fmt: skip
+
+    assert print_graph(load_graph_def(graph_def_of(build), name="nchw")) == (
+        'graph "nchw" {\n'
+        "  %x = input {type=float32[1,1,4,4]}\n"
+        "  %pool/to_nhwc = transpose(%x) {perm=(0, 2, 3, 1)} : float32[1,4,4,1]\n"
+        "  %pool/nhwc = max_pool(%pool/to_nhwc)"
+        ' {ksize=(2, 2), padding="valid", strides=(2, 2)} : float32[1,2,2,1]\n'
+        "  %pool = transpose(%pool/nhwc) {perm=(0, 3, 1, 2)} : float32[1,1,2,2]\n"
+        "  %y = identity(%pool) : float32[1,1,2,2]\n"
+        '  return "y" = %y\n'
+        "}\n"
+    )
+
+
+# -- TensorFlow's fused ops -------------------------------------------------------------------
+
+FILTERS = {
+    "_FusedConv2D": (3, 3, 4, 5),
+    "_FusedDepthwiseConv2dNative": (3, 3, 4, 1),
+    "_FusedMatMul": (6, 5),
+}
+
+
+def fused(op, steps, args=1, **attrs):
+    """A GraphDef with one fused op, as TensorFlow's own optimiser writes it."""
+    channels = 4 if "Depthwise" in op else 5
+
+    def build():
+        x = v1.placeholder("float32", MATRIX if op == "_FusedMatMul" else IMAGE, "x")
+        tf.identity(weights(x, *FILTERS[op]), "w")
+        for i in range(args):
+            tf.identity(tf.abs(weights(x, channels)) + i, f"arg{i}")
+        return []
+
+    graph_def = graph_def_of(build)
+    node = graph_def.node.add(
+        name="fused", op=op, input=["x", "w", *(f"arg{i}" for i in range(args))]
+    )
+    node.attr["T"].type = tf.float32.as_datatype_enum
+    node.attr["num_args"].i = args
+    node.attr["fused_ops"].list.s.extend(step.encode() for step in steps)
+    if op == "_FusedConv2D":
+        node.attr["TArgs"].list.type.extend([tf.float32.as_datatype_enum] * args)
+        node.attr["num_host_args"].i = 0
+    if op != "_FusedMatMul":
+        node.attr["strides"].list.i.extend([1, 2, 2, 1])
+        node.attr["padding"].s = b"SAME"
+    for key, value in attrs.items():
+        node.attr[key].f = value
+    return graph_def
+
+
+@pytest.mark.parametrize("activation", [(), ("Relu",), ("Relu6",), ("Elu",)])
+@pytest.mark.parametrize("op", ["_FusedConv2D", "_FusedMatMul"])
+def test_fused_op_is_split(op, activation):
+    graph = assert_same_as_tf(fused(op, ("BiasAdd", *activation)))
+    assert list(graph.outputs) == ["fused"]
+    assert opaque_kinds(graph) == []
+
+
+def test_fused_batch_norm_and_leaky_relu():
+    steps = ("FusedBatchNorm", "LeakyRelu")
+    graph_def = fused("_FusedConv2D", steps, 4, epsilon=0.01, leakyrelu_alpha=0.3)
+    graph = assert_same_as_tf(graph_def, 1e-4)
+    order = [n.op for n in graph.topological() if n.name.startswith("fused")]
+    assert order == ["conv2d", "batch_norm", "leaky_relu"]
+
+
+def test_fused_depthwise_is_split():
+    graph = load_graph_def(fused("_FusedDepthwiseConv2dNative", ("BiasAdd", "Relu6")))
+    order = [n.name for n in graph.topological() if n.op not in ("const", "identity", "abs", "add")]
+    assert order == ["x", "fused/depthwise_conv2d", "fused/bias_add", "fused"]
+
+
+# -- ops that stay opaque -----------------------------------------------------------------------
+
+OPAQUE = {
+    "Select": lambda x: raw.Select(condition=x > 0, x=x, y=-x),
+    "Tile": lambda x: tf.tile(x, [1, 3]),
+    "TopKV2": lambda x: list(tf.math.top_k(x, 2)),
+    "Round": tf.round,
+    "FakeQuantWithMinMaxVars": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0),
+    "Einsum": lambda x: tf.einsum("bi,bj->bij", x, x),
+}
+
+
+@pytest.mark.parametrize("kind", OPAQUE)
+def test_opaque_op_runs_by_its_source(kind):
+    graph_def = graph_def_of(lambda: OPAQUE[kind](v1.placeholder("float32", MATRIX, "x")))
+    graph = assert_same_as_tf(graph_def)
+    assert kind in opaque_kinds(graph)
+
+
+def test_opaque_types_come_from_tensorflow():
+    graph_def = graph_def_of(
+        lambda: list(tf.math.top_k(v1.placeholder("float32", MATRIX, "x"), 2, name="top"))
+    )
+    graph = load_graph_def(graph_def)
+    assert str(graph.types["top"]) == "float32[?,2]"
+    assert str(graph.types["top:1"]) == "int32[?,2]"
+
+
+def test_opaque_type_uses_what_is_known_of_a_shape():
+    def build():
+        x = v1.placeholder("float32", (None, 4, 4, 3), "x")
+        shape = tf.stack([tf.shape(x)[0], 8, 8, 5])
+        return tf.nn.conv2d_transpose(x, weights(x, 3, 3, 5, 3), shape, 2, name="up")
+
+    graph = assert_same_as_tf(graph_def_of(build))
+    up = next(n for n in graph.nodes.values() if n.attrs.get("kind") == "Conv2DBackpropInput")
+    assert str(graph.types[up.name]) == "float32[?,8,8,5]"
+
+
+def test_opaque_op_with_a_function_of_the_library():
+    @tf.function
+    def halve(x):
+        return x / 2
+
+    def build():
+        x = v1.placeholder("float32", MATRIX, "x")
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: halve(x), lambda: x)
+
+    tf.compat.v1.enable_control_flow_v2()
+    graph = assert_same_as_tf(graph_def_of(build))
+    assert opaque_kinds(graph) in (["Greater", "If"], ["Greater", "StatelessIf"])

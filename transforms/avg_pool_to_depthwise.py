@@ -1,0 +1,83 @@
+"""Average pools as depthwise convolutions, the form that fixed point computes (NUMERICS 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.pool import window_count
+from qgraph.ir.ops.windows import explicit_pads
+from qgraph.passes import RewritePass
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+ONE = (1, 1)
+NO_PADS = ((0, 0), (0, 0))
+
+
+@dataclass(frozen=True)
+class AvgPoolToDepthwise(RewritePass):
+    """An average pool becomes a depthwise convolution with a filter of reciprocals.
+
+    Where padding makes windows of different sizes, the filter is of ones, and the sum is
+    multiplied by a map of reciprocals over the output positions. Nodes that hold reciprocals or
+    ones carry `pool=True`. Refusals: unknown channels, or an unknown size where padding needs it.
+    """
+
+    name: ClassVar[str] = "avg-pool-to-depthwise"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule("depthwise", ("avg_pool",), _convert),)
+
+
+def _convert(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    known = graph.types[node.inputs[0]]
+    channels = known.shape[3] if known.shape else None
+    if channels is None:
+        return rewriter.refuse(node, f"the channels of {known} are not known")
+    counted = _pads_and_count(graph, node)
+    if counted is None:
+        return rewriter.refuse(
+            node,
+            f"its padding depends on the height and width of {known}, which are not known:"
+            " give --input-shape",
+        )
+    pads, count = counted
+    if not count.all():
+        return rewriter.refuse(node, "some of its windows see nothing but padding")
+    dtype = np.dtype(known.dtype)
+    attrs = {
+        "strides": node.attrs["strides"],
+        "dilations": ONE,
+        "padding": "valid" if pads == NO_PADS else pads,
+        "pool": True,
+    }
+    shape = (*node.attrs["ksize"], channels, 1)
+    if (count == count.flat[0]).all():
+        filled = np.full(shape, 1 / count.flat[0], dtype)
+        weights = rewriter.const(filled, f"{node.name}/reciprocal")
+        inputs = (node.inputs[0], weights)
+        return rewriter.put(Node(node.name, "depthwise_conv2d", inputs, attrs, node.control))
+    ones = rewriter.const(np.ones(shape, dtype), f"{node.name}/ones")
+    total = rewriter.add(
+        "depthwise_conv2d", node.inputs[0], ones, name=f"{node.name}/sum", attrs=attrs
+    )
+    reciprocals = rewriter.const((1 / count).astype(dtype), f"{node.name}/map")
+    return rewriter.put(Node(node.name, "mul", (total, reciprocals), {"pool": True}, node.control))
+
+
+def _pads_and_count(graph: Graph, node: Node) -> tuple[Any, Any] | None:
+    """Padding in numbers and the number of real positions in each window, if they are known."""
+    attrs, shape = node.attrs, graph.types[node.inputs[0]].shape
+    height, width = shape[1:3] if shape else (None, None)
+    alone = tuple(attrs["ksize"]) == ONE and attrs["padding"] == "same"
+    if alone or attrs["padding"] in ("valid", NO_PADS):
+        return NO_PADS, np.full(1, float(np.prod(attrs["ksize"])))
+    if height is None or width is None:
+        return None
+    sizes = (height, width)
+    pads = explicit_pads(sizes, attrs["ksize"], attrs["strides"], ONE, attrs["padding"])
+    return pads, window_count(height, width, attrs)

@@ -1,0 +1,197 @@
+"""Fold batch norms, and plain per-channel scales, into the weights beside them.
+
+`w' = w * gamma / sqrt(variance + epsilon)`, `b' = beta + (b - mean) * gamma / sqrt(...)`
+(NUMERICS section 7). A scale of 0 gives weights of 0; one that is not finite is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.types import Array
+from qgraph.passes import RewritePass
+from qgraph.rewrite.constants import (
+    Affine,
+    Float64,
+    batch_norm_affine,
+    channel_vector,
+    channels_of,
+    is_layer,
+    only_user,
+    other_users,
+    times,
+)
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+OVERFLOW = "the folded weights are not finite"
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(RewritePass):
+    """A batch norm goes into the layer before it, or else into the layer after it.
+
+    Layers are conv2d (grouped too), depthwise_conv2d and matmul, each with or without bias_add.
+    A product of a layer and a constant is folded alike. Every layer gets constants of its own,
+    so that shared weights stay as they are. Refusals: a value in between that has other users;
+    weights or statistics that are not constant; a scale that is not finite; zero padding in the
+    layer after, which a shift would change.
+    """
+
+    name: ClassVar[str] = "fold-batch-norm"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule("fold", ("batch_norm",), _fold_batch_norm),
+            Rule("fold-scale", ("mul",), _fold_scale),
+        )
+
+
+def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
+    affine = batch_norm_affine(rewriter.graph, node)
+    if affine is None:
+        return rewriter.refuse(node, "its statistics are not constant")
+    if not affine.is_finite:
+        return rewriter.refuse(node, "gamma / sqrt(variance + epsilon) is not finite")
+    before = _into_layer_before(rewriter, node, node.inputs[0], affine)
+    if before is None:
+        return True
+    after = _into_layer_after(rewriter, node, affine)
+    return after is None or rewriter.refuse(node, f"{before}; {after}")
+
+
+def _fold_scale(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    for value, other in (node.inputs, node.inputs[::-1]):
+        scale = channel_vector(graph, other, channels_of(graph, value))
+        if scale is None or graph.types[value] != graph.types[node.name]:
+            continue
+        if not is_layer(_layer_and_bias(graph, value)[0]) or _is_slope(graph, node, value):
+            continue
+        wide = scale.astype(np.float64)
+        affine = Affine(wide, np.zeros_like(wide))
+        reason = _into_layer_before(rewriter, node, value, affine)
+        return reason is None or rewriter.refuse(node, reason)
+    return False
+
+
+def _is_slope(graph: Graph, node: Node, value: str) -> bool:
+    """True for the product in `maximum(x, alpha * x)`, which is a leaky ReLU."""
+    users = graph.users(node.name)
+    return any(user.op == "maximum" and value in user.inputs for user in users)
+
+
+def _layer_and_bias(graph: Graph, value: str) -> tuple[Node, Node | None]:
+    producer = graph.producer(value)
+    if producer.op == "bias_add":
+        return graph.producer(producer.inputs[0]), producer
+    return producer, None
+
+
+# -- the layer before ------------------------------------------------------------------------
+
+
+def _into_layer_before(rewriter: Rewriter, node: Node, value: str, affine: Affine) -> str | None:
+    """Fold, or say why not."""
+    graph = rewriter.graph
+    layer, bias = _layer_and_bias(graph, value)
+    if not is_layer(layer):
+        return f"it follows `{layer.name}` ({layer.op}), which has no weights to take the scale"
+    for made, user in ((layer, bias or node), *([(bias, node)] if bias else [])):
+        if users := other_users(graph, made.name, user.name):
+            return users
+    weights, offset = (
+        graph.constant(layer.inputs[1]),
+        graph.constant(bias.inputs[1]) if bias else None,
+    )
+    if weights is None or (bias and offset is None):
+        return f"the weights of `{layer.name}` are not constant"
+    scaled = times(weights, _as_output_scale(layer.op, weights, affine.scale))
+    shift = affine.shift + (0 if offset is None else offset * affine.scale)
+    shifted = shift.astype(weights.dtype)
+    if not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
+        return OVERFLOW
+
+    _put_weights(rewriter, layer, scaled)
+    if bias is None and node.op == "mul":
+        rewriter.replace_value(node.name, layer.name)
+    else:
+        vector = rewriter.const(shifted, f"{layer.name}/bias")
+        rewriter.put(Node(node.name, "bias_add", (layer.name, vector), control=node.control))
+    return None
+
+
+def _as_output_scale(op: str, weights: Array, scale: Float64) -> Float64:
+    """`scale` per output channel, in a shape that multiplies the weights."""
+    return scale.reshape(weights.shape[2:]) if op == "depthwise_conv2d" else scale
+
+
+def _put_weights(rewriter: Rewriter, layer: Node, weights: Array) -> None:
+    made = rewriter.const(weights, f"{layer.name}/weights")
+    rewriter.put(replace(layer, inputs=(layer.inputs[0], made)))
+
+
+# -- the layer after -------------------------------------------------------------------------
+
+
+def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | None:
+    """Fold, or say why not."""
+    graph = rewriter.graph
+    layer = only_user(graph, node.name)
+    if layer is None:
+        return other_users(graph, node.name) or "nothing follows it"
+    if not is_layer(layer) or layer.inputs[0] != node.name:
+        return f"it is followed by `{layer.name}` ({layer.op}), not by a layer"
+    weights = graph.constant(layer.inputs[1])
+    if weights is None:
+        return f"the weights of `{layer.name}` are not constant"
+    if affine.shift.any() and not _is_unpadded(graph, layer, weights):
+        return f"`{layer.name}` pads with zeros, which the shift would have to reach too"
+    scaled, offset = _scaled_inputs(layer.op, weights, affine)
+    offset = offset.astype(weights.dtype)
+    if not (np.isfinite(scaled).all() and np.isfinite(offset).all()):
+        return OVERFLOW
+
+    rewriter.replace_value(node.name, node.inputs[0])
+    _put_weights(rewriter, graph.nodes[layer.name], scaled)
+    if offset.any():
+        vector = rewriter.const(offset, f"{layer.name}/bias")
+        biased = rewriter.add("bias_add", layer.name, vector, name=f"{layer.name}/shifted")
+        graph.redirect(layer.name, biased)
+    return None
+
+
+def _is_unpadded(graph: Graph, layer: Node, weights: Array) -> bool:
+    if layer.op == "matmul" or layer.attrs["padding"] == "valid":
+        return True
+    kernel: Any = weights.shape[:2]
+    if layer.attrs["padding"] == "same" and kernel == (1, 1):
+        return True
+    sizes: Any = (graph.types[layer.inputs[0]].shape or (None,) * 4)[1:3]
+    if layer.attrs["padding"] == "same" and None in sizes:
+        return False
+    attrs = layer.attrs
+    pads = explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
+    return not any(n for pair in pads for n in pair)
+
+
+def _scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float64]:
+    """Weights that scale each input channel, and the output offset that the shift becomes."""
+    scale, shift = affine.scale, affine.shift
+    if op == "matmul":
+        return times(weights, scale[:, None]), np.einsum("io,i->o", weights, shift)
+    taps: Any = weights.sum(axis=(0, 1), dtype=np.float64)
+    if op == "depthwise_conv2d":
+        return times(weights, scale[:, None]), (taps * shift[:, None]).reshape(-1)
+    scales, shifts = (_per_group(v, weights.shape[2], weights.shape[3]) for v in (scale, shift))
+    return times(weights, scales), (taps * shifts).sum(axis=0)
+
+
+def _per_group(vector: Float64, inputs: int, outputs: int) -> Float64:
+    """[groups * inputs] -> [inputs, outputs]: what each output channel sees of its group."""
+    groups = vector.size // inputs
+    return np.repeat(vector.reshape(groups, inputs).T, outputs // groups, axis=1)

@@ -1,21 +1,11 @@
-"""A ten-line evaluator, and the check that a pass keeps the function of a graph."""
+"""Random feeds, and the check that a pass keeps the function of a graph."""
 
 import numpy as np
 
+from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops import op_definition
 from qgraph.passes import Pass, PassManager
 from qgraph.rewrite.trace import Trace
-
-
-def evaluate(graph: Graph, feeds: dict) -> dict:
-    """Every output of `graph` by its public name."""
-    values = dict(feeds)
-    for node in graph.topological():
-        if node.op != "input":
-            arrays = [values[v] for v in node.inputs]
-            values[node.name] = np.asarray(op_definition(node.op).evaluate(node.attrs, arrays))
-    return {public: values[v] for public, v in graph.outputs.items()}
 
 
 def random_feeds(graph: Graph, seed: int = 0, batch: int = 2) -> dict:

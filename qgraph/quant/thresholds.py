@@ -9,7 +9,7 @@ the distributions before and after quantization (TQT section 4.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,19 @@ from qgraph.numerics import exponent_for_max
 LOG2_BINS = 13
 FINER_EXPONENTS = 10
 PERCENTILE = 0.9999
+SAMPLES_PER_BIN = 32
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Equal-width counts over [-2^power, 2^power), `2^LOG2_BINS` bins a side, and the extremes."""
+    """Equal-width counts over [-2^power, 2^power) and the extremes.
+
+    Exact zeros, of which ReLU makes many, are counted apart: no quantizer changes them.
+    """
 
     counts: Counts
+    zeros: int
     power: int
     low: float
     high: float
@@ -39,9 +44,24 @@ class Histogram:
     def largest(self) -> float:
         return max(abs(self.low), abs(self.high))
 
+    @property
+    def log2_width(self) -> int:
+        """log2 of the width of a bin."""
+        return self.power + 1 - (len(self.counts).bit_length() - 1)
+
     def centres(self) -> Any:
-        half = 1 << LOG2_BINS
-        return np.ldexp(np.arange(-half, half) + 0.5, self.power - LOG2_BINS)
+        half = len(self.counts) // 2
+        return np.ldexp(np.arange(-half, half) + 0.5, self.log2_width)
+
+    def smoothed(self, levels: int) -> Histogram:
+        """Wider bins, until they hold enough samples to show a density rather than chance.
+
+        At least two bins are left for each of `levels` steps over the whole range.
+        """
+        counts, total = self.counts, self.counts.sum()
+        while len(counts) > 4 * levels and total < SAMPLES_PER_BIN * np.count_nonzero(counts):
+            counts = counts.reshape(-1, 2).sum(axis=1)
+        return replace(self, counts=counts)
 
 
 def histogram_of(chunks: list[Array], name: str) -> Histogram:
@@ -58,10 +78,13 @@ def histogram_of(chunks: list[Array], name: str) -> Histogram:
         )
     largest = max(abs(low), abs(high))
     power = -exponent_for_max(largest, 0, False) if largest else 0
-    counts = sum(
-        kernels.histogram(np.asarray(c, np.float32), power, LOG2_BINS) for c in chunks if c.size
-    )
-    return Histogram(np.asarray(counts), power, low, high)
+    counts = np.zeros(2 << LOG2_BINS, np.int64)
+    zeros = 0
+    for chunk in chunks:
+        counts += kernels.histogram(np.asarray(chunk, np.float32), power, LOG2_BINS)
+        zeros += chunk.size - int(np.count_nonzero(chunk))
+    counts[1 << LOG2_BINS] -= zeros
+    return Histogram(counts, zeros, power, low, high)
 
 
 def choose_exponent(histogram: Histogram, spec: QuantSpec, method: str) -> int:
@@ -76,8 +99,9 @@ def _max(histogram: Histogram, spec: QuantSpec) -> int:
 def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
     half = 1 << LOG2_BINS
     folded = histogram.counts[half:] + histogram.counts[:half][::-1]
-    kept = np.searchsorted(np.cumsum(folded), PERCENTILE * folded.sum())
-    threshold = np.ldexp(float(kept + 1), histogram.power - LOG2_BINS)
+    covered = histogram.zeros + np.cumsum(folded)
+    kept = np.searchsorted(covered, PERCENTILE * covered[-1])
+    threshold = np.ldexp(float(kept + 1), histogram.log2_width)
     return exponent_for_max(min(threshold, histogram.largest) or 1.0, spec.bits, spec.signed)
 
 
@@ -103,7 +127,7 @@ def _mse(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
     centres = histogram.centres()
     error = np.ldexp(_levels(centres, spec, exponent), -exponent) - centres
     step = np.ldexp(1.0, -exponent)
-    if step <= np.ldexp(1.0, histogram.power - LOG2_BINS):
+    if step <= np.ldexp(1.0, histogram.log2_width):
         clipped = np.abs(error) > step
         error = np.where(clipped, error, step / np.sqrt(12.0))
     return float((histogram.counts * error**2).sum())
@@ -115,6 +139,7 @@ def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
     After quantization the mass of a level lies on the bins within half a step of it, evenly on
     those that were not empty; bins beyond the clip range are left with nothing.
     """
+    histogram = histogram.smoothed(spec.hi + 1)
     centres, counts = histogram.centres(), histogram.counts
     levels = _levels(centres, spec, exponent)
     index = (levels - spec.lo).astype(np.int64)

@@ -1,0 +1,45 @@
+"""Runs a frozen GraphDef with TensorFlow's default session options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+
+
+class TFProgram:
+    """A GraphDef, or a file of one, ready to run: `program.run({"image": x}, ["probabilities"])`."""
+
+    def __init__(self, graph_def: Any) -> None:
+        import tensorflow as tf
+
+        if isinstance(graph_def, str | Path):
+            data = Path(graph_def).read_bytes()
+            graph_def = tf.compat.v1.GraphDef.FromString(data)
+        graph = tf.Graph()
+        with graph.as_default():
+            tf.import_graph_def(graph_def, name="")
+        self._session = tf.compat.v1.Session(graph=graph)
+
+    def run(self, feeds: Mapping[str, Array], fetch: Sequence[str]) -> list[Array]:
+        """Arrays of the tensors named in `fetch` (`node` or `node:1`)."""
+        results = self._session.run(
+            [_tensor(n) for n in fetch], {_tensor(name): value for name, value in feeds.items()}
+        )
+        return [np.asarray(r) for r in results]
+
+    def predict(self, name: str, images: Array, output: str, batch: int = 64) -> Array:
+        """One output over many samples of one input, a batch at a time."""
+        parts = [
+            self.run({name: images[i : i + batch]}, [output])[0]
+            for i in range(0, len(images), batch)
+        ]
+        return np.concatenate(parts)
+
+
+def _tensor(name: str) -> str:
+    return name if name.rpartition(":")[2].isdigit() and ":" in name else f"{name}:0"

@@ -30,8 +30,7 @@ class CanonicalizeArithmetic(RewritePass):
             Rule("div-to-mul", ("div",), _div),
             Rule("neg-to-mul", ("neg",), _neg),
             Rule("neutral", ("add", "mul"), _neutral),
-            Rule("add-to-bias", ("add",), _bias),
-            Rule("merge-biases", ("bias_add",), _merge_biases),
+            *BIAS_RULES,
         )
 
 
@@ -113,3 +112,9 @@ def _merge_biases(rewriter: Rewriter, node: Node) -> bool:
     total = biases[0].astype(np.float64) + biases[1].astype(np.float64)
     bias = rewriter.const(total.astype(biases[1].dtype), f"{node.name}/sum_of_biases")
     return rewriter.put(replace(node, inputs=(first.inputs[0], bias)))
+
+
+BIAS_RULES = (
+    Rule("add-to-bias", ("add",), _bias),
+    Rule("merge-biases", ("bias_add",), _merge_biases),
+)

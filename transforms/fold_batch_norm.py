@@ -27,6 +27,8 @@ from qgraph.rewrite.constants import (
     times,
 )
 from qgraph.rewrite.rewriter import Rewriter, Rule
+from qgraph.transforms.canonicalize_arithmetic import BIAS_RULES
+from qgraph.transforms.recognize_batch_norm import ABSORB
 
 OVERFLOW = "the folded weights are not finite"
 
@@ -47,7 +49,9 @@ class FoldBatchNorm(RewritePass):
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule("fold", ("batch_norm",), _fold_batch_norm),
+            ABSORB,
             Rule("fold-scale", ("mul",), _fold_scale),
+            *BIAS_RULES,  # what followed a folded scale now follows the layer
         )
 
 

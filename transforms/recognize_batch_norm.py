@@ -59,7 +59,7 @@ class RecognizeBatchNorm(RewritePass):
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule("written-out", ("add", "sub", "mul", "div"), _written_out),
-            Rule("absorb", ("add", "sub", "mul"), _absorb),
+            ABSORB,
         )
 
 
@@ -148,3 +148,6 @@ def _joined(op: str, gamma: Array, beta: Array, constant: Float64) -> tuple[Floa
     if op == "mul":
         return wide_gamma * constant, wide_beta * constant
     return wide_gamma, wide_beta + constant if op == "add" else wide_beta - constant
+
+
+ABSORB = Rule("absorb", ("add", "sub", "mul"), _absorb)

@@ -179,7 +179,7 @@ class _Inserter:
             weight = self.constant(w, "constant", 1 if ones else self.bits.constant, signed=False)
             self.connect(node, self.codes(x), weight)
             return "wide", node.name
-        if node.attrs.get("norm"):
+        if node.attrs.get("batch_norm"):
             weight = self.constant(w, "scale", self.bits.scale, signed=True)
         else:
             usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
@@ -196,6 +196,8 @@ class _Inserter:
         if self.forms[b].kind != "const":
             return self._float(node, "its bias is not constant")
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
+        if self.bits.internal is not None and not sources(self.graph, wide):
+            wide = self.internal(x)  # a bias of few bits does not fit the scale of a product
         self.connect(node, wide, self.constant(b, "bias", self.bits.bias, signed=True))
         return "wide", node.name
 

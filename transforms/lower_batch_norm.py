@@ -22,6 +22,7 @@ class LowerBatchNorm(RewritePass):
     """
 
     name: ClassVar[str] = "lower-batch-norm"
+    ensures: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 
     def rules(self) -> tuple[Rule, ...]:
         return (Rule("lower", ("batch_norm",), _lower),)

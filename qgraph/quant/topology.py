@@ -77,7 +77,7 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     ends = set()
     for node in order:
         reached = any(name in behind for name in before(node))
-        is_layer = node.op in COMPUTE and not node.attrs.get("pool") and not node.attrs.get("norm")
+        is_layer = node.op in COMPUTE and not node.attrs.get("pool") and not node.attrs.get("batch_norm")
         if is_layer and not reached:
             ends.add(node.name)
         if is_layer or reached:

@@ -25,7 +25,7 @@ LOSSES = (
 )  # fmt: skip
 NEVER_RESULTS = (
     "Const", "Switch", "RefSwitch", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp",
-    *SOURCES,
+    "Shape", "ShapeN", "Size", "Rank", *SOURCES,
 )  # fmt: skip
 
 

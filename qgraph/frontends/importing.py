@@ -16,6 +16,7 @@ from qgraph.frontends.ends import (
     no_outputs,
     resolve,
 )
+from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.tf_node import Ref, TFNode, read_nodes
 from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
 from qgraph.ir.graph import Graph
@@ -43,6 +44,7 @@ def import_graph_def(
     of the graph even if nothing uses them. Raises UsageError for names that do not exist,
     GraphError, LoadError or UnsupportedError naming the node.
     """
+    graph_def = inline_calls(graph_def)
     nodes = read_nodes(graph_def)
     ends = _output_refs(nodes, outputs, signature)
     cut = {_input_name(nodes, i) for i in inputs or ()}

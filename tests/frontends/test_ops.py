@@ -62,7 +62,10 @@ CASES = {
     "matmul_b": (MATRIX, lambda x: tf.matmul(x, weights(x, 3, 6), transpose_b=True)),
     "matmul_a": ((5, 6), lambda x: tf.matmul(x, weights(x, 5, 3), transpose_a=True)),
     "matmul_both": ((3, 6), lambda x: tf.matmul(x, x + 1, transpose_b=True)),
-    "matmul_read": (MATRIX, lambda x: tf.matmul(x, tf.identity(weights(x, 3, 6)), transpose_b=True)),
+    "matmul_read": (
+        MATRIX,
+        lambda x: tf.matmul(x, tf.identity(weights(x, 3, 6)), transpose_b=True),
+    ),
     "batch_matmul": (
         (None, 3, 6),
         lambda x: raw.BatchMatMulV2(x=x, y=weights(x, 6, 2)),
@@ -90,7 +93,7 @@ CASES = {
     ),
     "greater_equal": (MATRIX, lambda x: tf.cast(x >= 0, x.dtype)),
     "cast_int": (MATRIX, lambda x: tf.cast(tf.cast(x * 3, tf.int32), x.dtype)),
-    "add_n": (MATRIX, lambda x: [tf.add_n([x]), tf.add_n([x, x + 1]), raw.AddN(inputs=[x, x, x - 1])]),
+    "add_n": (MATRIX, lambda x: [raw.AddN(inputs=[x] * n + [x - 1]) for n in range(3)]),
     "activations": (
         MATRIX,
         lambda x: [tf.nn.relu(x), tf.nn.relu6(x * 4), tf.nn.leaky_relu(x), tf.nn.leaky_relu(x, 0.3),

@@ -1,0 +1,214 @@
+"""What cannot be loaded says so: the file or the node, and what to do."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.frontends import load, load_graph_def
+from tests.helpers.tf_graphs import graph_def_of, v1
+
+
+def relu_graph():
+    w = np.random.default_rng(0).standard_normal((3, 400)).astype("float32")
+    return graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (None, 3), "x") @ w))
+
+
+def onnx_model():
+    import onnx
+    from onnx import helper
+
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    out = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [out])
+    return helper.make_model(graph).SerializeToString()
+
+
+def zipped():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("config.json", "{}")
+    return buffer.getvalue()
+
+
+FILES = {
+    "empty.pb": (b"", "empty.pb: the file is empty"),
+    "random.pb": (bytes(range(255, 100, -1)) * 9, "random.pb: not a GraphDef"),
+    "cut.pb": (relu_graph().SerializeToString()[:-900], "cut.pb: not a GraphDef.*\n.*truncated"),
+    "model.onnx": (onnx_model(), "model.onnx: an ONNX model"),
+    "model.pb": (onnx_model(), "model.pb: an ONNX model"),
+    "notes.txt": (b"hello, world\n", "notes.txt: a text file, but not a GraphDef"),
+    "blank.pb": (b"\n\n", "blank.pb: "),
+    "lite.tflite": (b"\x1c\0\0\0TFL3" + bytes(40), "lite.tflite: a TensorFlow Lite file"),
+    "zip.keras": (zipped(), "zip.keras: tf-keras cannot read this model"),
+    "hdf.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "hdf.h5: tf-keras cannot read this model"),
+    "saved.pb": (b"\x08\x01\x12\x00", "saved.pb: "),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_of_another_kind(tmp_path, name):
+    content, message = FILES[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LoadError, match=message):
+        load(tmp_path / name)
+
+
+@pytest.fixture(scope="module")
+def some_file(tmp_path_factory):
+    return tmp_path_factory.mktemp("damaged") / "net.pb"
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damaged_file_never_shows_a_traceback_of_others(some_file, data):
+    content = bytearray(SOUND)
+    for at in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):
+        content[at] = data.draw(st.integers(0, 255))
+    some_file.write_bytes(bytes(content[: data.draw(st.integers(0, len(content)))]))
+    try:
+        load(some_file)
+    except QGraphError as error:
+        assert error.node
+
+
+SOUND = graph_def_of(
+    lambda: tf.nn.relu(
+        tf.nn.conv2d(
+            v1.placeholder("float32", (None, 4, 4, 1), "x"), tf.ones((2, 2, 1, 1)), 1, "SAME"
+        )
+    )
+).SerializeToString()
+
+
+def test_path_that_does_not_exist(tmp_path):
+    with pytest.raises(LoadError, match=r"gone\.pb: no such file"):
+        load(tmp_path / "gone.pb")
+
+
+def test_directory_without_a_saved_model(tmp_path):
+    with pytest.raises(LoadError, match=r"a directory without saved_model\.pb"):
+        load(tmp_path)
+    (tmp_path / "net.meta").write_bytes(b"")
+    with pytest.raises(LoadError, match=r"did you mean .*net\.meta"):
+        load(tmp_path)
+
+
+def test_saved_model_whose_variables_are_gone(tmp_path):
+    module = tf.Module()
+    module.v = tf.Variable([1.0])
+    module.f = tf.function(lambda x: x * module.v, input_signature=[tf.TensorSpec((1,))])
+    tf.saved_model.save(module, str(tmp_path), signatures=module.f)
+    moved = tmp_path / "elsewhere.pb"
+    moved.write_bytes((tmp_path / "saved_model.pb").read_bytes())
+    with pytest.raises(LoadError, match="the graph of a SavedModel, away from its directory"):
+        load(moved)
+    for file in (tmp_path / "variables").iterdir():
+        file.unlink()
+    with pytest.raises(LoadError, match="the SavedModel cannot be read"):
+        load(tmp_path)
+    (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff")
+    with pytest.raises(LoadError, match="the SavedModel cannot be read"):
+        load(tmp_path)
+
+
+def test_saved_model_with_several_signatures(tmp_path):
+    module = tf.Module()
+    module.f = tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec((1,))])
+    tf.saved_model.save(module, str(tmp_path), signatures={"a": module.f, "b": module.f})
+    with pytest.raises(LoadError, match=r"no `serving_default` signature.*found: a, b"):
+        load(tmp_path)
+
+
+def test_keras_weights_without_a_model(tmp_path):
+    model = tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=(3,))])
+    model.save_weights(tmp_path / "w.h5")
+    with pytest.raises(LoadError, match=r"w\.h5: tf-keras cannot read(.|\n)*weights only"):
+        load(tmp_path / "w.h5")
+
+
+# -- checkpoints --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        x = v1.placeholder("float32", (None, 3), "x")
+        tf.matmul(x, v1.get_variable("w", (3, 2)), name="y")
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(tmp_path / "net"))
+    return tmp_path / "net.meta"
+
+
+@pytest.mark.parametrize("gone", ["net.meta", "net.index", "net.data-00000-of-00001"])
+def test_checkpoint_with_a_missing_file(checkpoint, gone):
+    (checkpoint.parent / gone).unlink()
+    with pytest.raises(LoadError, match=rf"net\.{gone[4:8]}.*missing"):
+        load(checkpoint)
+
+
+@pytest.mark.parametrize("damaged", ["net.meta", "net.index", "net.data-00000-of-00001"])
+def test_damaged_checkpoint(checkpoint, damaged):
+    (checkpoint.parent / damaged).write_bytes(b"\xff\xff\xff")
+    with pytest.raises(LoadError, match=r"net\.meta: the checkpoint cannot be read"):
+        load(checkpoint)
+
+
+def test_metagraph_away_from_its_checkpoint(checkpoint, tmp_path):
+    with pytest.raises(LoadError, match="a MetaGraph, away from its checkpoint"):
+        load(checkpoint.rename(tmp_path / "other.pb"))
+
+
+# -- graphs that do not hold together --------------------------------------------------------------
+
+
+def test_cycle():
+    graph_def = graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (3,), "x"), name="a"))
+    graph_def.node.add(name="b", op="Relu", input=["c"])
+    graph_def.node.add(name="c", op="Relu", input=["b"])
+    graph_def.node.add(name="d", op="Relu", input=["c"])
+    with pytest.raises(GraphError, match=r"c: the graph has a cycle: c -> b -> c"):
+        load_graph_def(graph_def, outputs=["d"])
+
+
+def test_missing_input_node():
+    graph_def = graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (3,), "x"), name="a"))
+    graph_def.node.remove(next(n for n in graph_def.node if n.name == "x"))
+    with pytest.raises(GraphError, match="a: input `x` does not exist"):
+        load_graph_def(graph_def, outputs=["a"])
+
+
+def test_two_nodes_of_one_name():
+    graph_def = graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (3,), "x"), name="a"))
+    graph_def.node.add(name="a", op="NoOp")
+    with pytest.raises(GraphError, match="a: two nodes have this name"):
+        load_graph_def(graph_def)
+
+
+def test_unfrozen_graph_asks_for_its_checkpoint():
+    def build():
+        return v1.placeholder("float32", (3,), "x") * v1.get_variable("w", (3,), use_resource=False)
+
+    with pytest.raises(LoadError, match=r"w: the graph holds a variable(.|\n)*\.meta"):
+        load_graph_def(graph_def_of(build))
+
+
+def test_custom_op_is_named():
+    graph_def = graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (3,), "x"), name="a"))
+    graph_def.node.add(name="mine", op="MyVeryOwnOp", input=["a"])
+    with pytest.raises(UnsupportedError, match="mine: op `MyVeryOwnOp` is not known"):
+        load_graph_def(graph_def, outputs=["mine"])
+
+
+def test_constant_with_too_little_data():
+    graph_def = graph_def_of(lambda: v1.placeholder("float32", (3,), "x") * [1.0, 2.0, 3.0])
+    constant = next(n for n in graph_def.node if n.op == "Const")
+    constant.attr["value"].tensor.tensor_content = b"\0\0\0\0\0"
+    with pytest.raises(LoadError, match=f"{constant.name}: the constant cannot be decoded"):
+        load_graph_def(graph_def)

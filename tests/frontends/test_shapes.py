@@ -1,0 +1,176 @@
+"""Shapes that the graph computes itself: known parts become attributes and constants."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import GraphError
+from qgraph.frontends import load_graph_def
+from qgraph.interpret import evaluate
+from qgraph.ir.text import print_graph
+from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
+
+raw = tf.raw_ops
+
+
+def imported(build, **options):
+    """The graph of `build(x)`, checked against TensorFlow; nothing but plain ops in it."""
+    graph_def = graph_def_of(lambda: build(v1.placeholder("float32", (None, 4, 4, 8), "x")))
+    graph = assert_same_as_tf(graph_def, **options)
+    assert opaque_kinds(graph) == []
+    return graph
+
+
+def only(graph, op):
+    (node,) = [n for n in graph.nodes.values() if n.op == op]
+    return node
+
+
+def test_unknown_batch_becomes_a_free_dimension():
+    graph = imported(lambda x: tf.reshape(x, [tf.shape(x)[0], 128]))
+    assert only(graph, "reshape").attrs["shape"] == (-1, 128)
+    assert {n.op for n in graph.nodes.values()} == {"input", "reshape", "identity"}
+
+
+def test_flatten_by_batch_and_minus_one():
+    graph = imported(lambda x: tf.reshape(tf.nn.relu(x * 2), tf.stack([tf.shape(x)[0], -1])))
+    assert only(graph, "reshape").attrs["shape"] == (-1, 128)
+
+
+def test_flatten_after_convolution_and_pool():
+    def build(x):
+        y = tf.nn.conv2d(x, tf.ones((3, 3, 8, 2)), 1, "SAME")
+        y = tf.concat([y, tf.nn.max_pool2d(y, 3, 1, "SAME")], 3)
+        y = tf.pad(y, [[0, 0], [1, 1], [1, 1], [0, 0]])
+        y = tf.transpose(tf.reshape(y, [-1, 36, 4]), [0, 2, 1])
+        return tf.reshape(y[:, :, 1:], [tf.shape(x)[0], -1, 5])
+
+    graph = imported(build)
+    assert [n.attrs["shape"] for n in graph.topological() if n.op == "reshape"][-1] == (-1, 28, 5)
+
+
+def test_another_inputs_batch_is_not_taken_for_this_one():
+    def build():
+        x = v1.placeholder("float32", (None, 4), "x")
+        other = v1.placeholder("float32", (None, 2), "other")
+        return tf.reshape(x, [tf.shape(other)[0], -1])
+
+    graph = load_graph_def(graph_def_of(build))
+    assert "Reshape" in opaque_kinds(graph)
+    feeds = {"x": np.ones((4, 4), "float32"), "other": np.ones((2, 2), "float32")}
+    assert evaluate(graph, feeds)["y"].shape == (2, 8)
+
+
+def test_batch_changed_by_space_to_batch_is_not_taken_for_the_old_one():
+    def build(x):
+        y = tf.space_to_batch(x, [2, 2], [[0, 0], [0, 0]])
+        return tf.reshape(y, [tf.shape(x)[0], -1])
+
+    graph = assert_same_as_tf(
+        graph_def_of(lambda: build(v1.placeholder("float32", (None, 4, 4, 8), "x")))
+    )
+    assert "Reshape" in opaque_kinds(graph)
+
+
+def test_reshape_that_cannot_hold_names_its_node():
+    with pytest.raises(GraphError, match="flat: reshape: .*cannot be reshaped"):
+        load_graph_def(
+            _with_static_reshape((2, 3), (2, 3)),
+            input_shapes={"x": (2, 4)},
+        )
+
+
+def _with_static_reshape(shape, target):
+    return graph_def_of(
+        lambda: tf.reshape(v1.placeholder("float32", shape, "x"), target, name="flat")
+    )
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        lambda x: tf.shape(x)[1:3] * 2,
+        lambda x: [tf.shape(x)[1] * 2, tf.shape(x)[2] + 3],
+        lambda x: tf.cast(tf.cast(tf.shape(x)[1:3], tf.float32) * 1.5, tf.int32),
+        lambda x: tf.gather(tf.shape(x), [2, 1]),
+        lambda x: tf.maximum(tf.shape(x)[1:3] // 2, 3) - tf.minimum(1, tf.rank(x)),
+        lambda x: tf.unstack(tf.shape(x))[1:3],
+        lambda x: tf.fill([2], tf.size(x[0]) // 16),
+        lambda x: tf.squeeze(tf.expand_dims(tf.range(2, 8, 3), 0), [0]),
+        lambda x: tf.concat([[5], tf.math.reduce_prod(tf.shape(x)[1:3], keepdims=True)], 0),
+        lambda x: tf.where(tf.shape(x)[1] > 3, [7, 7], [9, 9]),
+        lambda x: tf.slice(tf.shape(x), [1], [2]) % 3 + 1,
+        lambda x: tf.reshape(raw.TruncateDiv(x=-7, y=-tf.shape(x)[1:2]), [1]) * [3, 4],
+    ],
+)
+def test_size_computed_from_a_shape_is_constant(size):
+    graph = imported(lambda x: raw.ResizeNearestNeighbor(images=x, size=size(x)), outputs=["y"])
+    assert [n.op for n in graph.topological()] == ["input", "resize_nearest", "identity"]
+
+
+def test_filled_tensors_are_constants():
+    graph = imported(
+        lambda x: [tf.fill([3, 2], 1.5) + tf.reduce_mean(x, [1, 2])[0, :2],
+                   x[0] + tf.zeros_like(x[0]), x[0] * raw.OnesLike(x=x[0])]
+    )  # fmt: skip
+    assert {n.op for n in graph.nodes.values()} <= {
+        "input", "const", "add", "mul", "mean", "slice", "squeeze", "identity",
+    }  # fmt: skip
+
+
+def test_shape_that_is_a_result_is_kept():
+    graph = assert_same_as_tf(
+        graph_def_of(lambda: tf.shape(v1.placeholder("float32", (None, 3), "x")))
+    )
+    assert opaque_kinds(graph) == ["Shape"]
+    assert str(graph.types["y"]) == "int32[2]"
+
+
+def test_float_arithmetic_of_tensors_is_left_to_a_pass():
+    graph = imported(lambda x: x * (tf.constant([1.0] * 8) + tf.constant([2.0] * 8)))
+    assert only(graph, "add").inputs == ("Const", "Const_1")
+
+
+def test_strided_slice_with_all_masks_in_golden_form():
+    graph_def = graph_def_of(
+        lambda: tf.identity(v1.placeholder("float32", (None, 8, 8, 3), "x")[:, 2, ::2, tf.newaxis, -1:],
+                            name="out")
+    )  # fmt: skip
+    graph = load_graph_def(graph_def, outputs=["strided_slice"], name="g")
+    assert print_graph(graph) == (
+        'graph "g" {\n'
+        "  %x = input {type=float32[?,8,8,3]}\n"
+        "  %strided_slice/slice = slice(%x) {begin=(None, 2, None, -1),"
+        " end=(None, 3, None, None), strides=(1, 1, 2, 1)} : float32[?,1,4,1]\n"
+        "  %strided_slice/squeeze = squeeze(%strided_slice/slice) {axes=(1,)} : float32[?,4,1]\n"
+        "  %strided_slice = expand_dims(%strided_slice/squeeze) {axis=2} : float32[?,4,1,1]\n"
+        '  return "strided_slice" = %strided_slice\n'
+        "}\n"
+    )
+
+
+MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_strided_slices_are_tensorflows(data):
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    n = data.draw(st.integers(1, len(shape) + 1))
+    bounds = st.lists(st.integers(-5, 5), min_size=n, max_size=n)
+    begin, end = data.draw(bounds), data.draw(bounds)
+    strides = data.draw(st.lists(st.sampled_from([1, 2, -1, -2]), min_size=n, max_size=n))
+    masks = {mask: data.draw(st.integers(0, 2**n - 1)) for mask in MASKS}
+    masks["ellipsis_mask"] = data.draw(st.sampled_from([0, *(1 << i for i in range(n))]))
+
+    def build():
+        x = v1.placeholder("float32", shape, "x")
+        return raw.StridedSlice(input=x, begin=begin, end=end, strides=strides, **masks)
+
+    try:
+        graph_def = graph_def_of(build)
+    except ValueError:  # TensorFlow refuses this one
+        assume(False)
+    assert opaque_kinds(assert_same_as_tf(graph_def)) == []

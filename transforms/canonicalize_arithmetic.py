@@ -12,6 +12,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import channel_vector, channels_of, is_layer, other_users
 from qgraph.rewrite.rewriter import Rewriter, Rule
+from qgraph.transforms.splice_identities import NEUTRAL
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class CanonicalizeArithmetic(RewritePass):
             Rule("sub-to-add", ("sub",), _sub),
             Rule("div-to-mul", ("div",), _div),
             Rule("neg-to-mul", ("neg",), _neg),
-            Rule("neutral", ("add", "mul"), _neutral),
+            NEUTRAL,  # where constants that were folded turn out so
             *BIAS_RULES,
         )
 
@@ -64,22 +65,6 @@ def _neg(rewriter: Rewriter, node: Node) -> bool:
         return False
     minus_one = rewriter.const(np.asarray(-1, np.dtype(known.dtype)), f"{node.name}/minus_one")
     return rewriter.put(replace(node, op="mul", inputs=(node.inputs[0], minus_one)))
-
-
-def _neutral(rewriter: Rewriter, node: Node) -> bool:
-    """x + 0 and x * 1, where they do not widen x."""
-    graph, neutral = rewriter.graph, 0 if node.op == "add" else 1
-    if node.control or graph.control_users(node.name):
-        return False
-    for x, other in (node.inputs, node.inputs[::-1]):
-        constant = _float_constant(graph, other)
-        if (
-            constant is not None
-            and bool(np.all(constant == neutral))
-            and graph.types[x] == graph.types[node.name]
-        ):
-            return rewriter.replace_value(node.name, x)
-    return False
 
 
 def _bias(rewriter: Rewriter, node: Node) -> bool:

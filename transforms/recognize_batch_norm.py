@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import Float64, channel_vector, channels_of, other_users
+from qgraph.rewrite.constants import Float64, channel_vector, channels_of
 from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -51,7 +51,7 @@ class RecognizeBatchNorm(RewritePass):
     Runs before constants are folded, while mean and variance are still to be seen. Where they
     were folded by whoever froze the graph, what is left is `x * const + const`, which
     `fold-batch-norm` treats alike. Refusals: statistics that are computed from the data
-    (training mode, layer or instance norm); a batch norm that others use as it is.
+    (training mode, layer or instance norm).
     """
 
     name: ClassVar[str] = "recognize-batch-norm"
@@ -59,7 +59,7 @@ class RecognizeBatchNorm(RewritePass):
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule("written-out", ("add", "sub", "mul", "div"), _written_out),
-            ABSORB,
+            Rule("absorb", ABSORB.ops, _absorb_vector),
         )
 
 
@@ -128,8 +128,8 @@ def _absorb(rewriter: Rewriter, node: Node) -> bool:
         return False
     if graph.types[value] != graph.types[node.name]:
         return False
-    if users := other_users(graph, value, node.name):
-        return rewriter.refuse(node, f"cannot join the batch norm: {users}")
+    if graph.use_count(value) != 1:
+        return False
     gamma, beta = (graph.constant(v) for v in norm.inputs[1:3])
     if gamma is None or beta is None:
         return False
@@ -141,6 +141,12 @@ def _absorb(rewriter: Rewriter, node: Node) -> bool:
         *norm.inputs[3:],
     )
     return rewriter.put(replace(norm, name=node.name, inputs=inputs, control=node.control))
+
+
+def _absorb_vector(rewriter: Rewriter, node: Node) -> bool:
+    """As `_absorb`, but x + 3 is left to be the beginning of a hard sigmoid."""
+    constants = (rewriter.graph.constant(value) for value in node.inputs)
+    return any(c is not None and c.size > 1 for c in constants) and _absorb(rewriter, node)
 
 
 def _joined(op: str, gamma: Array, beta: Array, constant: Float64) -> tuple[Float64, Float64]:

@@ -15,7 +15,7 @@ OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "c
 
 @dataclass(frozen=True)
 class SpliceIdentities(RewritePass):
-    """Remove identities, and reshapes, transposes, pads, casts ... that change nothing.
+    """Remove identities, and reshapes, transposes, pads, casts, x * 1 ... that change nothing.
 
     Refusal: a node with control edges, whose place in the order of execution may matter.
     """
@@ -23,7 +23,7 @@ class SpliceIdentities(RewritePass):
     name: ClassVar[str] = "splice-identities"
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule("splice", OPS, _splice),)
+        return (Rule("splice", OPS, _splice), NEUTRAL)
 
 
 def _splice(rewriter: Rewriter, node: Node) -> bool:
@@ -63,3 +63,22 @@ def _same_reshape(source: TensorType, target: tuple[int, ...]) -> bool:
     pairs = list(zip(source.shape, target, strict=True))
     unknown = sum(d is None for d in source.shape)
     return unknown <= 1 and all(t == d or (t == -1 and unknown == (d is None)) for d, t in pairs)
+
+
+def _neutral(rewriter: Rewriter, node: Node) -> bool:
+    """x + 0, x - 0, x * 1 and x / 1, where they do not widen x."""
+    graph, number = rewriter.graph, 0 if node.op in ("add", "sub") else 1
+    sides = (0, 1) if node.op in ("add", "mul") else (0,)
+    for x, other in ((node.inputs[side], node.inputs[1 - side]) for side in sides):
+        constant = graph.constant(other)
+        if constant is None or not graph.types[other].is_float or (constant != number).any():
+            continue
+        if graph.types[x] != graph.types[node.name]:
+            continue
+        if node.control or graph.control_users(node.name):
+            return rewriter.refuse(node, "it has control edges")
+        return rewriter.replace_value(node.name, x)
+    return False
+
+
+NEUTRAL = Rule("neutral", ("add", "sub", "mul", "div"), _neutral)

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.text import print_graph
@@ -60,3 +61,30 @@ def test_control_edges_are_refused():
     g.outputs["y"] = g.insert(Node("y", "add", (held, holds), control=(holds,)))
     trace = run_pass(SpliceIdentities(), g)
     assert reasons(trace) == [("held", "it has control edges"), ("holds", "it has control edges")]
+
+
+@pytest.mark.parametrize(("op", "value"), [("add", 0.0), ("sub", 0.0), ("mul", 1.0), ("div", 1.0)])
+def test_neutral_elements_go(op, value):
+    g = Graph("net")
+    x = g.input("x", "float64", (4, 3))
+    g.outputs["y"] = g.add(op, x, g.const(np.full((1, 3), value), "c"))
+    run_pass(SpliceIdentities(), g)
+    assert g.outputs == {"y": "x"}
+
+
+def test_what_looks_neutral_and_is_not():
+    g = Graph("net")
+    x = g.input("x", "float64", (1, 3))
+    g.outputs["wider"] = g.add("mul", x, g.const(np.ones((4, 1)), "c"))
+    g.outputs["negative"] = g.add("sub", g.const(0.0, "zero"), x)
+    g.outputs["inverse"] = g.add("div", g.const(1.0, "one"), x)
+    g.outputs["partly"] = g.add("mul", x, g.const(np.array([1.0, 1.0, 2.0]), "d"))
+    assert not run_pass(SpliceIdentities(), g).rewrites
+
+
+def test_a_neutral_element_with_control_edges_is_refused():
+    g = Graph("net")
+    x, one = g.input("x", "float64", (2,)), g.const(1.0, "one")
+    g.outputs["y"] = g.insert(Node("y", "mul", (x, one), control=(one,)))
+    trace = run_pass(SpliceIdentities(), g)
+    assert reasons(trace) == [("y", "it has control edges")]

@@ -45,9 +45,12 @@ GELU_TANH = _gelu(
     )
 )
 GELU_ERF = (
+    *_gelu(Op("opaque", Op("mul", Op("neg", X), Const(equals=sqrt(1 / 2))), bind="erfc")),
     *_gelu(_erf(Op("div", X, Const(equals=sqrt(2))))),
     *_gelu(_erf(Op("mul", X, Const(equals=sqrt(1 / 2))))),
 )
+
+KINDS = {"erf": "Erf", "erfc": "Erfc"}  # of the opaque ops, by the name they are bound to
 
 # For each activation the forms it is written in; a form is matched at its last node.
 FORMS: tuple[tuple[str, tuple[Pattern, ...]], ...] = (
@@ -96,7 +99,10 @@ def _recognize(rewriter: Rewriter, node: Node) -> bool:
             found = match(graph, node.name, form)
             if found is None or graph.types[found["x"]].dtype != graph.types[node.name].dtype:
                 continue
-            if "erf" in found and graph.nodes[found["erf"]].attrs["kind"] != "Erf":
+            kinds = {
+                bind: graph.nodes[found[bind]].attrs["kind"] for bind in KINDS if bind in found
+            }
+            if any(kind != KINDS[bind] for bind, kind in kinds.items()):
                 continue
             if graph.types[found["x"]] != graph.types[node.name]:
                 return rewriter.refuse(
@@ -104,6 +110,6 @@ def _recognize(rewriter: Rewriter, node: Node) -> bool:
                     f"{activation} of {graph.types[found['x']]} as a whole gives"
                     f" {graph.types[node.name]}: a constant widens it",
                 )
-            attrs = {"approximate": "erf" not in found} if activation == "gelu" else {}
+            attrs = {"approximate": not kinds} if activation == "gelu" else {}
             return rewriter.put(Node(node.name, activation, (found["x"],), attrs, node.control))
     return False

@@ -114,7 +114,6 @@ def _concat(rewriter: Rewriter, node: Node) -> bool:
 
 def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[str, Any]]) -> bool:
     """Pass a node all of whose inputs are transposed alike, or constant."""
-    graph = rewriter.graph
     perms = [_perm(rewriter, value) for value in node.inputs]
     perm = next((p for p in perms if p is not None), None)
     if perm is None:
@@ -128,8 +127,6 @@ def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[st
         _source(rewriter, value) if found else _unpermuted(rewriter, value, perm)
         for value, found in zip(node.inputs, perms, strict=True)
     ]
-    rank = graph.types[node.name].rank
-    assert rank == len(perm)
     return _sink(rewriter, node, inputs, attrs(perm), perm)
 
 

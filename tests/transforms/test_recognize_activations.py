@@ -15,6 +15,11 @@ class Erf:
         return np.vectorize(math.erf)(inputs[0])
 
 
+class Erfc:
+    def run(self, inputs):
+        return np.vectorize(math.erfc)(inputs[0])
+
+
 def relu(g, x, c):
     return g.add("maximum", c(0.0), x)
 
@@ -74,6 +79,13 @@ def gelu_erf(g, x, c):
     return g.add("mul", g.add("mul", c(0.5), x), g.add("add", c(1.0), erf))
 
 
+def gelu_erfc(g, x, c):
+    """tf.nn.gelu of TensorFlow 2.21."""
+    inner = g.add("mul", g.add("neg", x), c(math.sqrt(1 / 2)))
+    attrs = {"kind": "Erfc", "types": (g.types[x],), "source": Erfc()}
+    return g.add("mul", g.add("mul", c(0.5), x), g.add("opaque", inner, attrs=attrs))
+
+
 def gelu_tanh(g, x, c):
     cubic = g.add("mul", c(0.044715), g.add("pow", x, c(3.0)))
     inner = g.add("mul", c(math.sqrt(2 / math.pi)), g.add("add", x, cubic))
@@ -94,6 +106,7 @@ FORMS = {
     hard_swish_mul: "hard_swish",
     hard_swish_of_minimum: "hard_swish",
     gelu_erf: "gelu",
+    gelu_erfc: "gelu",
     gelu_tanh: "gelu",
 }
 
@@ -158,6 +171,12 @@ def test_a_sigmoid_of_something_else_is_no_swish():
     g = Graph("net")
     x, z = g.input("x", "float64", (4,)), g.input("z", "float64", (4,))
     g.outputs["y"] = g.add("mul", x, g.add("sigmoid", z))
+    assert not run_pass(RecognizeActivations(), g).rewrites
+
+
+def test_another_opaque_op_is_no_gelu():
+    g = build(gelu_erf)
+    g.set_attrs("opaque", kind="Erfinv")
     assert not run_pass(RecognizeActivations(), g).rewrites
 
 

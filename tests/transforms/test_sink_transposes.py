@@ -134,6 +134,13 @@ def test_inputs_in_two_layouts_are_refused():
     assert not trace.rewrites
 
 
+def test_an_unknown_shape():
+    g, _, t = net(None)
+    g.outputs["y"] = g.add("relu", g.add("add", t, g.const(1.0)))
+    SinkTransposes().run(g)
+    assert [n.op for n in g.topological() if n.op != "const"][-1] == "transpose"
+
+
 def test_a_long_chain_is_linear():
     g, _, t = net((1, 2, 2, 1))
     for _ in range(2000):

@@ -118,7 +118,7 @@ class Graph:
                         path[need] = self._needs(need)
                         break
                 else:
-                    del path[name]
+                    path.popitem()  # unlike del, leaves no gap for reversed() to cross
                     done.add(name)
                     order.append(self.nodes[name])
         return order

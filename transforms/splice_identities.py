@@ -57,12 +57,10 @@ def _changes_nothing(graph: Graph, node: Node) -> bool:
 
 
 def _same_reshape(source: TensorType, target: tuple[int, ...]) -> bool:
-    """True if `target` is the shape that `source` has, with at most one dimension left open."""
+    """True if `target` is the shape of `source`, with -1 for one dimension."""
     if source.shape is None or len(source.shape) != len(target) or 0 in source.shape:
         return False
-    pairs = list(zip(source.shape, target, strict=True))
-    unknown = sum(d is None for d in source.shape)
-    return unknown <= 1 and all(t == d or (t == -1 and unknown == (d is None)) for d, t in pairs)
+    return all(t in (d, -1) for d, t in zip(source.shape, target, strict=True))
 
 
 def _neutral(rewriter: Rewriter, node: Node) -> bool:

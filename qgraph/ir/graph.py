@@ -97,10 +97,11 @@ class Graph:
     def topological(self) -> list[Node]:
         """Every node after the nodes it needs, in reading order (depth first from the first)."""
         if self._order is None:
-            self._order = self._sorted()
+            self._order = self.order_anew()
         return self._order
 
-    def _sorted(self) -> list[Node]:
+    def order_anew(self) -> list[Node]:
+        """The topological order, worked out again. Raises GraphError naming a cycle."""
         done: set[str] = set()
         order: list[Node] = []
         roots = [*self.inputs, *(node_of(v) for v in self.outputs.values()), *self.nodes]
@@ -163,9 +164,14 @@ class Graph:
         return self.insert(node)
 
     def insert(self, node: Node) -> str:
-        """Add `node` as it is. Raises GraphError if its name is taken."""
+        """Add `node` as it is. Raises GraphError if its name is taken, or one of a value."""
         if node.name in self.nodes:
             raise GraphError("a node of this name exists already", node=node.name)
+        if node_of(node.name) != node.name:
+            raise GraphError("`name:number` names a value, not a node", node=node.name)
+        for needed in node.control:
+            if needed not in self.nodes:
+                raise GraphError(f"control input `{needed}` does not exist", node=node.name)
         types = self.infer(node)
         self.nodes[node.name] = node
         self.types.update(zip(node.values, types, strict=True))
@@ -180,11 +186,16 @@ class Graph:
         if missing:
             raise GraphError(f"input `{missing[0]}` does not exist", node=node.name)
         try:
-            return definition.types(node.attrs, [self.types[v] for v in node.inputs])
+            types = definition.types(node.attrs, [self.types[v] for v in node.inputs])
         except GraphError as error:
             raise GraphError(
                 f"{node.op}: {error.message}", node=node.name, hint=error.hint
             ) from None
+        if len(types) != node.outputs:
+            raise GraphError(
+                f"{node.op}: has {node.outputs} outputs, its op gives {len(types)}", node=node.name
+            )
+        return types
 
     def replace(self, node: Node) -> None:
         """Put `node` in the place of the node of the same name; users see its new types."""

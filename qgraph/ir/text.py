@@ -15,23 +15,27 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import TextError, UnsupportedError
+from qgraph.errors import GraphError, TextError, UnsupportedError
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array, QuantSpec, Shape, TensorType
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec, Shape, TensorType
 
 INLINE_ELEMENTS = 16
 
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*(:\d+)?")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _TYPE = re.compile(r"(\w+)\[([^\]]*)\]")
+_RETURN = re.compile(r'return ("\d+") = (.*)')
 _LINE = re.compile(
-    r"%(?P<name>\"(?:[^\"\\]|\\.)*\"|[\w./-]+)(?:#(?P<outputs>\d+))?"
+    r"%(?P<name>\"\d+\"|[\w./-]+)(?:#(?P<outputs>\d+))?"
     r" = (?P<op>\w+)(?:\((?P<inputs>[^)]*)\))?(?: \{(?P<attrs>.*?)\})?"
     r"(?: after \((?P<control>[^)]*)\))?(?: : (?P<type>[^{}]*))?"
 )
@@ -53,7 +57,7 @@ class LostSource:
 def print_graph(graph: Graph) -> str:
     """The whole graph as text, nodes in topological order."""
     lines = [f"graph {_quote(graph.name)} {{"]
-    lines += [f"  {_node(graph, node)}" for node in graph.topological()]
+    lines += [f"  {_node(graph, node)}" for node in graph.order_anew()]
     lines += [f"  return {_quote(public)} = {_value(v)}" for public, v in graph.outputs.items()]
     return "\n".join([*lines, "}", ""])
 
@@ -76,7 +80,7 @@ def _node(graph: Graph, node: Node) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _value(value: str) -> str:
@@ -91,10 +95,10 @@ def _attr(value: Any) -> str:
     if isinstance(value, tuple | list):
         inner = ", ".join(map(_attr, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, np.generic):
-        return repr(value.item())
     if isinstance(value, str):
         return _quote(value)
+    if isinstance(value, np.generic):
+        return repr(value.item())
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     return str(value) if isinstance(value, TensorType) else "@source"
@@ -113,7 +117,8 @@ def _spec(spec: QuantSpec) -> str:
 def fingerprint(value: Array) -> str:
     """Hash of a constant: dtype, shape and bytes."""
     digest = hashlib.sha256(f"{value.dtype.str}{value.shape}".encode())
-    digest.update(np.ascontiguousarray(value).tobytes())
+    whole = repr(value.tolist()).encode() if value.dtype.kind == "O" else value.tobytes()
+    digest.update(whole)
     return digest.hexdigest()[:16]
 
 
@@ -128,111 +133,145 @@ def _array(value: Array) -> str:
 
 # -- parsing --------------------------------------------------------------------------------
 
+# What reading a line may raise where the line is wrong.
+_WRONG = (GraphError, AttributeError, LookupError, SyntaxError, TypeError, ValueError)
+
 
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
     """Read the text form back. `constants` maps node names to arrays printed by hash.
 
-    Raises TextError with the line that does not parse, or whose types or hashes disagree.
+    Facts, and the sources of opaque ops, are not in the text. Raises TextError with the line that
+    does not parse, or whose types or hashes disagree.
     """
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    head = re.fullmatch(r'graph ("(?:[^"\\]|\\.)*") \{', lines[0]) if lines else None
-    if head is None or lines[-1] != "}":
+    lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines or lines[-1][1] != "}":
         raise TextError('expected `graph "name" {` ... `}`')
-    graph = Graph(_unquote(head[1]))
-    for number, line in enumerate(lines[1:-1], start=2):
+    graph = Graph()
+    for number, line in lines[:-1]:
         try:
-            _parse_line(graph, line, constants or {})
-        except TextError as error:
-            raise TextError(f"line {number}: {error.message}", hint=line) from None
+            if number == lines[0][0]:
+                graph.name = _parse_head(line)
+            else:
+                _Line(line, constants or {}).read_into(graph)
+        except _WRONG as error:
+            message = error.message if isinstance(error, GraphError) else str(error)
+            raise TextError(f"line {number}: {message}", hint=line) from None
     return graph
 
 
-def _parse_line(graph: Graph, line: str, constants: Mapping[str, Array]) -> None:
-    output = re.fullmatch(r'return ("(?:[^"\\]|\\.)*") = (.*)', line)
-    if output:
-        graph.outputs[_unquote(output[1])] = _parse_value(output[2])
-        return
-    match = _LINE.fullmatch(line)
-    if match is None:
-        raise TextError("this is neither a node nor a return")
-    name = _parse_value("%" + match["name"])
-    attrs = dict(_parse_attrs(match["attrs"] or "", name, constants))
-    node = Node(
-        name,
-        match["op"],
-        tuple(_parse_values(match["inputs"])),
-        attrs,
-        tuple(_parse_values(match["control"])),
-        int(match["outputs"] or 1),
-    )
-    graph.insert(node)
-    if node.op == "input":
-        graph.inputs.append(name)
-    written = match["type"]
-    inferred = ", ".join(str(graph.types[v]) for v in node.values)
-    if written and written != inferred:
-        raise TextError(f"the type says {written}, the op gives {inferred}")
+def _parse_head(line: str) -> str:
+    head = re.fullmatch(rf"graph ({_QUOTED.pattern}) \{{", line)
+    if head is None:
+        raise TextError('expected `graph "name" {`')
+    name: str = json.loads(head[1])
+    return name
 
 
-def _unquote(text: str) -> str:
-    return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+class _Line:
+    """One line of text. Quoted strings are taken out first, `"3"` stands for the third."""
 
+    def __init__(self, line: str, constants: Mapping[str, Array]) -> None:
+        self.strings = _QUOTED.findall(line)
+        places = count()
+        self.text = _QUOTED.sub(lambda _: f'"{next(places)}"', line)
+        self.constants = constants
+        self.name = ""
 
-def _parse_value(text: str) -> str:
-    text = text.strip()
-    if not text.startswith("%"):
-        raise TextError(f"expected a %value, found `{text}`")
-    return _unquote(text[1:]) if text[1:2] == '"' else text[1:]
+    def read_into(self, graph: Graph) -> None:
+        output = _RETURN.fullmatch(self.text)
+        if output:
+            value = self.value(output[2])
+            if value not in graph.types:
+                raise TextError(f"`{value}` does not exist")
+            graph.outputs[self.unquote(output[1])] = value
+            return
+        match = _LINE.fullmatch(self.text)
+        if match is None:
+            raise TextError("this is neither a node nor a return")
+        self.name = self.value("%" + match["name"])
+        node = Node(
+            self.name,
+            match["op"],
+            self.values(match["inputs"]),
+            self.attrs(match["attrs"]),
+            self.values(match["control"]),
+            int(match["outputs"] or 1),
+        )
+        graph.insert(node)
+        if node.op == "input":
+            graph.inputs.append(self.name)
+        inferred = ", ".join(str(graph.types[v]) for v in node.values)
+        if match["type"] and match["type"] != inferred:
+            raise TextError(f"the type says {match['type']}, the op gives {inferred}")
 
+    def unquote(self, text: str) -> str:
+        string: str = json.loads(self.strings[int(text[1:-1])])
+        return string
 
-def _parse_values(text: str | None) -> list[str]:
-    return [_parse_value(part) for part in _split(text or "")]
+    def value(self, text: str) -> str:
+        if not text.startswith("%"):
+            raise TextError(f"expected a %value, found `{text}`")
+        return self.unquote(text[1:]) if text[1:2] == '"' else text[1:]
+
+    def values(self, text: str | None) -> tuple[str, ...]:
+        return tuple(self.value(part) for part in _split(text or ""))
+
+    def attrs(self, text: str | None) -> dict[str, Any]:
+        pairs = [part.partition("=") for part in _split(text or "")]
+        wrong = [key for key, equals, _ in pairs if not equals]
+        if wrong:
+            raise TextError(f"expected key=value, found `{wrong[0]}`")
+        return {key: self.attr(value) for key, _, value in pairs}
+
+    def attr(self, text: str) -> Any:
+        if text.startswith("<"):
+            return _parse_spec(text[1:-1])
+        if text == "@source":
+            return LostSource(self.name)
+        if text.startswith('"'):
+            return self.unquote(text)
+        array = re.fullmatch(r"(\w+\[[\d,]*\]):(.*)", text)
+        if array:
+            return self.array(array[1], array[2])
+        if _TYPE.fullmatch(text):
+            return _parse_type(text)
+        if text.startswith("("):
+            return tuple(self.attr(part) for part in _split(text[1:-1]))
+        if text in ("inf", "-inf", "nan"):
+            return float(text)
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise TextError(f"`{text}` is not an attribute value") from None
+
+    def array(self, kind: str, body: str) -> Array:
+        expected = _parse_type(kind)
+        if not body.startswith("sha256:"):
+            dtype = np.dtype(expected.dtype)
+            words: Any = _split(body[1:-1])
+            if dtype.kind == "b":
+                words = [word == "True" for word in words]
+            flat = np.array([*map(float if dtype.kind == "f" else int, words)], dtype)
+            return flat.reshape([d or 0 for d in expected.shape or ()])
+        if self.name not in self.constants:
+            raise TextError(
+                f"constant `{self.name}` is printed by its hash: pass its array in `constants`"
+            )
+        value = self.constants[self.name]
+        if fingerprint(value) != body.removeprefix("sha256:"):
+            raise TextError(f"constant `{self.name}` does not have the hash that the text says")
+        return value
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas outside brackets and quotes."""
-    parts, depth, quoted, start = [], 0, False, 0
+    """Split at commas outside brackets."""
+    parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
-        if char == '"' and text[i - 1 : i] != "\\":
-            quoted = not quoted
-        elif not quoted:
-            depth += (char in "([{<") - (char in ")]}>")
-            if char == "," and depth == 0:
-                parts.append(text[start:i])
-                start = i + 1
+        depth += (char in "([{<") - (char in ")]}>")
+        if char == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
     return [part.strip() for part in [*parts, text[start:]] if part.strip()]
-
-
-def _parse_attrs(text: str, name: str, constants: Mapping[str, Array]) -> list[tuple[str, Any]]:
-    pairs = []
-    for part in _split(text):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise TextError(f"expected key=value, found `{part}`")
-        pairs.append((key, _parse_attr(value, name, constants)))
-    return pairs
-
-
-def _parse_attr(text: str, name: str, constants: Mapping[str, Array]) -> Any:
-    if text.startswith("<"):
-        return _parse_spec(text[1:-1])
-    if text == "@source":
-        return LostSource(name)
-    if text.startswith('"'):
-        return _unquote(text)
-    array = re.fullmatch(r"(\w+\[[\d,]*\]):(.*)", text)
-    if array:
-        return _parse_array(array[1], array[2], name, constants)
-    if _TYPE.fullmatch(text):
-        return _parse_type(text)
-    if text.startswith("("):
-        return tuple(_parse_attr(part, name, constants) for part in _split(text[1:-1]))
-    if text in ("inf", "-inf", "nan"):
-        return float(text)
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise TextError(f"`{text}` is not an attribute value") from None
 
 
 def _parse_type(text: str) -> TensorType:
@@ -246,22 +285,10 @@ def _parse_type(text: str) -> TensorType:
     return TensorType(match[1], shape)
 
 
-def _parse_array(kind: str, body: str, name: str, constants: Mapping[str, Array]) -> Array:
-    expected = _parse_type(kind)
-    if not body.startswith("sha256:"):
-        text = re.sub(r"\b(nan|inf)\b", r'"\1"', body)
-        flat = np.asarray(ast.literal_eval(text), dtype=expected.dtype)
-        return flat.reshape([d or 0 for d in expected.shape or ()])
-    if name not in constants:
-        raise TextError(f"constant `{name}` is printed by its hash: pass its array in `constants`")
-    value = constants[name]
-    if fingerprint(value) != body.removeprefix("sha256:"):
-        raise TextError(f"constant `{name}` does not have the hash that the text says")
-    return value
-
-
 def _parse_spec(text: str) -> QuantSpec:
     kind, role, *rest = text.split()
+    if kind[0] not in "su":
+        raise TextError(f"`{text}` is not a quantizer's spec")
     options: dict[str, Any] = {}
     for word in rest:
         key, equals, value = word.partition("=")
@@ -271,6 +298,10 @@ def _parse_spec(text: str) -> QuantSpec:
             options[key] = value
         elif word == "per_channel":
             options["per_channel"] = True
+        elif word in OVERFLOWS:
+            options["overflow"] = word
+        elif word in ROUNDINGS:
+            options["rounding"] = word
         else:
-            options["overflow" if word == "wrap" else "rounding"] = word
+            raise TextError(f"`{word}` is not known in a quantizer's spec")
     return QuantSpec(int(kind[1:]), kind[0] == "s", role, **options)

@@ -6,8 +6,6 @@ from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, node_of
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec
 
-QUANTIZERS = ("quantize", "lookup")
-
 
 def verify(graph: Graph) -> None:
     """Raise GraphError, naming the node, unless the graph is well formed.
@@ -24,10 +22,15 @@ def verify(graph: Graph) -> None:
         for needed in node.control:
             if needed not in graph.nodes:
                 raise GraphError(f"control input `{needed}` does not exist", node=name)
-        if node.op in QUANTIZERS:
-            check_spec(node.attrs.get("spec"), name)
+        if node_of(name) != name:
+            raise GraphError("`name:number` names a value, not a node", node=name)
+        for key in {"quantize": ("spec",), "lookup": ("domain", "spec")}.get(node.op, ()):
+            check_spec(node.attrs.get(key), name)
     _check_ends(graph)
-    for node in graph.topological():
+    order = graph.order_anew()
+    if {*map(id, order)} != {*map(id, graph.topological())}:
+        raise GraphError("the recorded order is out of step with the nodes", node=graph.name)
+    for node in order:
         for value, inferred in zip(node.values, graph.infer(node), strict=True):
             if graph.types.get(value) != inferred:
                 raise GraphError(
@@ -57,14 +60,16 @@ def _check_ends(graph: Graph) -> None:
 
 def _check_users(graph: Graph) -> None:
     counted: dict[str, dict[str, int]] = {}
+    counted_control: dict[str, dict[str, int]] = {}
     for node in graph.nodes.values():
-        for value in node.inputs:
-            users = counted.setdefault(value, {})
-            users[node.name] = users.get(node.name, 0) + 1
-    recorded = {value: users for value, users in graph._users.items() if users}
-    if counted != recorded:
-        wrong = next(v for v in {**counted, **recorded} if counted.get(v) != recorded.get(v))
-        raise GraphError("the index of users is out of step with the nodes", node=wrong)
+        for index, needs in ((counted, node.inputs), (counted_control, node.control)):
+            for value in needs:
+                users = index.setdefault(value, {})
+                users[node.name] = users.get(node.name, 0) + 1
+    for index, recorded in ((counted, graph._users), (counted_control, graph._control_users)):
+        for value in {**index, **recorded}:
+            if index.get(value, {}) != recorded.get(value, {}):
+                raise GraphError("the index of users is out of step with the nodes", node=value)
 
 
 def constants_of(graph: Graph) -> dict[str, Array]:

@@ -144,16 +144,10 @@ class Builder:
         if skipped or (len(present) < len(live) and node.op not in MERGES):
             self._dead.add(node.name)
             return
-        site = Site(self, node, present, live)
-        partials = self._evaluate(site)
-        result: Result
-        if partials is not None and all(p.complete for p in partials):
-            result = self._constants_for(site, partials)
-        else:
-            importer = self._importers.get(node.op)
-            result = importer(site) if importer else None
-            if result is None:
-                result = self._opaque(site, partials)
+        try:
+            partials, result = self._import(Site(self, node, present, live))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
         values = (result,) if isinstance(result, str) else result
         self._values[node.name] = values
         for value, partial in zip(values, partials or (), strict=False):
@@ -161,9 +155,23 @@ class Builder:
                 self.partials.setdefault(value, partial)
         self._pass_constant_through(node, values)
 
-    def _evaluate(self, site: Site) -> tuple[Partial, ...] | None:
-        evaluator = self._evaluators.get(site.node.op)
-        return evaluator(site) if evaluator else None
+    def _import(
+        self, site: Site
+    ) -> tuple[tuple[Partial, ...] | None, str | tuple[str | None, ...]]:
+        op = site.node.op
+        partials = self._evaluators[op](site) if op in self._evaluators else None
+        if partials is not None and all(p.complete for p in partials):
+            return partials, self._constants_for(site, partials)
+        try:
+            result = self._importers[op](site) if op in self._importers else None
+        except GraphError:
+            # The type rules need ranks; TensorFlow runs without. Not for want of an input's shape.
+            types = self.graph.types
+            told = all(types[i].shape is not None for i in self.graph.inputs)
+            if not told or all(types[v].shape is not None for v in site.inputs):
+                raise
+            result = None
+        return partials, self._opaque(site, partials) if result is None else result
 
     def _constants_for(self, site: Site, partials: Sequence[Partial]) -> tuple[str, ...]:
         first, *rest = partials
@@ -179,8 +187,10 @@ class Builder:
             types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
         else:
             types = infer_types(source, [self.partials.get(v) for v in site.inputs])
+        if not types:
+            raise GraphError(f"`{node.op}` has no outputs", node=node.name)
         attrs = {"kind": node.op, "types": types, "source": source}
-        graph.add("opaque", *site.inputs, name=node.name, attrs=attrs, outputs=max(len(types), 1))
+        graph.add("opaque", *site.inputs, name=node.name, attrs=attrs, outputs=len(types))
         return graph.nodes[node.name].values
 
     def _pass_constant_through(self, node: TFNode, values: Sequence[str | None]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import LoadError
+from qgraph.errors import LoadError, QGraphError
 from qgraph.frontends.ends import find_outputs, no_outputs, resolve
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import parse_ref, read_nodes
@@ -48,7 +48,9 @@ def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
             return Frozen(
                 freeze_session(session, wanted), (), {} if outputs else {w: w for w in wanted}
             )
-    except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError) as error:
+    except QGraphError:
+        raise
+    except Exception as error:  # whatever a foreign graph makes of TensorFlow
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LoadError(f"the checkpoint cannot be read: {text}", node=str(meta)) from None
 

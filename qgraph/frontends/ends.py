@@ -16,7 +16,7 @@ SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotI
 EFFECTS = (
     "NoOp", "Assert", "Assign", "AssignAdd", "AssignSub", "AssignVariableOp",
     "AssignAddVariableOp", "AssignSubVariableOp", "Save", "SaveV2", "SaveSlices", "Restore",
-    "RestoreV2", "MergeV2Checkpoints", "ShardedFilename", "Print", "PrintV2", "ScatterUpdate",
+    "RestoreV2", "MergeV2Checkpoints", "ShardedFilename", "PrintV2", "ScatterUpdate",
 )  # fmt: skip
 # Not results either, but what they use may be one: logits under a loss.
 LOSSES = (
@@ -36,6 +36,7 @@ def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
         for name, _ in node.inputs:
             users[name].append(node.name)
     training = _downstream(users, (n.name for n in nodes.values() if _is_loss(n)))
+    training.update(n.name for n in nodes.values() if n.op == "Print" and not users[n.name])
     leftover = {n.name for n in nodes.values() if _is_effect(n)}
     _add_feeders(nodes, users, leftover, training)
     fed = _downstream(users, (n.name for n in nodes.values() if n.op in SOURCES))
@@ -125,7 +126,7 @@ def needed(nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: set[str]) -
                     path[need] = _needs(nodes, need, cut)
                     break
             else:
-                del path[name]
+                path.popitem()  # unlike del, leaves no gap for reversed() to cross
                 done.add(name)
                 order.append(nodes[name])
     return order

@@ -1,20 +1,25 @@
-"""Calls of functions (`PartitionedCall`) written out in their callers."""
+"""Calls of functions written out in their callers; a branch of a known condition is a call."""
 
 from __future__ import annotations
 
 from typing import Any
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+BRANCHES = ("If", "StatelessIf")
+BOOL = 10  # types.proto
+PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
 
 def inline_calls(graph_def: Any) -> Any:
     """`graph_def` itself if it calls nothing, else a copy in which the bodies stand for the calls.
 
     A call becomes an IdentityN of the same name over what its body returns, so that its users
-    need no change; the body's nodes are named `call/node`. Branches and loops are no calls.
+    need no change; the body's nodes are named `call/node`. Loops, and branches whose condition
+    is not constant, stay as they are.
     """
     functions = {f.signature.name: f for f in graph_def.library.function}
-    if not any(_called(node, functions) for node in graph_def.node):
+    nodes = {node.name: node for node in graph_def.node}
+    if not any(_called(node, functions, nodes) for node in graph_def.node):
         return graph_def
     import tensorflow as tf
 
@@ -23,19 +28,42 @@ def inline_calls(graph_def: Any) -> Any:
     waiting = list(reversed(graph_def.node))
     while waiting:
         node = waiting.pop()
-        name = _called(node, functions)
+        name = _called(node, functions, nodes)
         if name is None:
             result.node.append(node)
             continue
         if name not in bodies:
             bodies[name] = _body(functions[name])
-        waiting += _written_out(node, functions[name], *bodies[name])
+        prefix = _free_prefix(node.name, bodies[name][0], nodes)
+        written = _written_out(node, prefix, functions[name], *bodies[name])
+        nodes.update((n.name, n) for n in written)
+        waiting += written
     return result
 
 
-def _called(node: Any, functions: dict[str, Any]) -> str | None:
+def _called(node: Any, functions: dict[str, Any], nodes: dict[str, Any]) -> str | None:
+    """The function that `node` is sure to call, if there is one."""
+    if not functions:
+        return None
     name = node.attr["f"].func.name if node.op in CALLS else node.op
+    if node.op in BRANCHES:
+        condition = _condition(node.input[0], nodes)
+        if condition is not None:
+            name = node.attr["then_branch" if condition else "else_branch"].func.name
     return name if name in functions else None
+
+
+def _condition(tensor: str, nodes: dict[str, Any]) -> bool | None:
+    """The single boolean behind `tensor` where it is constant, else None."""
+    node = nodes.get(tensor.removesuffix(":0"))
+    for _ in range(len(nodes)):
+        if node is None or node.op not in PASSED:
+            break
+        node = nodes.get(node.input[0].removesuffix(":0"))
+    if node is None or node.op != "Const" or node.attr["dtype"].type != BOOL:
+        return None
+    value = node.attr["value"].tensor
+    return any(value.bool_val) or value.tensor_content == b"\1"
 
 
 def _body(function: Any) -> tuple[Any, dict[str, str]]:
@@ -46,30 +74,43 @@ def _body(function: Any) -> tuple[Any, dict[str, str]]:
     return graph_def, dict(flat_names)
 
 
-def _written_out(call: Any, function: Any, body: Any, flat_names: dict[str, str]) -> list[Any]:
+def _free_prefix(call: str, body: Any, nodes: dict[str, Any]) -> str:
+    """A prefix under which the body's nodes take nobody's names: the call's name if it can be."""
+    prefix, count = call, 0
+    while any(f"{prefix}/{node.name}" in nodes for node in body.node):
+        count += 1
+        prefix = f"{call}_{count}"
+    return prefix
+
+
+def _written_out(
+    call: Any, prefix: str, function: Any, body: Any, flat_names: dict[str, str]
+) -> list[Any]:
     data = [i for i in call.input if not i.startswith("^")]
+    if call.op in BRANCHES:
+        del data[0]
     arguments = dict(zip((a.name for a in function.signature.input_arg), data, strict=True))
     nodes = []
     for inner in body.node:
         node = type(inner)()
         node.CopyFrom(inner)
-        node.name = f"{call.name}/{inner.name}"
+        node.name = f"{prefix}/{inner.name}"
         if inner.name in arguments:
             dtype = inner.attr["dtype"].type
             node.Clear()
-            node.name, node.op = f"{call.name}/{inner.name}", "Identity"
+            node.name, node.op = f"{prefix}/{inner.name}", "Identity"
             node.input.append(arguments[inner.name])
             node.attr["T"].type = dtype
         else:
-            node.input[:] = [_inside(call.name, i) for i in inner.input]
+            node.input[:] = [_inside(prefix, i) for i in inner.input]
         nodes.append(node)
     results = type(call)(name=call.name, op="IdentityN")
     for output in function.signature.output_arg:
         tensor = function.ret[output.name]
-        results.input.append(_inside(call.name, flat_names.get(tensor, tensor)))
+        results.input.append(_inside(prefix, flat_names.get(tensor, tensor)))
         results.attr["T"].list.type.append(output.type)
     return [*nodes, results]
 
 
-def _inside(call: str, tensor: str) -> str:
-    return f"^{call}/{tensor[1:]}" if tensor.startswith("^") else f"{call}/{tensor}"
+def _inside(prefix: str, tensor: str) -> str:
+    return f"^{prefix}/{tensor[1:]}" if tensor.startswith("^") else f"{prefix}/{tensor}"

@@ -51,10 +51,12 @@ def freeze_model(model: Any) -> Frozen:
     ]
 
     def call(*tensors: Any) -> Any:
-        flat = tf.nest.flatten(
-            model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
-        )
-        return tuple(flat)
+        arguments = tensors[0] if len(tensors) == 1 else list(tensors)
+        return tuple(tf.nest.flatten(model(arguments, training=False)))
 
-    function = tf.function(call, autograph=False).get_concrete_function(*specs)
-    return freeze_function(function, [str(n) for n in model.output_names])
+    try:
+        function = tf.function(call, autograph=False).get_concrete_function(*specs)
+        return freeze_function(function, [str(n) for n in model.output_names])
+    except Exception as error:  # whatever a foreign model makes of TensorFlow
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise LoadError(f"no graph can be made of this model: {text}", node=model.name) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import LoadError
+from qgraph.errors import LoadError, QGraphError
 from qgraph.frontends.checkpoint import freeze_session
 from qgraph.frontends.frozen import Frozen, freeze_function
 
@@ -17,8 +17,6 @@ def read(path: Path) -> Frozen:
 
     Raises LoadError where there is no SavedModel, no such signature, or files are missing.
     """
-    import tensorflow as tf
-
     if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
         metas = sorted(path.glob("*.meta"))
         hint = (
@@ -28,13 +26,16 @@ def read(path: Path) -> Frozen:
     try:
         from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
-        saved = parse_saved_model(str(path))
-        if not saved.meta_graphs:
+        graphs = parse_saved_model(str(path)).meta_graphs
+        if not graphs:
             raise LoadError("the SavedModel holds no graph", node=str(path))
-        if saved.meta_graphs[0].HasField("object_graph_def"):
+        if graphs[0].HasField("object_graph_def"):
             return _read_functions(path)
-        return _read_session(path, saved.meta_graphs[0])
-    except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        serving = (g for g in graphs if "serve" in g.meta_info_def.tags)
+        return _read_session(path, next(serving, graphs[0]))
+    except QGraphError:
+        raise
+    except Exception as error:  # whatever a foreign model makes of TensorFlow
         raise LoadError(
             f"the SavedModel cannot be read: {_first_line(error)}", node=str(path)
         ) from None
@@ -56,9 +57,12 @@ def _read_session(path: Path, meta_graph: Any) -> Frozen:
     key = _signature_key(path, [k for k in signatures if not k.startswith("__")])
     outputs = {name: info.name for name, info in sorted(signatures[key].outputs.items())}
     inputs = [info.name.split(":")[0] for _, info in sorted(signatures[key].inputs.items())]
+    tags = list(meta_graph.meta_info_def.tags)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        tf.compat.v1.saved_model.load(session, list(meta_graph.meta_info_def.tags), str(path))
-        return Frozen(freeze_session(session, list(outputs.values())), tuple(inputs), outputs)
+        tf.compat.v1.saved_model.load(session, tags, str(path))
+        graph_def = freeze_session(session, list(outputs.values()))
+    used = {node.name for node in graph_def.node}
+    return Frozen(graph_def, tuple(i for i in inputs if i in used), outputs)
 
 
 def _signature_key(path: Path, keys: list[str]) -> str:

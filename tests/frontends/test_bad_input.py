@@ -60,6 +60,41 @@ def test_file_of_another_kind(tmp_path, name):
         load(tmp_path / name)
 
 
+def small_network():
+    x = v1.placeholder("float32", (None, 4, 4, 2), "x")
+    y = tf.nn.bias_add(tf.nn.conv2d(x, tf.ones((2, 2, 2, 3)), 1, "SAME"), [1.0, 2.0, 3.0])
+    y = tf.concat([tf.nn.max_pool2d(y, 2, 2, "VALID"), tf.nn.avg_pool2d(y, 2, 2, "SAME")], 3)
+    a, b = tf.split(
+        tf.reshape(tf.pad(y, [[0, 0], [1, 0], [0, 0], [0, 0]]), [tf.shape(x)[0], 36]), 2, 1
+    )
+    return tf.matmul(tf.transpose(a), b, transpose_a=False) + tf.reduce_mean(b[:, 3:-1], [1])
+
+
+SOUND = graph_def_of(small_network)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_graph_with_damaged_nodes_is_refused_by_name(data):
+    graph_def = type(SOUND).FromString(SOUND.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3))):
+        node = graph_def.node[data.draw(st.integers(0, len(graph_def.node) - 1))]
+        other = graph_def.node[data.draw(st.integers(0, len(graph_def.node) - 1))]
+        match data.draw(st.sampled_from(["op", "drop", "swap", "attr"])):
+            case "op":
+                node.op = other.op
+            case "drop" if node.input:
+                del node.input[data.draw(st.integers(0, len(node.input) - 1))]
+            case "swap" if node.input:
+                node.input[data.draw(st.integers(0, len(node.input) - 1))] = other.name
+            case "attr" if node.attr:
+                del node.attr[data.draw(st.sampled_from(sorted(node.attr)))]
+    try:
+        load_graph_def(graph_def, outputs=["y"])
+    except QGraphError as error:
+        assert error.node
+
+
 @pytest.fixture(scope="module")
 def some_file(tmp_path_factory):
     return tmp_path_factory.mktemp("damaged") / "net.pb"
@@ -68,7 +103,7 @@ def some_file(tmp_path_factory):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_file_never_shows_a_traceback_of_others(some_file, data):
-    content = bytearray(SOUND)
+    content = bytearray(SOUND.SerializeToString())
     for at in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):
         content[at] = data.draw(st.integers(0, 255))
     some_file.write_bytes(bytes(content[: data.draw(st.integers(0, len(content)))]))
@@ -76,15 +111,6 @@ def test_damaged_file_never_shows_a_traceback_of_others(some_file, data):
         load(some_file)
     except QGraphError as error:
         assert error.node
-
-
-SOUND = graph_def_of(
-    lambda: tf.nn.relu(
-        tf.nn.conv2d(
-            v1.placeholder("float32", (None, 4, 4, 1), "x"), tf.ones((2, 2, 1, 1)), 1, "SAME"
-        )
-    )
-).SerializeToString()
 
 
 def test_path_that_does_not_exist(tmp_path):

@@ -66,7 +66,7 @@ def test_branch_of_a_placeholder_is_refused():
         x = placeholder()
         return v1.cond(v1.placeholder("bool", (), "is_training"), lambda: x * 2, lambda: x)
 
-    with pytest.raises(UnsupportedError, match="cond/.*depends on a value that is not known"):
+    with pytest.raises(UnsupportedError, match=r"cond/.*depends on a value that is not known"):
         load_graph_def(graph_def_of(build))
 
 
@@ -105,6 +105,40 @@ def test_calls_of_functions_are_inlined():
     graph = assert_same_as_tf(graph_def_of(lambda: outer(placeholder())))
     assert opaque_kinds(graph) == []
     assert sum(n.op == "relu" for n in graph.nodes.values()) == 2
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_functional_branch_of_a_known_condition_is_inlined(training):
+    def build():
+        x = placeholder()
+        phase = v1.placeholder_with_default(training, (), "keras_learning_phase")
+        return tf.cond(tf.identity(phase), lambda: tf.nn.relu(x) * 2, lambda: x - 1)
+
+    graph = assert_same_as_tf(graph_def_of(build))
+    assert opaque_kinds(graph) == []
+    assert ("relu" in {n.op for n in graph.nodes.values()}) is training
+
+
+def test_branch_within_a_function_is_inlined_too():
+    @tf.function
+    def inner(x):
+        return tf.cond(tf.constant(False), lambda: x, lambda: tf.nn.relu(x))
+
+    graph = assert_same_as_tf(
+        graph_def_of(lambda: tf.function(lambda x: inner(x) + 1)(placeholder()))
+    )
+    assert opaque_kinds(graph) == []
+
+
+def test_print_is_passed_over():
+    def build():
+        x = placeholder()
+        v1.Print(x, [x])
+        return v1.Print(x * 2, [x])
+
+    graph = load_graph_def(graph_def_of(build))
+    assert list(graph.outputs) == ["y"]
+    np.testing.assert_array_equal(evaluate(graph, {"x": X})["y"], X * 2)
 
 
 # -- control edges --------------------------------------------------------------------------

@@ -234,6 +234,27 @@ def test_batch_norm_of_half_computes_in_float():
     assert_same_as_tf(graph_def, 2e-3)
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_batch_norm_of_early_graphs(scaled):
+    """TensorFlow runs this op only in graphs of producers that had it."""
+
+    def build():
+        v1.get_default_graph().graph_def_versions.producer = 8
+        v1.placeholder("float32", IMAGE, "x")
+        for i, name in enumerate(("mean", "variance", "beta", "gamma")):
+            tf.constant(np.linspace(0.1, 2, 4) + i, tf.float32, name=name)
+        return []
+
+    graph_def = graph_def_of(build)
+    node = graph_def.node.add(name="bn", op="BatchNormWithGlobalNormalization")
+    node.input.extend(["x", "mean", "variance", "beta", "gamma"])
+    node.attr["T"].type = tf.float32.as_datatype_enum
+    node.attr["variance_epsilon"].f = 0.01
+    node.attr["scale_after_normalization"].b = scaled
+    graph_def.versions.producer = 8
+    assert "batch_norm" in {n.op for n in assert_same_as_tf(graph_def).nodes.values()}
+
+
 def test_batch_norm_in_training_mode_is_opaque():
     def build():
         x = v1.placeholder("float32", (2, 3, 3, 4), "x")

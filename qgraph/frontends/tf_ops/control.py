@@ -11,7 +11,7 @@ from qgraph.frontends.tf_node import decode_constant
 
 IDENTITIES = (
     "Identity", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2", "Snapshot",
-    "ReadVariableOp", "PlaceholderWithDefault", "EnsureShape", "RefIdentity",
+    "ReadVariableOp", "PlaceholderWithDefault", "EnsureShape", "RefIdentity", "Print",
 )  # fmt: skip
 VARIABLES = ("Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable")
 LOOPS = (
@@ -21,6 +21,8 @@ LOOPS = (
 
 
 def _const(site: Site) -> Result:
+    if site.node.dtype("dtype").startswith(("qint", "quint")):
+        return None
     return site.const(decode_constant(site.node))
 
 

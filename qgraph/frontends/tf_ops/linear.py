@@ -95,6 +95,18 @@ def _batch_norm(site: Site) -> Result:
     return (site.emit("cast", y, dtype=dtype), mean, variance)
 
 
+def _global_batch_norm(site: Site) -> Result:
+    """The batch norm of graphs from before 2016: statistics first, the scale optional."""
+    x, mean, variance, beta, gamma = site.inputs
+    if not site.node.flag("scale_after_normalization"):
+        beta_shape = site.shape(3)
+        if beta_shape is None or None in beta_shape:
+            return None
+        gamma = site.const(np.ones([d or 0 for d in beta_shape], site.type(3).dtype), "gamma")
+    epsilon = site.node.real("variance_epsilon", 0.0)
+    return site.emit("batch_norm", x, gamma, beta, mean, variance, epsilon=epsilon)
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "Conv2D": _convolution("conv2d"),
@@ -105,6 +117,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "BatchMatMulV3": _batch_matmul,
         "BiasAdd": _bias_add,
         "BiasAddV1": _bias_add,
+        "BatchNormWithGlobalNormalization": _global_batch_norm,
         "FusedBatchNorm": _batch_norm,
         "FusedBatchNormV2": _batch_norm,
         "FusedBatchNormV3": _batch_norm,

@@ -6,6 +6,8 @@ tensors.npz        codes and exponents of every tensor, on one calibration sampl
 rewrites.json      what was rewritten, what was refused and why
 graph.txt          the quantized graph in the IR's text form
 manifest.json      versions, hashes, profile, names, layers
+
+Two runs on the same machine write the same bytes.
 """
 
 from __future__ import annotations
@@ -26,26 +28,38 @@ from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
-from qgraph.files import whole_directory
+from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.quant.topology import COMPUTE, QUANTIZERS
 
 FORMAT = 1
+FILES = (
+    "graph.txt", "inference.pb", "manifest.json", "rewrites.json", "saved_model", "tensors.npz",
+)  # fmt: skip
+
+
+def check_output(path: Path, *, force: bool = False) -> None:
+    """Raise OutputError unless `save` can write to `path`."""
+    check_free(path, FILES if force else ())
 
 
 def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
-    """Write everything for `result` into the directory `path`, whole or not at all."""
-    with whole_directory(path, force) as draft:
-        graph_def = emit_graph_def(result.graph)
+    """Write everything for `result` into the directory `path`, whole or not at all.
+
+    `force` replaces what an earlier run wrote there, and nothing else. Raises OutputError.
+    """
+    with whole_directory(path, FILES if force else ()) as draft:
+        graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
         write_saved_model(graph_def, result.graph, draft / "saved_model")
         arrays: dict[str, Any] = tensors(result)
         np.savez_compressed(draft / "tensors.npz", **arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
-        _write_json(draft / "manifest.json", manifest(result))
+        hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
+        _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})
     return path
 
 
@@ -57,26 +71,34 @@ def _write_json(path: Path, data: Any) -> None:
 
 
 def tensors(result: Quantized) -> dict[str, Array]:
-    """`codes/<tensor>` and `exponent/<tensor>` for weights, biases and activations.
+    """`codes/<tensor>` and `exponent/<tensor>` for every integer value: `codes * 2^-exponent`.
 
-    Activations are those of one calibration sample, which is there as `input/<name>`.
+    Weights and biases, activations, accumulators and what lies between. Activations are those of
+    one calibration sample, which is there as `input/<name>`.
     """
-    reference = Reference(result.graph)
-    quantizers = [n.name for n in result.graph.topological() if n.op in QUANTIZERS]
-    values = reference.run(result.sample, quantizers)
+    graph = result.graph
+    whole = integer_values(graph)
+    values = Reference(graph).run(result.sample, whole)
     arrays: dict[str, Array] = {f"input/{name}": array for name, array in result.sample.items()}
-    for name in quantizers:
-        value, spec = values[name], result.graph.nodes[name].attrs["spec"]
+    for name in (n.name for n in graph.topological() if n.name in whole):
+        value = values[name]
         assert isinstance(value, Fixed)
-        arrays[f"codes/{name}"] = value.codes.astype(storage(spec))
+        arrays[f"codes/{name}"] = value.codes.astype(storage(result, name))
         arrays[f"exponent/{name}"] = np.asarray(value.exponent, np.int32)
     return arrays
 
 
-def storage(spec: QuantSpec) -> str:
-    """The smallest numpy integer that holds the codes."""
-    size = next(n for n in (8, 16, 32) if spec.bits <= n)
-    return f"{'int' if spec.signed else 'uint'}{size}"
+def storage(result: Quantized, name: str) -> str:
+    """The smallest numpy integer that holds every code that a tensor can have."""
+    node, bound = result.graph.nodes[name], result.bounds.get(name)
+    if node.op in QUANTIZERS:
+        low, high = node.attrs["spec"].lo, node.attrs["spec"].hi
+    elif bound is not None:
+        low, high = bound.low, bound.high
+    else:
+        return "int64"
+    kinds = ("uint8", "uint16", "uint32") if low >= 0 else ("int8", "int16", "int32")
+    return next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "int64")
 
 
 # -- manifest -------------------------------------------------------------------------------

@@ -151,6 +151,16 @@ def quantize(x: Any, spec: QuantSpec) -> Fixed:
     return Fixed(codes, _held(spec))
 
 
+def quantized_constant(x: Any, spec: QuantSpec) -> Any:
+    """The values of a constant's codes, exact: in its own dtype, in float64 past 24 bits.
+
+    Raises ExactnessError on NaN.
+    """
+    if np.isnan(np.min(x, initial=0)):
+        raise ExactnessError("NaN has no fixed-point code", hint="look at the float network")
+    return fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec)
+
+
 def fake_quantize(x: Any, spec: QuantSpec) -> Any:
     """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
     exponent = _exponent(spec, x.shape)

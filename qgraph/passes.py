@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from operator import is_
 from typing import ClassVar
 
 from qgraph.errors import GraphError, PassError
@@ -85,14 +86,31 @@ class PassManager:
         """
         trace = trace if trace is not None else Trace()
         verify(graph)
+        verified = _contents(graph)
         results = []
         for step in self.passes:
             results.append(step.run(graph, trace))
-            try:
-                verify(graph)
-            except GraphError as error:
-                raise GraphError(
-                    f"after pass `{step.name}`: {error.message}", node=error.node, hint=error.hint
-                ) from error
+            contents = _contents(graph)
+            if not _identical(contents, verified):
+                self._verify_after(step, graph)
+                verified = contents
             on_pass(results[-1])
         return results
+
+    def _verify_after(self, step: Pass, graph: Graph) -> None:
+        try:
+            verify(graph)
+        except GraphError as error:
+            raise GraphError(
+                f"after pass `{step.name}`: {error.message}", node=error.node, hint=error.hint
+            ) from error
+
+
+def _contents(graph: Graph) -> list[object]:
+    """All that a pass can change. Nodes and types are frozen, so that identity says enough."""
+    ends = [*graph.inputs, *graph.outputs, *graph.outputs.values()]
+    return [*graph.nodes.values(), *graph.types.values(), *ends]
+
+
+def _identical(a: list[object], b: list[object]) -> bool:
+    return len(a) == len(b) and all(map(is_, a, b))

@@ -17,7 +17,7 @@ from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import QuantSpec
-from qgraph.numerics import quantize
+from qgraph.numerics import aligned, quantized_constant
 from qgraph.quant.topology import COMPUTE, QUANTIZERS
 
 FLOAT32_EXACT = 1 << 24
@@ -73,7 +73,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
         if node.op in QUANTIZERS:
             constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
-                codes[node.name] = quantize(constant, node.attrs["spec"]).codes
+                codes[node.name] = _codes(constant, node.attrs["spec"])
             found[node.name] = (
                 _of_codes(codes[node.name])
                 if constant is not None
@@ -93,6 +93,13 @@ def bounds(graph: Graph) -> dict[str, Bound]:
             )
         found[node.name] = bound
     return found
+
+
+def _codes(constant: Any, spec: QuantSpec) -> Any:
+    """Codes as floats, which are exact and much quicker to sum than integers."""
+    value = quantized_constant(constant, spec)
+    scale = np.ldexp(np.ones((), value.dtype), aligned(spec.exponent, value.shape))
+    return np.multiply(value, scale, out=value)
 
 
 def _of_codes(codes: Any) -> Bound:
@@ -125,13 +132,21 @@ def _of_sum_of_products(node: Node, inputs: list[Bound], codes: Mapping[str, Any
     if node.inputs[1] not in codes:
         return None
     x, w = inputs[0], per_channel(node, codes[node.inputs[1]])
-    positive, negative = np.maximum(w, 0).sum(axis=0), np.minimum(w, 0).sum(axis=0)
+    sums, sizes = _column_sums(w), _column_sums(np.abs(w))
+    positive, negative = (sizes + sums) // 2, (sums - sizes) // 2
     # Terms may be absent (padding), so a term adds nothing at best.
     low, high = min(x.low, 0), max(x.high, 0)
     lows, highs = positive * low + negative * high, positive * high + negative * low
-    magnitudes = (positive - negative) * x.magnitude
+    magnitudes = sizes * x.magnitude
     widest = int(np.argmax(np.maximum(highs, -lows)))
     return Bound(int(lows.min()), int(highs.max()), int(magnitudes.max()), widest)
+
+
+def _column_sums(codes: Any) -> Any:
+    """Sums over the terms, int64 [output channels]; in float32 where that is exact."""
+    largest = max(float(codes.max(initial=0)), -float(codes.min(initial=0)))
+    exact = largest * codes.shape[0] <= FLOAT32_EXACT
+    return np.add.reduce(codes, axis=0, dtype=None if exact else np.float64).astype(np.int64)
 
 
 def per_channel(node: Node, weights: Any) -> Any:

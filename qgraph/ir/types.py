@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,11 @@ class TensorType:
         return f"{self.dtype}[{dims}]"
 
 
+@lru_cache(maxsize=64)
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    """Numpy works its dtypes' names out anew each time, which shows in large graphs."""
+    return "string" if dtype.kind in "OSU" else dtype.name
+
+
 def type_of(value: Array) -> TensorType:
-    name = "string" if value.dtype.kind in "OSU" else value.dtype.name
-    return TensorType(name, tuple(value.shape))
+    return TensorType(_dtype_name(value.dtype), value.shape)

@@ -85,7 +85,7 @@ class _Sweep:
                 self.static[node.name] = node.attrs["value"]
             elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
                 self._settle(
-                    node, _constant_exponent(self.static[node.inputs[0]], node.attrs["spec"])
+                    node, constant_exponent(self.static[node.inputs[0]], node.attrs["spec"])
                 )
 
     def visit(self, node: Node) -> None:
@@ -169,7 +169,7 @@ class _Sweep:
             return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
         if source in self.static:
-            return _constant_exponent(self.static[source], spec)
+            return constant_exponent(self.static[source], spec)
         chunks = self.chunks[source]
         if node.op == "lookup":
             function = POINTWISE[node.attrs["function"]]
@@ -232,7 +232,7 @@ class _Sweep:
             )
 
 
-def _constant_exponent(value: Array, spec: QuantSpec) -> Exponent:
+def constant_exponent(value: Array, spec: QuantSpec) -> Exponent:
     """MAX threshold of weights and biases; the finest unclipped scale of other constants."""
     if spec.role not in ("weight", "bias"):
         return finest_exponent(value, spec.bits, spec.signed)

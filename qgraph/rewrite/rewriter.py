@@ -59,7 +59,9 @@ class Rewriter:
 
     def log(self, node: Node, after: str) -> bool:
         """Record a change at `node` that was made by hand. Always True."""
-        self.trace.record(Rewrite(self.pass_name, self.rule, node.name, print_node(node), after))
+        # Printing a constant means hashing it: its name and type say enough here.
+        before = f"%{node.name} = const" if node.op == "const" else print_node(node)
+        self.trace.record(Rewrite(self.pass_name, self.rule, node.name, before, after))
         self.changes += 1
         return True
 

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.lower import LOWER
 from qgraph.errors import UnsupportedError
 from qgraph.exact.bounds import FLOAT32_EXACT, Bound, bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
-from qgraph.numerics import dequantize, quantize
+from qgraph.numerics import quantized_constant
 from qgraph.quant.topology import QUANTIZERS, value_exponent
 
 
@@ -69,18 +67,23 @@ class Emission:
         return self.tensors[key]
 
 
-def emit_graph_def(graph: Graph) -> Any:
+def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Any:
     """The GraphDef of a graph: float, or quantized and calibrated.
 
-    Placeholders are named as the graph's inputs, results as its public outputs. Raises
-    UnsupportedError naming the first op that TensorFlow cannot carry, ExactnessError where an
-    accumulator is past float64.
+    Placeholders are named as the graph's inputs, results as its public outputs. `known` are the
+    graph's bounds, if the caller has them. Raises UnsupportedError naming the first op that
+    TensorFlow cannot carry, ExactnessError where an accumulator is past float64.
     """
-    emission = Emission(graph, GraphDefBuilder([*graph.inputs, *graph.outputs]), bounds(graph))
+    return _emission(graph, known).builder.graph_def
+
+
+def _emission(graph: Graph, known: Mapping[str, Bound] | None = None) -> Emission:
+    found = bounds(graph) if known is None else known
+    emission = Emission(graph, GraphDefBuilder([*graph.inputs, *graph.outputs]), found)
     for node in graph.topological():
         _emit(emission, node)
     _emit_outputs(emission)
-    return emission.builder.graph_def
+    return emission
 
 
 def _emit(emission: Emission, node: Node) -> None:
@@ -93,10 +96,8 @@ def _emit(emission: Emission, node: Node) -> None:
         attrs: dict[str, Any] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
         emission.tensors[node.name] = builder.add_exactly("Placeholder", node.name, **attrs)
     elif node.op == "quantize" and node.inputs[0] in emission.constants:
-        codes = quantize(emission.constants[node.inputs[0]], node.attrs["spec"])
-        emission.constants[node.name] = dequantize(codes).astype(
-            emission.graph.types[node.name].dtype
-        )
+        constant = emission.constants[node.inputs[0]]
+        emission.constants[node.name] = quantized_constant(constant, node.attrs["spec"])
     else:
         if node.op not in LOWER:
             raise UnsupportedError(f"TensorFlow cannot carry `{node.op}`", node=node.name)
@@ -122,10 +123,6 @@ def _emit_outputs(emission: Emission) -> None:
 
 def tensor_names(graph: Graph) -> dict[str, str]:
     """The tensor of each quantized activation in the emitted graph, by value name."""
-    emission = Emission(graph, GraphDefBuilder([*graph.inputs, *graph.outputs]), bounds(graph))
-    for node in graph.topological():
-        _emit(emission, node)
-    quantizers = [
-        n.name for n in graph.topological() if n.op in QUANTIZERS and n.name in emission.tensors
-    ]
-    return {name: np.str_(emission.tensors[name]).item() for name in quantizers}
+    tensors = _emission(graph).tensors
+    quantizers = [n.name for n in graph.topological() if n.op in QUANTIZERS]
+    return {name: tensors[name] for name in quantizers if name in tensors}

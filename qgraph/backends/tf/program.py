@@ -12,7 +12,11 @@ from qgraph.ir.types import Array
 
 
 class TFProgram:
-    """A GraphDef, or a file of one, ready to run: `program.run({"image": x}, ["probabilities"])`."""
+    """A GraphDef, or a file of one, ready to run.
+
+    program = TFProgram("out/inference.pb")
+    (probabilities,) = program.run({"image": x}, ["probabilities"])
+    """
 
     def __init__(self, graph_def: Any) -> None:
         import tensorflow as tf

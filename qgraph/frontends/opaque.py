@@ -36,7 +36,8 @@ class TFSource:
             with tf.compat.v1.Session(graph=graph) as session:
                 results = session.run(list(outputs), feeds)
         except tf.errors.OpError as error:
-            raise GraphError(f"TensorFlow failed: {error.message}", node=self.node) from None
+            lines = [line for line in error.message.splitlines() if line.strip()]
+            raise GraphError(f"TensorFlow failed: {' '.join(lines[:3])}", node=self.node) from None
         arrays = tuple(np.asarray(r) for r in results)
         return arrays[0] if len(arrays) == 1 else arrays
 

@@ -158,7 +158,7 @@ def quantized_constant(x: Any, spec: QuantSpec) -> Any:
     """
     if np.isnan(np.min(x, initial=0)):
         raise ExactnessError("NaN has no fixed-point code", hint="look at the float network")
-    return fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec)
+    return np.asarray(fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec))
 
 
 def fake_quantize(x: Any, spec: QuantSpec) -> Any:

@@ -154,9 +154,11 @@ class _Inserter:
         self.rewriter.log(self.graph.producer(value), f"{made}: {spec}")
         return made
 
-    def constant(self, value: str, role: str, bits: int, signed: bool | None = None) -> str:
-        """A quantizer on a constant, one for each constant, role and width."""
-        key = f"{value} {role} {bits}"
+    def constant(
+        self, value: str, role: str, bits: int, signed: bool | None = None, use: str = ""
+    ) -> str:
+        """A quantizer on a constant, one for each constant, role, width and `use`."""
+        key = f"{value} {role} {bits} {use}"
         if key not in self.narrowed:
             signed = not self.nonnegative(value) if signed is None else signed
             per_channel = role == "weight" and self.profile.per_channel
@@ -184,7 +186,7 @@ class _Inserter:
         else:
             usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
             bits = self.profile.override(node.name).weight or usual
-            weight = self.constant(w, "weight", bits, signed=True)
+            weight = self.constant(w, "weight", bits, signed=True, use=node.op)
         self.connect(node, self.codes(x), weight)
         if self.bits.internal is None:
             return "wide", node.name
@@ -198,7 +200,7 @@ class _Inserter:
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
             wide = self.internal(x)  # a bias of few bits does not fit the scale of a product
-        self.connect(node, wide, self.constant(b, "bias", self.bits.bias, signed=True))
+        self.connect(node, wide, self.constant(b, "bias", self.bits.bias, True, node.name))
         return "wide", node.name
 
     def _through(self, node: Node) -> tuple[str, str]:

@@ -84,9 +84,7 @@ class _Sweep:
             if node.op == "const":
                 self.static[node.name] = node.attrs["value"]
             elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
-                self._settle(
-                    node, constant_exponent(self.static[node.inputs[0]], node.attrs["spec"])
-                )
+                self._settle(node, self._of_constant(node))
 
     def visit(self, node: Node) -> None:
         if (
@@ -169,7 +167,7 @@ class _Sweep:
             return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
         if source in self.static:
-            return constant_exponent(self.static[source], spec)
+            return self._of_constant(node)
         chunks = self.chunks[source]
         if node.op == "lookup":
             function = POINTWISE[node.attrs["function"]]
@@ -179,6 +177,10 @@ class _Sweep:
             spec = self._make_unsigned(node)
         method = "max" if spec.role == "internal" else self.options.method
         return self._legal(choose_exponent(histogram, spec, method), self.exponents.get(source))
+
+    def _of_constant(self, node: Node) -> Exponent:
+        depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
+        return constant_exponent(self.static[node.inputs[0]], node.attrs["spec"], depthwise)
 
     def _make_unsigned(self, node: Node) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
@@ -232,17 +234,16 @@ class _Sweep:
             )
 
 
-def constant_exponent(value: Array, spec: QuantSpec) -> Exponent:
-    """MAX threshold of weights and biases; the finest unclipped scale of other constants."""
+def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) -> Exponent:
+    """MAX threshold of weights and biases; the finest unclipped scale of other constants.
+
+    Per channel: along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
+    """
     if spec.role not in ("weight", "bias"):
         return finest_exponent(value, spec.bits, spec.signed)
     largest = np.abs(np.asarray(value))
     if spec.per_channel:
-        columns = (
-            largest.reshape(*largest.shape[:2], -1)
-            if largest.ndim == 4 and value.shape[3] == 1
-            else largest
-        )
+        columns = largest.reshape(*largest.shape[:2], -1) if depthwise else largest
         peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)

@@ -56,6 +56,8 @@ def sources(graph: Graph, value: str) -> list[str]:
         definition = op_definition(node.op)
         if node.op in QUANTIZERS:
             found[node.name] = None
+        elif node.op == "bias_add":  # the bias follows, be it a quantizer's scale or a sum's
+            waiting.append(node.inputs[0])
         elif definition.moves or definition.same_scale or node.op in ("relu", "relu6"):
             waiting += reversed(node.inputs)
     return list(found)

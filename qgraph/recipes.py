@@ -14,6 +14,7 @@ from qgraph.transforms.convert_dilations import ConvertDilations
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
 from qgraph.transforms.fold_constants import FoldConstants
+from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.lower_leaky_relu import LowerLeakyRelu
@@ -51,7 +52,7 @@ FLOAT: tuple[Pass, ...] = (
 
 def static(profile: Profile) -> tuple[Pass, ...]:
     """A trained float graph -> one with quantizers, ready to be calibrated."""
-    return (*FLOAT, InsertQuantizers(profile), MarkScaleGroups())
+    return (*FLOAT, InsertQuantizers(profile), HoistQuantizers(), MarkScaleGroups())
 
 
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(

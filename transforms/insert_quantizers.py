@@ -1,10 +1,13 @@
 """Insert quantizers by topology (TQT section 4.3, docs/numerics.md).
 
-Values have one of three forms on their way: `float` (outside the integer part), `codes` (a
-quantizer has put them on an 8-bit grid) and `wide` (the exact result of integer arithmetic that
-no quantizer has seen yet). Each op asks its inputs for the form that it needs; a quantizer
-is made where a form has to change, once a value. That is how the last 8-bit stage of a layer
-moves behind bias, eltwise add and activation.
+Values have one of four forms on their way: `input` (an input of the graph as it comes), `float`
+(computed outside the integer part), `codes` (a quantizer has put them on an 8-bit grid) and
+`wide` (the exact result of integer arithmetic that no quantizer has seen yet). Each op asks its
+inputs for the form that it needs; a quantizer is made where a form has to change, once a value.
+That is how the last 8-bit stage of a layer moves behind bias, eltwise add and activation.
+
+Arithmetic on float results stays float until a layer with weights needs codes: an epsilon that
+protects a logarithm would be rounded to nothing.
 """
 
 from __future__ import annotations
@@ -48,9 +51,12 @@ class InsertQuantizers(Pass):
         return f"{self.name}{{profile={self.profile.name}}}"
 
 
+OUTSIDE = ("input", "float")
+
+
 @dataclass(frozen=True)
 class _Form:
-    kind: str  # float, codes, wide, const
+    kind: str  # input, float, codes, wide, const
     value: str
 
 
@@ -116,7 +122,7 @@ class _Inserter:
             return self.constant(value, "constant", self.bits.activation)
         if value not in self.narrowed:
             layer = node_of(value)
-            if form.kind == "float":
+            if form.kind in OUTSIDE:
                 bits, role = self.bits.input, "input"
             else:
                 bits, role = (
@@ -130,7 +136,7 @@ class _Inserter:
     def internal(self, value: str) -> str:
         """`value` as signed internal stage (16 bits): what leaky ReLU works on."""
         form = self.forms[value]
-        source = self.codes(value) if form.kind == "float" else form.value
+        source = self.codes(value) if form.kind in OUTSIDE else form.value
         key = f"{value} internal"
         if key not in self.narrowed:
             spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
@@ -197,6 +203,8 @@ class _Inserter:
         x, b = node.inputs
         if self.forms[b].kind != "const":
             return self._float(node, "its bias is not constant")
+        if self._is_float_arithmetic(node):
+            return self._float(node, "its inputs are float")
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
             wide = self.internal(x)  # a bias of few bits does not fit the scale of a product
@@ -209,11 +217,8 @@ class _Inserter:
         return form.kind, node.name
 
     def _sum(self, node: Node) -> tuple[str, str]:
-        if all(self.forms[v].kind == "float" for v in node.inputs) and node.op in (
-            "maximum",
-            "minimum",
-        ):
-            return self._float(node, "all its inputs are float")
+        if self._is_float_arithmetic(node):
+            return self._float(node, "its inputs are float")
         leaky = self.leaky.get(node.name)
         if leaky is not None:
             x, product = leaky
@@ -222,7 +227,12 @@ class _Inserter:
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
 
+    def _is_float_arithmetic(self, node: Node) -> bool:
+        return {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}
+
     def _product(self, node: Node) -> tuple[str, str]:
+        if self._is_float_arithmetic(node):
+            return self._float(node, "its inputs are float")
         constants = [v for v in node.inputs if self.forms[v].kind == "const"]
         data = [v for v in node.inputs if v not in constants]
         if not constants or not data:
@@ -246,7 +256,7 @@ class _Inserter:
         return "wide", node.name
 
     def _concat(self, node: Node) -> tuple[str, str]:
-        if all(self.forms[v].kind in ("float", "const") for v in node.inputs):
+        if all(self.forms[v].kind in (*OUTSIDE, "const") for v in node.inputs):
             return self._float(node, "all its inputs are float")
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "codes", node.name
@@ -254,14 +264,15 @@ class _Inserter:
     def _move(self, node: Node) -> tuple[str, str]:
         if node.attrs.get("value"):
             return self._float(node, f"its padding value {node.attrs['value']} is on no grid")
-        if self.forms[node.inputs[0]].kind in ("float", "const"):
-            self.connect(node, self.forms[node.inputs[0]].value)
-            return "float", node.name
+        form = self.forms[node.inputs[0]]
+        if form.kind in (*OUTSIDE, "const"):
+            self.connect(node, form.value)
+            return "input" if form.kind == "input" else "float", node.name
         self.connect(node, self.codes(node.inputs[0]))
         return "codes", node.name
 
     def _table(self, node: Node) -> tuple[str, str]:
-        if self.forms[node.inputs[0]].kind in ("float", "const"):
+        if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):
             return self._float(node, "its input is float")
         bits = self.profile.override(node.name).activation or self.bits.activation
         spec = self.spec(bits, not self.nonnegative(node.name), "activation")
@@ -279,14 +290,15 @@ class _Inserter:
 
     def _float(self, node: Node, reason: str = "") -> tuple[str, str]:
         self.connect(node, *(self.exact(v) for v in node.inputs))
-        if node.op != "input":
-            self.rewriter.rule = "integer-form"
-            kind = (
-                f"`{node.attrs['kind']}` is not understood"
-                if node.op == "opaque"
-                else f"{node.op} is a float op"
-            )
-            self.rewriter.refuse(node, f"stays float: {reason or kind}")
+        if node.op == "input":
+            return "input", node.name
+        self.rewriter.rule = "integer-form"
+        kind = (
+            f"`{node.attrs['kind']}` is not understood"
+            if node.op == "opaque"
+            else f"{node.op} is a float op"
+        )
+        self.rewriter.refuse(node, f"stays float: {reason or kind}")
         return "float", node.name
 
     # -- afterwards ------------------------------------------------------------------------

@@ -185,11 +185,17 @@ class _Sweep:
     def _make_unsigned(self, node: Node) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
         spec: QuantSpec = node.attrs["spec"]
-        if any(u.op == "concat" for u in self.graph.users(node.name)):
+        if self._is_joined(node.name):
             return spec
         unsigned = QuantSpec(**{**spec.__dict__, "signed": False})
         self.graph.set_attrs(node.name, spec=unsigned)
         return unsigned
+
+    def _is_joined(self, value: str) -> bool:
+        """True if a concat takes `value`, moved or not: its members have one sign."""
+        users = self.graph.users(value)
+        moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
+        return any(u.op == "concat" for u in users) or any(map(self._is_joined, moved))
 
     def _legal(self, exponent: int, source: Any) -> int:
         """The nearest exponent whose requantization shift the target has."""

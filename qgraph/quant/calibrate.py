@@ -21,7 +21,7 @@ from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent, frozen_exponent
 from qgraph.quant.data import chunk_inputs
-from qgraph.quant.thresholds import METHODS, choose_exponent, histogram_of
+from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
 from qgraph.quant.topology import QUANTIZERS, value_exponent
 
 Exponent = int | tuple[int, ...]
@@ -172,11 +172,12 @@ class _Sweep:
         if node.op == "lookup":
             function = POINTWISE[node.attrs["function"]]
             chunks = [function(node.attrs, c) for c in chunks]
-        histogram = histogram_of(chunks, node.name)
-        if spec.role == "input" and spec.signed and histogram.low >= 0:
+        extremes = range_of(chunks, node.name)
+        if spec.role == "input" and spec.signed and extremes[0] >= 0:
             spec = self._make_unsigned(node)
         method = "max" if spec.role == "internal" else self.options.method
-        return self._legal(choose_exponent(histogram, spec, method), self.exponents.get(source))
+        exponent = choose_exponent(chunks, extremes, spec, method)
+        return self._legal(exponent, self.exponents.get(source))
 
     def _of_constant(self, node: Node) -> Exponent:
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))

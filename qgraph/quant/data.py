@@ -19,6 +19,21 @@ CHUNK = 8
 Data = str | Path | Array | Mapping[str, Array]
 
 
+def check_source(source: Data | None) -> None:
+    """Raise CalibrationError for what can be told without the graph: no data, no such file."""
+    if source is None:
+        raise CalibrationError(
+            "there is no calibration data",
+            hint="give a few dozen typical inputs: --calibration FILE.npz",
+        )
+    if isinstance(source, str | Path) and not _is_entry_point(source) and not Path(source).exists():
+        raise CalibrationError(
+            "no such file",
+            node=str(source),
+            hint="calibration data is a .npy, a .npz, or module:function",
+        )
+
+
 def load_data(source: Data | None, graph: Graph, limit: int | None = None) -> dict[str, Array]:
     """Arrays [samples, ...] by input name, checked against the inputs of `graph`.
 
@@ -26,17 +41,15 @@ def load_data(source: Data | None, graph: Graph, limit: int | None = None) -> di
     is one of each), `module:function` that returns a `tf.data.Dataset`, an iterable of batches or
     arrays, or the arrays themselves. Raises CalibrationError.
     """
-    if source is None:
-        raise CalibrationError(
-            "there is no calibration data",
-            hint="give --calibration FILE.npz with a few dozen typical inputs",
-        )
-    named = {k: v[:limit] for k, v in _by_input(_read(source), graph).items()}
+    check_source(source)
+    assert source is not None
+    named = {k: v[:limit] for k, v in _by_input(_read(source, limit), graph).items()}
     for name in graph.inputs:
         _check(named[name], graph, name)
     if len({len(v) for v in named.values()}) > 1:
         raise CalibrationError(
-            f"inputs have different sample counts: { {k: len(v) for k, v in named.items()} }"
+            f"inputs have different sample counts: { {k: len(v) for k, v in named.items()} }",
+            hint="give as many samples of each",
         )
     return named
 
@@ -54,44 +67,69 @@ def chunk_inputs(graph: Graph, data: Mapping[str, Array]) -> dict[str, list[Arra
     return chunks
 
 
-def _read(source: Data) -> dict[str, Array]:
+def _read(source: Data, limit: int | None) -> dict[str, Array]:
     if isinstance(source, Mapping):
         return {k: np.asarray(v) for k, v in source.items()}
     if isinstance(source, np.ndarray):
         return {"": source}
-    text = str(source)
-    if ":" in text and not Path(text).exists():
-        return _from_entry_point(text)
+    if _is_entry_point(source):
+        return _from_entry_point(str(source), limit)
     try:
-        loaded: Any = np.load(text, allow_pickle=False)
+        loaded: Any = np.load(source, allow_pickle=False)
         return {k: loaded[k] for k in loaded.files} if hasattr(loaded, "files") else {"": loaded}
-    except FileNotFoundError:
-        raise CalibrationError("no such file", node=text) from None
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
         raise CalibrationError(
-            f"is not a .npy or .npz of plain arrays: {error}", node=text
+            f"cannot be read: {error.strerror or error}", node=str(source)
+        ) from None
+    except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
+        raise CalibrationError(
+            "is not a .npy or .npz of plain arrays",
+            node=str(source),
+            hint="write one with numpy.savez(FILE, NAME_OF_INPUT=array)",
         ) from None
 
 
-def _from_entry_point(text: str) -> dict[str, Array]:
+def _is_entry_point(source: str | Path) -> bool:
+    return ":" in str(source) and not Path(source).exists()
+
+
+def _from_entry_point(text: str, limit: int | None) -> dict[str, Array]:
     module, _, function = text.partition(":")
     try:
         made = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise CalibrationError(f"cannot be called: {error}", node=text) from None
-    return made if isinstance(made, dict) else _collect(made, text)
+        if isinstance(made, Mapping):
+            return {k: np.asarray(v) for k, v in made.items()}
+        if isinstance(made, np.ndarray):
+            return {"": made}
+        return _collect(made, text, limit)
+    except CalibrationError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise CalibrationError(
+            f"{type(error).__name__}: {error}",
+            node=text,
+            hint="it must return a tf.data.Dataset, batches, or arrays; --debug shows where",
+        ) from error
 
 
-def _collect(batches: Iterable[Any], where: str) -> dict[str, Array]:
-    """Concatenate batches: arrays, (inputs, labels) tuples, or mappings by input name."""
+def _collect(batches: Iterable[Any], where: str, limit: int | None) -> dict[str, Array]:
+    """Concatenate batches: arrays, (inputs, labels) tuples, or mappings by input name.
+
+    Stops once there are `limit` samples: a dataset may repeat without end.
+    """
     parts: dict[str, list[Array]] = {}
+    samples = 0
     iterator = (
         batches.as_numpy_iterator() if hasattr(batches, "as_numpy_iterator") else iter(batches)
     )
     for batch in iterator:
         inputs = batch[0] if isinstance(batch, tuple) else batch
-        for name, value in (inputs if isinstance(inputs, Mapping) else {"": inputs}).items():
+        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+        for name, value in named.items():
             parts.setdefault(name, []).append(np.asarray(value))
+        samples += len(next(iter(parts.values()))[-1])
+        if limit is not None and samples >= limit:
+            break
     if not parts:
         raise CalibrationError("gives no data", node=where)
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
@@ -111,30 +149,39 @@ def _by_input(arrays: dict[str, Array], graph: Graph) -> dict[str, Array]:
 
 def _check(array: Array, graph: Graph, name: str) -> None:
     expected = graph.types[name]
+    shape, batch = expected.shape, expected.shape[0] if expected.shape else None
+
+    def wrong(message: str, hint: str | None = None) -> CalibrationError:
+        return CalibrationError(message, node=f"input {name}", hint=hint)
+
+    if shape is None:
+        raise wrong(f"its shape is not known: {expected}", f"give it: --input-shape {name}=...")
     if array.dtype.kind not in "fiub":
-        raise CalibrationError(
-            f"calibration data is of dtype {array.dtype}, not numbers", node=name
-        )
-    shape = expected.shape
-    if (
-        shape is None
-        or array.ndim != len(shape)
-        or any(d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False))
+        raise wrong(f"calibration data is of dtype {array.dtype}, not numbers")
+    if array.ndim != len(shape) or any(
+        d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False)
     ):
-        raise CalibrationError(
-            f"calibration data has shape {array.shape}, the input is {expected}", node=name
+        dims = ", ".join("any" if d is None else str(d) for d in shape[1:])
+        raise wrong(
+            f"calibration data has shape {array.shape}, the input is {expected}",
+            f"give an array of shape (samples, {dims})",
         )
     if not len(array):
-        raise CalibrationError("there are no samples", node=name)
-    batch = shape[0] if shape else None
+        raise wrong("there are no samples", "a few dozen are enough")
     if batch is not None and len(array) % batch:
-        raise CalibrationError(
+        raise wrong(
             f"{len(array)} samples do not fill batches of {batch}, which the input asks for",
-            node=name,
+            "give a multiple of it, or another --input-shape",
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise CalibrationError("calibration data holds NaN or infinity", node=name)
+        bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise wrong(
+            f"calibration data holds NaN or infinity, first at {list(bad)}", "leave it out"
+        )
     if not array.any():
-        raise CalibrationError(
-            "calibration data is all zeros", node=name, hint="give typical inputs"
+        raise wrong("calibration data is all zeros", "give typical inputs")
+    if np.dtype(expected.dtype).kind in "iub" and (array.astype(expected.dtype) != array).any():
+        raise wrong(
+            f"calibration data is {array.dtype}, and not all of it fits {expected.dtype}",
+            f"give the {expected.dtype} numbers that the network is run on",
         )

@@ -20,7 +20,7 @@ from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import exponent_for_max
 
-LOG2_BINS = 13
+LOG2_BINS = 11
 FINER_EXPONENTS = 10
 PERCENTILE = 0.9999
 SAMPLES_PER_BIN = 32
@@ -64,18 +64,23 @@ class Histogram:
         return replace(self, counts=counts)
 
 
-def histogram_of(chunks: list[Array], name: str) -> Histogram:
-    """Histogram over all chunks (float arrays). Raises CalibrationError on NaN or infinity."""
+def range_of(chunks: list[Array], name: str) -> tuple[float, float]:
+    """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
     ends = [kernels.minmax(np.asarray(c, np.float32)) for c in chunks if c.size]
     if not ends:
         raise CalibrationError("has no elements to calibrate on", node=name)
-    low, high = (f(e[i] for e in ends) for i, f in ((0, min), (1, max)))
-    if not np.isfinite([e for pair in ends for e in pair]).all():
+    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+    if not np.isfinite([*ends]).all():
         raise CalibrationError(
             "is NaN or infinite on the calibration data",
             node=name,
             hint="look at the data, then at the float network",
         )
+    return low, high
+
+
+def histogram_of(chunks: list[Array], low: float, high: float) -> Histogram:
+    """Histogram over all chunks (float arrays), whose range is known."""
     largest = max(abs(low), abs(high))
     power = -exponent_for_max(largest, 0, False) if largest else 0
     counts = np.zeros(2 << LOG2_BINS, np.int64)
@@ -87,13 +92,21 @@ def histogram_of(chunks: list[Array], name: str) -> Histogram:
     return Histogram(counts, zeros, power, low, high)
 
 
-def choose_exponent(histogram: Histogram, spec: QuantSpec, method: str) -> int:
-    """The exponent for a tensor of `spec`. An all-zero tensor gets the scale of threshold 1."""
-    return METHODS[method](histogram, spec)
+def choose_exponent(
+    chunks: list[Array], extremes: tuple[float, float], spec: QuantSpec, method: str
+) -> int:
+    """The exponent for a tensor of `spec`; `extremes` are its least and greatest value.
+
+    An all-zero tensor gets the scale of threshold 1.
+    """
+    low, high = extremes
+    if method == "max" or low == high == 0:
+        return exponent_for_max(max(abs(low), abs(high)) or 1.0, spec.bits, spec.signed)
+    return METHODS[method](histogram_of(chunks, low, high), spec)
 
 
 def _max(histogram: Histogram, spec: QuantSpec) -> int:
-    return exponent_for_max(histogram.largest or 1.0, spec.bits, spec.signed)
+    return exponent_for_max(histogram.largest, spec.bits, spec.signed)
 
 
 def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
@@ -102,7 +115,7 @@ def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
     covered = histogram.zeros + np.cumsum(folded)
     kept = np.searchsorted(covered, PERCENTILE * covered[-1])
     threshold = np.ldexp(float(kept + 1), histogram.log2_width)
-    return exponent_for_max(min(threshold, histogram.largest) or 1.0, spec.bits, spec.signed)
+    return exponent_for_max(min(threshold, histogram.largest), spec.bits, spec.signed)
 
 
 def _search(
@@ -110,8 +123,6 @@ def _search(
 ) -> Callable[[Histogram, QuantSpec], int]:
     def choose(histogram: Histogram, spec: QuantSpec) -> int:
         coarsest = _max(histogram, spec)
-        if not histogram.largest:
-            return coarsest
         candidates = range(coarsest, coarsest + FINER_EXPONENTS + 1)
         return min(candidates, key=lambda exponent: cost(histogram, spec, exponent))
 

@@ -70,7 +70,7 @@ def _relu(attrs: Attrs, inputs: Sequence[Any]) -> Any:
 
 
 def _relu6(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return np.minimum(np.maximum(inputs[0], 0), 6)
+    return np.clip(inputs[0], 0, 6)
 
 
 def _leaky_relu(attrs: Attrs, inputs: Sequence[Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import GraphError
+from qgraph.errors import GraphError, QGraphError
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.opaque import infer_types, source_of
 from qgraph.frontends.partial import Partial, worth_tracking
@@ -164,14 +164,23 @@ class Builder:
             return partials, self._constants_for(site, partials)
         try:
             result = self._importers[op](site) if op in self._importers else None
-        except GraphError:
-            # The type rules need ranks; TensorFlow runs without. Not for want of an input's shape.
-            types = self.graph.types
-            told = all(types[i].shape is not None for i in self.graph.inputs)
-            if not told or all(types[v].shape is not None for v in site.inputs):
-                raise
-            result = None
+        except GraphError as error:
+            return partials, self._opaque_instead(site, partials, error)
         return partials, self._opaque(site, partials) if result is None else result
+
+    def _opaque_instead(
+        self, site: Site, partials: Sequence[Partial] | None, error: GraphError
+    ) -> tuple[str, ...]:
+        """What TensorFlow takes and the IR does not (a rank unknown or above 4) stays opaque.
+
+        Not where an input's shape is missing: it is the user who can tell it.
+        """
+        if any(self.graph.types[i].shape is None for i in self.graph.inputs):
+            raise error
+        try:
+            return self._opaque(site, partials)
+        except QGraphError:
+            raise error from None
 
     def _constants_for(self, site: Site, partials: Sequence[Partial]) -> tuple[str, ...]:
         first, *rest = partials

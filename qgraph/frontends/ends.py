@@ -168,4 +168,4 @@ def find_inputs(nodes: Mapping[str, TFNode], order: Sequence[TFNode]) -> list[st
 
 
 def no_outputs() -> LoadError:
-    return LoadError("no outputs can be told from the graph", hint="name them with --output")
+    return LoadError("no outputs can be told from the graph", hint="name them with --outputs")

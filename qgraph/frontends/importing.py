@@ -34,15 +34,14 @@ def import_graph_def(
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     signature: Mapping[str, str] | None = None,
-    keep: Sequence[str] = (),
     name: str = "graph",
 ) -> Graph:
     """A frozen GraphDef as a verified Graph.
 
     `inputs` and `outputs` name nodes or tensors (`x`, `x:0`); without them they are found.
-    `signature` maps public output names to tensors. `keep` names placeholders that stay inputs
-    of the graph even if nothing uses them. Raises UsageError for names that do not exist,
-    GraphError, LoadError or UnsupportedError naming the node.
+    `signature` maps public output names to tensors. Inputs that are named stay, used or not.
+    Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError
+    naming the node.
     """
     graph_def = inline_calls(graph_def)
     nodes = read_nodes(graph_def)
@@ -64,7 +63,7 @@ def import_graph_def(
         raise _with_shape_hint(error, builder.graph) from None
     graph = builder.graph
     graph.outputs = _outputs(builder, ends, explicit=bool(outputs or signature))
-    _sweep(graph, {*((inputs and starts) or ()), *keep})
+    _sweep(graph, keep=cut)
     _add_control(graph, nodes)
     verify(graph)
     return graph

@@ -136,6 +136,16 @@ def test_output_that_the_node_does_not_have():
         )
 
 
+def test_deep_graph_needs_no_recursion():
+    graph_def = graph_def_of(placeholder)
+    for i in range(20_000):
+        node = graph_def.node.add(name=f"relu{i}", op="Relu", input=[f"relu{i - 1}" if i else "y"])
+        node.attr["T"].type = tf.float32.as_datatype_enum
+    graph = load_graph_def(graph_def)
+    assert list(graph.outputs) == ["relu19999"]
+    assert len(graph.nodes) == 20_002
+
+
 def test_graph_without_results():
     with pytest.raises(LoadError, match=r"no outputs(.|\n)*--output"):
         load_graph_def(graph_def_of(lambda: [placeholder(), []][1]))

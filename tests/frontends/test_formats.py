@@ -1,5 +1,8 @@
 """Every format through the same door."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,6 +45,11 @@ def test_constants_lie_over_the_file_and_are_read_only(tmp_path):
     weights = next(n.attrs["value"] for n in graph.nodes.values() if n.op == "const")
     assert not weights.flags.owndata
     assert not weights.flags.writeable
+
+
+def test_tensorflow_is_imported_late():
+    code = "import sys, qgraph.frontends; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # -- Keras ----------------------------------------------------------------------------------

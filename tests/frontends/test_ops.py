@@ -403,6 +403,10 @@ OPAQUE = {
     "TopKV2": lambda x: list(tf.math.top_k(x, 2)),
     "Round": tf.round,
     "FakeQuantWithMinMaxVars": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0),
+    "SpaceToBatchND": lambda x: tf.space_to_batch(tf.expand_dims(x, 2), [3], [[0, 0]]),
+    "Conv3D": lambda x: tf.nn.conv3d(
+        tf.reshape(x, [-1, 1, 2, 3, 1]), tf.ones((1, 2, 2, 1, 1)), [1] * 5, "SAME"
+    ),
     "Einsum": lambda x: tf.einsum("bi,bj->bij", x, x),
 }
 

@@ -28,10 +28,10 @@ def uniform(*shape):
     return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
 
 
-def assert_close(found, expected):
+def assert_close(found, expected, tolerance=1e-5):
     """To float32's rounding, on the scale of the tensor."""
     assert np.ptp(expected) > 0
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
@@ -90,4 +90,5 @@ def test_basic_pitch_saved_model():
     found = evaluate(graph, {name: x})
     assert found.keys() == expected.keys() == {"contour", "note", "onset"}
     for key, array in expected.items():
-        assert_close(found[key], array.numpy())
+        # A logarithm of small powers: TensorFlow itself is 4e-5 off the result in float64.
+        assert_close(found[key], array.numpy(), 1e-4)

@@ -27,7 +27,7 @@ def in_nhwc(site: Site, op: str, x: str, *others: str, **attrs: Any) -> str:
 
 def spatial(values: tuple[int, ...], node: TFNode) -> Pair | None:
     """Height and width of a per-dimension attribute; None where batch or channel take part."""
-    if len(values) != 4:
+    if len(values) != 4 or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
         return None
     n, c, h, w = values if channels_first(node) else (values[0], values[3], values[1], values[2])
     return (h, w) if (n, c) == (1, 1) else None

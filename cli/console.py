@@ -4,55 +4,103 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from qgraph.compiler import Progress as Report
+Report = Callable[[str, int, int], None]
+
+# Where no one looks at it, a line stays a line: for grep, and for logs.
+PIPE_WIDTH = 1000
 
 
 def console() -> Console:
-    return Console(highlight=False)
+    """Standard output, without markup: names may hold brackets."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(highlight=False, markup=False, width=width)
 
 
 @contextmanager
-def progress_bar(quiet: bool) -> Iterator[Report]:
-    """A callback `(stage, done, total)` that draws one bar a stage on standard error."""
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        disable=quiet,
-        transient=True,
-    )
-    tasks: dict[str, TaskID] = {}
+def progress_bar() -> Iterator[Report]:
+    """A callback `(stage, done, total)` that draws one bar a stage, if a terminal is there."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    # A handle of its own: TensorFlow's notices are kept off standard error meanwhile.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<12}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            console=Console(file=terminal),
+            transient=True,
+        )
+        tasks: dict[str, TaskID] = {}
 
-    def report(stage: str, done: int, total: int) -> None:
-        if stage not in tasks:
-            tasks[stage] = bar.add_task(stage, total=total)
-        bar.update(tasks[stage], completed=done, total=total)
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                for earlier in tasks.values():
+                    bar.update(earlier, visible=False)
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
 
-    with bar:
-        yield report
+        with bar:
+            yield report
 
 
-def table(title: str, *columns: str) -> Table:
-    """A plain table; columns whose name begins with `>` are right aligned."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+class Names:
+    """Node names, one below the other, that break after slashes where they are too long."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for name in self.names:
+            yield Text("\n".join(fold_name(name, options.max_width)), overflow="fold")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        longest = max(map(len, self.names), default=0)
+        return Measurement(min(12, longest), longest)
+
+
+def fold_name(name: str, width: int) -> list[str]:
+    """The lines of a name that is cut after slashes to fit `width`."""
+    lines = [""]
+    for part in re.findall(r"[^/]*/|[^/]+", name):
+        if lines[-1].strip() and len(lines[-1]) + len(part) > width:
+            lines.append("  ")
+        lines[-1] += part
+    return lines
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]
+) -> None:
+    """Title and table. A column `>name` is right aligned, `=name` left, and neither wraps."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
+        fixed = column[:1] in ("=", ">")
         made.add_column(
-            column.lstrip(">"),
+            column[1:] if fixed else column,
             justify="right" if column.startswith(">") else "left",
             overflow="fold",
+            no_wrap=fixed,
         )
-    return made
+    for row in rows:
+        made.add_row(*row)
+    out = console()
+    out.print(title, style="bold", soft_wrap=True)
+    out.print(made)
+    out.print()
 
 
 def import_tensorflow_quietly() -> None:
@@ -62,6 +110,8 @@ def import_tensorflow_quietly() -> None:
     """
     if "tensorflow" in sys.modules:
         return
+    # Read once, at import; it also holds for what is written later (a session looks for a GPU).
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qgraph.cli.options import Inputs, InputShapes, Json, Model, Outputs, names, shapes
+from qgraph.cli.options import (
+    Inputs,
+    InputShapes,
+    Json,
+    Model,
+    Outputs,
+    Profile,
+    check_model,
+    names,
+    shapes,
+)
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
-    from qgraph.rewrite.trace import Trace
+    from qgraph.rewrite.trace import Refusal, Rewrite
+
+NAMES_SHOWN = 3
 
 
 def inspect(
@@ -20,9 +36,7 @@ def inspect(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
-    profile: Annotated[
-        str, typer.Option(help="Target profile to quantize for.")
-    ] = "graffitist-int8",
+    profile: Profile = "graffitist-int8",
     trace: Annotated[
         bool, typer.Option("--trace", help="Show every rewrite, before and after.")
     ] = False,
@@ -31,35 +45,51 @@ def inspect(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show inputs, outputs, ops and shapes, and what each pass would do and why not."""
-    from qgraph.recipes import static
+    """Show inputs, outputs, ops and shapes, and what each pass would do and why not.
 
+    Of what `qgraph quantize` wrote, show the layers and their bits instead.
+    """
+    from qgraph.artifacts import manifest_of
     from qgraph.cli.console import import_tensorflow_quietly
+    from qgraph.cli.report import print_quantized
     from qgraph.frontends import load
     from qgraph.ir.text import print_graph
     from qgraph.passes import PassManager
     from qgraph.quant.profile import load_profile
+    from qgraph.recipes import static
     from qgraph.rewrite.trace import Trace
 
-    target = load_profile(profile)
+    check_model(model)
+    target, input_shapes = load_profile(profile), shapes(input_shape)
+    written = None if text or trace else manifest_of(model)
+    if written is not None:
+        if as_json:
+            print(json.dumps(written))
+        else:
+            _print_ends(written)
+            print_quantized(written)
+        return
     import_tensorflow_quietly()
-    graph = load(
-        model, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
-    )
+    graph = load(model, inputs=names(inputs), outputs=names(outputs), input_shapes=input_shapes)
     if text:
         print(print_graph(graph), end="")
         return
     facts = _facts(graph)
     log = Trace()
-    results = PassManager(static(target)).run(graph.copy(), log)
+    results = PassManager(static(target)).run(graph, log)
     facts["passes"] = [
         {"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results
     ]
     if as_json:
-        print(json.dumps({**facts, **log.to_json()}, indent=1))
+        print(json.dumps({**facts, **log.to_json()}))
         return
-    _print_graph(facts)
-    _print_passes(facts["passes"], log, trace)
+    _print_ends(facts)
+    _print_ops(facts)
+    _print_passes(facts["passes"])
+    if trace:
+        _print_rewrites(log.rewrites)
+    _print_refusals(log.refusals)
+    _print_next(model, trace)
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
@@ -75,43 +105,92 @@ def _facts(graph: Graph) -> dict[str, Any]:
     }
 
 
-def _print_graph(facts: dict[str, Any]) -> None:
-    from qgraph.cli.console import console, table
+def _print_ends(facts: dict[str, Any]) -> None:
+    from qgraph.cli.console import Names, print_table
 
-    ends = table("inputs and outputs", "", "name", "type")
-    for kind in ("inputs", "outputs"):
-        for name, tensor in facts[kind].items():
-            ends.add_row(kind[:-1], name, tensor)
-    console().print(ends, "")
-    ops = table(f"ops ({facts['parameters']:,} parameters)", "op", ">count")
-    for op, count in facts["ops"].items():
-        ops.add_row(op, str(count))
-    console().print(ops, "")
-    unknown = Counter(op["op"] for op in facts["not_understood"])
+    rows = [
+        (kind[:-1], Names(name), tensor)
+        for kind in ("inputs", "outputs")
+        for name, tensor in facts[kind].items()
+    ]
+    print_table("inputs and outputs", ("=", "name", "=type"), rows)
+
+
+def _print_ops(facts: dict[str, Any]) -> None:
+    from qgraph.cli.console import Names, print_table
+
+    counts = [(op, str(count)) for op, count in facts["ops"].items()]
+    print_table(f"ops, {facts['parameters']:,} parameters", ("=op", ">count"), counts)
+    unknown: dict[str, list[str]] = {}
+    for op in facts["not_understood"]:
+        unknown.setdefault(op["op"], []).append(op["name"])
     if unknown:
-        kinds = ", ".join(f"{op} ({count})" for op, count in unknown.most_common())
-        console().print(f"[bold]not understood, kept as float:[/] {kinds}\n")
-
-
-def _print_passes(results: list[dict[str, Any]], log: Trace, trace: bool) -> None:
-    from qgraph.cli.console import console, table
-
-    listing = table("what each pass would do", "pass", ">changes", ">refusals")
-    for result in results:
-        listing.add_row(
-            result["name"], str(result["changes"] or "-"), str(result["refusals"] or "-")
+        print_table(
+            "not understood, kept as float",
+            ("=op", ">count", "nodes"),
+            [(op, str(len(nodes)), Names(*_few(nodes))) for op, nodes in unknown.items()],
         )
-    console().print(listing, "")
-    if trace:
-        for rewrite in log.rewrites:
-            console().print(
-                f"[bold]{rewrite.pass_name}[/] {rewrite.rule} at {rewrite.node}", markup=True
-            )
-            console().print(f"  - {rewrite.before}\n  + {rewrite.after}", markup=False)
-    if log.refusals:
-        refusals = table("refused, and why", "pass", "node", "reason")
-        for refusal in log.refusals:
-            refusals.add_row(refusal.pass_name, refusal.node, refusal.reason)
-        console().print(refusals, "")
+
+
+def _print_passes(results: list[dict[str, Any]]) -> None:
+    from qgraph.cli.console import print_table
+
+    print_table(
+        "what each pass would do",
+        ("=pass", ">changes", ">refusals"),
+        [(r["name"], str(r["changes"] or "-"), str(r["refusals"] or "-")) for r in results],
+    )
+
+
+def _print_rewrites(rewrites: Sequence[Rewrite]) -> None:
+    from qgraph.cli.console import console
+
+    out = console()
+    for name, group in groupby(rewrites, key=lambda r: r.pass_name):
+        found = list(group)
+        out.print(f"{name}, {len(found)} rewrites", style="bold", soft_wrap=True)
+        for rewrite in found:
+            told = rewrite.before.startswith(f"%{rewrite.node} =")
+            out.print(f"  {rewrite.rule}" + f" at {rewrite.node}" * (not told), soft_wrap=True)
+            for sign, side, style in (("-", rewrite.before, "red"), ("+", rewrite.after, "green")):
+                for line in side.splitlines():
+                    out.print(f"    {sign} {_without_numbers(line)}", style=style, soft_wrap=True)
+        out.print()
+
+
+def _without_numbers(line: str) -> str:
+    """A node's text without the elements or hash of a constant: its dtype and shape are enough."""
+    return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", line)
+
+
+def _print_refusals(refusals: Sequence[Refusal]) -> None:
+    from qgraph.cli.console import Names, print_table
+
+    alike: dict[tuple[str, str], list[str]] = {}
+    for refusal in refusals:
+        alike.setdefault((refusal.pass_name, refusal.reason), []).append(refusal.node)
+    if alike:
+        print_table(
+            "refused, and why",
+            ("=pass", ">count", "nodes", "reason"),
+            [
+                (name, str(len(nodes)), Names(*_few(nodes)), reason)
+                for (name, reason), nodes in alike.items()
+            ],
+        )
+
+
+def _few(nodes: list[str]) -> list[str]:
+    rest = len(nodes) - NAMES_SHOWN
+    return [*nodes[:NAMES_SHOWN], f"and {rest} more"] if rest > 1 else nodes
+
+
+def _print_next(model: Path, trace: bool) -> None:
+    from qgraph.cli.console import console
+
+    out = console()
     if not trace:
-        console().print("every rewrite, before and after: --trace")
+        out.print(
+            f"every rewrite, before and after: qgraph inspect {model} --trace", soft_wrap=True
+        )
+    out.print(f"next: qgraph quantize {model} -c samples.npz -o out", soft_wrap=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+import traceback
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
@@ -15,11 +16,27 @@ from qgraph.cli.quantize import quantize
 from qgraph.errors import QGraphError
 
 INTERNAL_ERROR = 70
-INTERRUPTED = 130
+
+
+class Interrupted(QGraphError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+class _Verbs(TyperGroup):
+    """Takes Ctrl-C before typer does, whose message and exit code depend on its version."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted("interrupted; no half-written output is left") from error
+
 
 app = typer.Typer(
     name="qgraph",
-    help="Turn trained networks into fixed-point ones, exact to the bit.",
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,9 +49,9 @@ app.command()(passes)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from qgraph import __version__
 
-        print(f"qgraph {version('qgraph')}")
+        print(f"qgraph {__version__}")
         raise typer.Exit
 
 
@@ -43,34 +60,51 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error, after any verb too.")
+    ] = False,
 ) -> None:
-    """Turn trained networks into fixed-point ones, exact to the bit."""
+    """Turn trained networks into fixed-point ones, exact to the bit.
+
+    Start with: qgraph quantize model.pb -c samples.npz -o out
+
+    Exit codes: 0 done, 2 usage, 3 the model file, 4 its graph, 5 unsupported,
+    6 calibration data, 7 profile, 8 output, 9 arithmetic, 130 Ctrl-C.
+    """
 
 
 def main() -> None:
     """Run the command line; exit codes are those of `qgraph.errors`."""
-    debug = "--debug" in sys.argv
     # TensorFlow reads this when it is first imported, in the verbs that need it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # `--debug` may stand anywhere: before the verb or after its arguments.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments, standalone_mode=True)
+        app(args=arguments, prog_name="qgraph")
     except QGraphError as error:
         _fail(error, str(error), error.exit_code, debug)
-    except KeyboardInterrupt as error:
-        _fail(error, "interrupted: nothing was written", INTERRUPTED, debug)
     except Exception as error:
         text = f"internal error, please report it: {type(error).__name__}: {error}"
         _fail(error, f"{text}\n  --debug shows the traceback", INTERNAL_ERROR, debug)
 
 
 def _fail(error: BaseException, text: str, code: int, debug: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     if debug:
-        raise error
-    Console(stderr=True).print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
+        _reveal_causes(error)
+        traceback.print_exception(error)
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     sys.exit(code)
+
+
+def _reveal_causes(error: BaseException | None) -> None:
+    """Undo `raise ... from None`, which keeps errors short for those who do not debug."""
+    while error is not None:
+        error.__suppress_context__ = error.__cause__ is not None
+        error = error.__cause__ or error.__context__
 
 
 if __name__ == "__main__":

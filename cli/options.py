@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.errors import UsageError
-from qgraph.ir.types import Shape
+from qgraph.errors import LoadError, UsageError
+
+if TYPE_CHECKING:
+    from qgraph.ir.types import Shape
 
 Model = Annotated[
     Path,
     typer.Argument(
-        help="A frozen .pb, a SavedModel directory, a Keras .h5/.keras, or a .meta checkpoint."
+        help="A frozen .pb or .pbtxt, a SavedModel directory, a Keras .h5 or .keras, "
+        "or the .meta of a checkpoint."
     ),
 ]
 Inputs = Annotated[
     str | None,
-    typer.Option("--inputs", help="Input names, comma separated, where they are not plain."),
+    typer.Option(
+        "--inputs", metavar="NAMES", help="Input nodes, comma separated, where they are not plain."
+    ),
 ]
 Outputs = Annotated[
     str | None,
-    typer.Option("--outputs", help="Output names, comma separated, where they are not plain."),
+    typer.Option("--outputs", metavar="NAMES", help="Output nodes, comma separated, likewise."),
 ]
 InputShapes = Annotated[
     list[str] | None,
     typer.Option(
-        "--input-shape", help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable."
+        "--input-shape",
+        metavar="SHAPE",
+        help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Profile = Annotated[
+    str, typer.Option(help="Target profile: a built-in name or a YAML file.", metavar="NAME")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+
+
+def check_model(path: Path) -> None:
+    """Raise LoadError early where there is nothing to load."""
+    from qgraph.frontends.checkpoint import prefix_of
+
+    if not path.exists() and prefix_of(path) is None:
+        raise LoadError("no such file or directory", node=str(path))
 
 
 def names(text: str | None) -> list[str] | None:
@@ -45,11 +63,12 @@ def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
     for text in texts:
         name, _, dims = text.rpartition("=")
         try:
-            found[name] = tuple(
-                None if d.strip() in ("?", "-1") else int(d) for d in dims.split(",")
-            )
+            shape = tuple(None if d.strip() in ("?", "-1") else int(d) for d in dims.split(","))
         except ValueError:
+            shape = (0,)
+        if any(d is not None and d < 1 for d in shape):
             raise UsageError(
                 f"`{text}` is not a shape", hint="like --input-shape image=1,224,224,3"
-            ) from None
+            )
+        found[name] = shape
     return found

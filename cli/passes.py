@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import json
 from inspect import getdoc
+from typing import TYPE_CHECKING
 
 from qgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from qgraph.passes import Pass
 
 
 def passes(as_json: Json = False) -> None:
     """Show the recipes and their passes, in order."""
-    from qgraph.recipes import RECIPES
-
-    from qgraph.cli.console import console, table
-    from qgraph.passes import Pass
-
-    def summary(step: Pass) -> str:
-        return (getdoc(type(step)) or "").split("\n\n")[0].replace("\n", " ")
+    from qgraph.cli.console import console, print_table
+    from qgraph.recipes import FLOAT, RECIPES
 
     if as_json:
         shown = {
-            name: [{"name": s.name, "options": str(s), "summary": summary(s)} for s in recipe]
+            name: [{"name": s.name, "options": str(s), "summary": _summary(s)} for s in recipe]
             for name, recipe in RECIPES.items()
         }
-        print(json.dumps(shown, indent=1))
+        print(json.dumps(shown))
         return
     for name, recipe in RECIPES.items():
-        listing = table(f"recipe {name}", ">#", "pass", "what it does")
-        for number, step in enumerate(recipe, start=1):
-            listing.add_row(str(number), step.name, summary(step))
-        console().print(listing, "")
+        shared = len(FLOAT) if recipe is not FLOAT and recipe[: len(FLOAT)] == FLOAT else 0
+        rows = [
+            (str(number), step.name, _summary(step))
+            for number, step in enumerate(recipe[shared:], start=shared + 1)
+        ]
+        if shared:
+            rows.insert(0, (f"1-{shared}", "...", "as in recipe float"))
+        print_table(f"recipe {name}", (">#", "=pass", "what it does"), rows)
+    console().print("what each would do to a model: qgraph inspect MODEL")
+
+
+def _summary(step: Pass) -> str:
+    return " ".join((getdoc(type(step)) or "").split("\n\n")[0].split())

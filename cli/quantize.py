@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from contextlib import nullcontext, redirect_stdout
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from qgraph.cli.options import Inputs, InputShapes, Json, Model, Outputs, names, shapes
+from qgraph.cli.options import (
+    Inputs,
+    InputShapes,
+    Json,
+    Model,
+    Outputs,
+    Profile,
+    check_model,
+    names,
+    shapes,
+)
 
-if TYPE_CHECKING:
-    from qgraph.compiler import Quantized
+
+class Mode(str, Enum):
+    """How weights and thresholds are found."""
+
+    static = "static"
+
+
+class Method(str, Enum):
+    """The methods of `qgraph.quant.thresholds`, which takes too long to import for `--help`."""
+
+    kl_j = "kl_j"
+    max = "max"
+    percentile = "percentile"
+    mse = "mse"
 
 
 def quantize(
@@ -24,98 +50,69 @@ def quantize(
         typer.Option(
             "--calibration",
             "-c",
-            help="Typical inputs: .npy, .npz, or module:function of a tf.data.",
+            metavar="DATA",
+            help="A few dozen typical inputs: a .npy, a .npz with an array for each input, "
+            "or module:function that returns a tf.data.Dataset.",
         ),
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="static: thresholds from data, without training.")
-    ] = "static",
-    profile: Annotated[
-        str, typer.Option(help="Target profile: a built-in name or a YAML file.")
-    ] = "graffitist-int8",
+        Mode, typer.Option(metavar="MODE", help="static: thresholds from data, without training.")
+    ] = Mode.static,
+    profile: Profile = "graffitist-int8",
     method: Annotated[
-        str, typer.Option(help="Activation thresholds: kl_j, max, percentile, mse.")
-    ] = "kl_j",
+        Method,
+        typer.Option(
+            metavar="METHOD", help="Thresholds of activations: kl_j, max, percentile or mse."
+        ),
+    ] = Method.kl_j,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Use only the first samples of the data.")
+        int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
     ] = None,
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output directory.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Quantize a network and write the bit-accurate inference graph with all that belongs to it."""
-    from qgraph import compiler
-    from qgraph.artifacts import layers
-    from qgraph.cli.console import console, import_tensorflow_quietly, progress_bar
-    from qgraph.files import check_free
+    """Quantize a network; write the bit-accurate graph and all that belongs to it.
 
-    check_free(output, force)
-    import_tensorflow_quietly()
-    with progress_bar(quiet=as_json) as progress:
+    What goes wrong is found before the directory is touched: it is written whole or not at all.
+    """
+    from qgraph import compiler
+    from qgraph.artifacts import check_output, read_manifest
+    from qgraph.cli.console import import_tensorflow_quietly, progress_bar
+    from qgraph.cli.report import print_files, print_quantized
+    from qgraph.quant.data import check_source
+    from qgraph.quant.profile import load_profile
+
+    # First what is quick to check: TensorFlow's import takes seconds.
+    check_output(output, force=force)
+    check_model(model)
+    check_source(calibration)
+    target, input_shapes = load_profile(profile), shapes(input_shape)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
+        progress("loading", 0, 1)
+        import_tensorflow_quietly()
+        sys.path.insert(0, os.getcwd())  # for a calibration from module:function
         result = compiler.quantize(
             model,
             calibration,
-            profile=profile,
-            mode=mode,
-            method=method,
+            profile=target,
+            mode=mode.value,
+            method=method.value,
             inputs=names(inputs),
             outputs=names(outputs),
-            input_shapes=shapes(input_shape),
+            input_shapes=input_shapes,
             limit=limit,
             progress=progress,
         )
         progress("writing", 0, 1)
         result.save(output, force=force)
-        progress("writing", 1, 1)
+    manifest = read_manifest(output)
     if as_json:
-        from qgraph.artifacts import manifest
-
-        print(json.dumps({"output": str(output), **manifest(result)}))
+        print(json.dumps({"output": str(output), **manifest}))
         return
-    _print_layers(result, layers(result))
-    _print_float_ops(result)
-    files = ", ".join(sorted(p.name + "/" * p.is_dir() for p in output.iterdir()))
-    console().print(f"\nwritten to [bold]{output}[/]: {files}")
-    console().print(f"next: qgraph inspect {output / 'inference.pb'}")
-
-
-def _print_layers(result: Quantized, found: list[dict[str, Any]]) -> None:
-    from qgraph.cli.console import console, table
-
-    listing = table(
-        f"{len(found)} layers, profile {result.profile.name}",
-        "layer", "op", ">weight", ">output", ">acc bits", "exact in", ">SQNR dB",
-    )  # fmt: skip
-    for layer in found:
-        sqnr = layer["sqnr_db"]
-        listing.add_row(
-            layer["name"],
-            layer["op"],
-            f"{layer['weight_bits']}b {_scale(layer['weight_exponent'])}",
-            f"{layer['output_bits']}b {_scale(layer['output_exponent'])}"
-            if layer["output"]
-            else "-",
-            str(layer["accumulator_bits"]),
-            layer["exact_in"],
-            "-" if sqnr is None else f"{sqnr:.1f}",
-        )
-    console().print(listing)
-
-
-def _scale(exponent: Any) -> str:
-    if isinstance(exponent, tuple | list):
-        return f"2^-[{min(exponent)}..{max(exponent)}]"
-    return f"2^{-exponent}" if exponent is not None else "?"
-
-
-def _print_float_ops(result: Quantized) -> None:
-    from qgraph.artifacts import float_ops
-    from qgraph.cli.console import console
-
-    kept = float_ops(result.graph)
-    if kept:
-        shown = ", ".join(f"{op['name']} ({op['op']})" for op in kept[:8])
-        more = f" and {len(kept) - 8} more (manifest.json)" if len(kept) > 8 else ""
-        console().print(f"\nfloat, outside the integer graph: {shown}{more}")
+    print_quantized(manifest)
+    print_files(output)

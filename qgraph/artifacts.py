@@ -1,14 +1,4 @@
-"""The output directory of a quantized network.
-
-inference.pb       frozen GraphDef of stock ops, bit-accurate
-saved_model/       the same as a SavedModel
-tensors.npz        codes and exponents of every tensor, on one calibration sample
-rewrites.json      what was rewritten, what was refused and why
-graph.txt          the quantized graph in the IR's text form
-manifest.json      versions, hashes, profile, names, layers
-
-Two runs on the same machine write the same bytes.
-"""
+"""The output directory of a quantized network. Two runs on one machine write the same bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +17,7 @@ import numpy as np
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
+from qgraph.errors import LoadError
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import check_free, sha256_of, whole_directory
@@ -35,9 +27,16 @@ from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.quant.topology import COMPUTE, QUANTIZERS
 
 FORMAT = 1
-FILES = (
-    "graph.txt", "inference.pb", "manifest.json", "rewrites.json", "saved_model", "tensors.npz",
-)  # fmt: skip
+FILES = MappingProxyType(
+    {
+        "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",
+        "saved_model": "the same as a SavedModel",
+        "tensors.npz": "integer codes and exponents of every tensor, on one sample",
+        "manifest.json": "versions, hashes, names, layers, bits, exponents, noise",
+        "rewrites.json": "what was rewritten, what was refused and why",
+        "graph.txt": "the quantized graph as text",
+    }
+)
 
 
 def check_output(path: Path, *, force: bool = False) -> None:
@@ -119,6 +118,36 @@ def manifest(result: Quantized) -> dict[str, Any]:
         "scale_groups": scale_groups(graph),
         "float_ops": float_ops(graph),
     }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest in an output directory. Raises LoadError."""
+    found = manifest_of(folder)
+    if found is None:
+        raise LoadError("not what `qgraph quantize` wrote", node=str(folder))
+    return found
+
+
+def manifest_of(path: Path) -> dict[str, Any] | None:
+    """The manifest of an output directory or of a file in one; None for what is neither.
+
+    Raises LoadError for a directory whose graph is not the one that was written.
+    """
+    folder = path if (path / "manifest.json").is_file() else path.parent
+    try:
+        found = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        return None
+    part = "inference.pb" if folder == path else path.name
+    if (folder / part).exists() and sha256_of(folder / part) == found["files"].get(part):
+        return found
+    if folder == path:
+        raise LoadError(
+            "is not as it was written", node=str(path / part), hint="quantize the model again"
+        )
+    return None
 
 
 def versions() -> dict[str, str]:

@@ -6,24 +6,38 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qgraph.errors import OutputError
 
 
-def check_free(path: Path, force: bool = False) -> None:
-    """Raise OutputError unless a directory can be made at `path` (it may exist if it is empty)."""
-    if path.exists() and not path.is_dir():
-        raise OutputError("exists and is not a directory", node=str(path))
-    if path.is_dir() and any(path.iterdir()) and not force:
+def check_free(path: Path, replaceable: Collection[str] = ()) -> None:
+    """Raise OutputError unless a directory can be made at `path`.
+
+    It may exist if nothing is in it but entries named in `replaceable`.
+    """
+    try:
+        if path.exists() and not path.is_dir():
+            raise OutputError("exists and is not a directory", node=str(path))
+        found = sorted(p.name for p in path.iterdir()) if path.is_dir() else []
+        foreign = [name for name in found if name not in replaceable]
+        parent = next((p for p in path.resolve().parents if p.exists()), path)
+    except OSError as error:
+        raise _failure(path, error) from None
+    if foreign and replaceable:
+        raise OutputError(
+            f"holds `{foreign[0]}`, which is not replaced",
+            node=str(path),
+            hint="give another place",
+        )
+    if foreign:
         raise OutputError(
             "exists and is not empty",
             node=str(path),
-            hint="another place, or --force to replace it",
+            hint="give another place, or --force to replace it",
         )
-    parent = next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise OutputError(
             "cannot be written here", node=str(path), hint=f"`{parent}` is not a writable directory"
@@ -31,46 +45,65 @@ def check_free(path: Path, force: bool = False) -> None:
 
 
 @contextmanager
-def whole_directory(path: Path, force: bool = False) -> Iterator[Path]:
-    """A temporary directory that becomes `path` when the block ends well, else vanishes."""
-    check_free(path, force)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", node=str(path)) from None
-    try:
-        yield draft
-        _sync(draft)
-        draft.chmod(0o755)
-        _take_place(draft, path)
-    except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror or error}", node=str(path)) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+def whole_directory(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
+    """A temporary directory that becomes `path` when the block ends well, else vanishes.
+
+    What stood at `path` stays as it was until then (see `check_free` for what may stand there).
+    """
+    check_free(path, replaceable)
+    path = path.resolve()
+    missing = [parent for parent in path.parents if not parent.exists()]
+    with _told_as_output_error(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            workshop = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            try:
+                draft = workshop / "new"
+                draft.mkdir()
+                yield draft
+                _sync(draft)
+                _take_place(draft, path, workshop / "old")
+            finally:
+                shutil.rmtree(workshop, ignore_errors=True)
+        except BaseException:
+            for parent in missing:
+                with suppress(OSError):
+                    parent.rmdir()
+            raise
 
 
-def _take_place(draft: Path, path: Path) -> None:
-    """Rename `draft` to `path`; what stood there is kept until the new one is in place."""
-    if not path.exists():
-        draft.rename(path)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    path.rename(aside / "was")
+@contextmanager
+def _told_as_output_error(path: Path) -> Iterator[None]:
     try:
+        yield
+    except OSError as error:
+        raise _failure(path, error) from error
+
+
+def _failure(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))
+
+
+def _take_place(draft: Path, path: Path, old: Path) -> None:
+    """Rename `draft` to `path`; what stood there comes back if that fails."""
+    try:
+        if path.exists():
+            path.rename(old)
         draft.rename(path)
-    except OSError:
-        (aside / "was").rename(path)
+    except BaseException:
+        if old.exists():
+            old.rename(path)
         raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _sync(folder: Path) -> None:
-    for entry in sorted(folder.rglob("*")):
-        if entry.is_file():
-            with entry.open("rb") as stream:
-                os.fsync(stream.fileno())
+    """Have the disk hold all that is in `folder`, so that the rename cannot come first."""
+    for entry in [folder, *folder.rglob("*")]:
+        handle = os.open(entry, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def sha256_of(path: Path) -> str:

@@ -175,9 +175,7 @@ def _check(array: Array, graph: Graph, name: str) -> None:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise wrong(
-            f"calibration data holds NaN or infinity, first at {list(bad)}", "leave it out"
-        )
+        raise wrong(f"calibration data holds NaN or infinity, first at {list(bad)}", "leave it out")
     if not array.any():
         raise wrong("calibration data is all zeros", "give typical inputs")
     if np.dtype(expected.dtype).kind in "iub" and (array.astype(expected.dtype) != array).any():

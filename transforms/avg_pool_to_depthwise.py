@@ -1,4 +1,4 @@
-"""Average pools as depthwise convolutions, the form that fixed point computes (NUMERICS 3)."""
+"""Average pools as depthwise convolutions, the form that fixed point computes (docs/numerics.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fold batch norms, and plain per-channel scales, into the weights beside them.
 
 `w' = w * gamma / sqrt(variance + epsilon)`, `b' = beta + (b - mean) * gamma / sqrt(...)`
-(NUMERICS section 7). A scale of 0 gives weights of 0; one that is not finite is refused.
+(docs/numerics.md, 6). A scale of 0 gives weights of 0; one that is not finite is refused.
 """
 
 from __future__ import annotations

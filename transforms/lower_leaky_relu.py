@@ -14,7 +14,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 @dataclass(frozen=True)
 class LowerLeakyRelu(RewritePass):
-    """`leaky_relu(x)` becomes `maximum(x, alpha * x)` (NUMERICS section 3).
+    """`leaky_relu(x)` becomes `maximum(x, alpha * x)` (docs/numerics.md, 3).
 
     Refusal: a slope outside 0..1, where the maximum takes the other branch.
     """

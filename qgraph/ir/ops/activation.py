@@ -1,6 +1,6 @@
 """Activations. ReLU and ReLU6 act on codes; the other pointwise ones become tables.
 
-`POINTWISE` is the one list of functions that may become a table (NUMERICS section 3); each
+`POINTWISE` is the one list of functions that may become a table (docs/numerics.md, 3); each
 takes and returns an array and is evaluated in float64 when a table is made.
 """
 

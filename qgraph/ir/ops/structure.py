@@ -50,7 +50,7 @@ def _lookup_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
 
 
 def table(attrs: Attrs, exponent: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Output codes of a table for every input code, lowest first (NUMERICS section 3).
+    """Output codes of a table for every input code, lowest first (docs/numerics.md, 3).
 
     `attrs["domain"]` is the input's QuantSpec, `exponent` its exponent.
     """

@@ -17,6 +17,7 @@ from qgraph.exact.compare import sqnr
 from qgraph.exact.reference import Reference
 from qgraph.files import sha256_of
 from qgraph.frontends import load
+from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
 from qgraph.passes import PassManager
@@ -119,7 +120,7 @@ def quantize(
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     facts = {
         "model": model.name if isinstance(model, Graph) else Path(model).name,
-        "model_sha256": None if isinstance(model, Graph) else sha256_of(Path(model)),
+        "model_sha256": None if isinstance(model, Graph) else sha256_of(*files_of(Path(model))),
         "calibration_samples": len(next(iter(data.values()))) if data else 0,
     }
     sample = {name: array[: batches[name]] for name, array in data.items()}

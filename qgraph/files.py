@@ -106,13 +106,15 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def sha256_of(path: Path) -> str:
-    """Hash of a file, or of every file of a directory in order of name."""
+def sha256_of(*paths: Path) -> str:
+    """Hash of files; directories stand for every file in them, in order of name."""
     digest = hashlib.sha256()
-    for part in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
-        if path.is_dir():
-            digest.update(part.relative_to(path).as_posix().encode())
-        with part.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+    for path in paths:
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for part in inside:
+            if path.is_dir():
+                digest.update(part.relative_to(path).as_posix().encode())
+            with part.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
     return digest.hexdigest()

@@ -28,6 +28,16 @@ def prefix_of(path: Path) -> Path | None:
     )
 
 
+def files_of(path: Path) -> list[Path]:
+    """The files that make up the model at `path`: itself, or those of the checkpoint it names."""
+    prefix = prefix_of(path)
+    if prefix is None:
+        return [path]
+    return [
+        p for p in sorted(path.parent.iterdir()) if _PART.sub("", p.name) == prefix.name != p.name
+    ]
+
+
 def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
     """The network of a checkpoint, its variables as constants.
 

@@ -109,6 +109,8 @@ def _shapes(
     nodes: Mapping[str, TFNode], starts: Sequence[str], given: Mapping[str, Shape] | None
 ) -> dict[str, Shape]:
     shapes = {key.removesuffix(":0"): tuple(shape) for key, shape in (given or {}).items()}
+    if len(starts) == 1 and "" in shapes:  # a shape without a name is the only input's
+        shapes[starts[0]] = shapes.pop("")
     for key in shapes:
         if key not in starts:
             listed = ", ".join(f"`{s}`" for s in starts)

@@ -42,6 +42,8 @@ def load(
         if error.node is None and isinstance(error, LoadError | GraphError):
             error.node = str(path)
         raise
+    except OSError as error:
+        raise LoadError(f"cannot be read: {error.strerror or error}", node=str(path)) from None
 
 
 def load_keras(

@@ -9,7 +9,10 @@ from qgraph.ir.graph import Graph
 
 
 def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
-    """Write `graph_def` as `serving_default`, with the graph's public input and output names."""
+    """Write `graph_def` as `serving_default`, with the graph's public input and output names.
+
+    Raises OSError, as any other writer does: for TensorFlow a full disk is an error of its own.
+    """
     import tensorflow as tf
 
     with tf.Graph().as_default() as holder:
@@ -22,8 +25,11 @@ def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
             builder.add_meta_graph_and_variables(
                 session, [tf.saved_model.SERVING], signature_def_map={"serving_default": signature}
             )
-        with _quiet(tf):
-            builder.save()
+        try:
+            with _quiet(tf):
+                builder.save()
+        except tf.errors.OpError as error:
+            raise OSError(error.message.rpartition("; ")[2]) from error
 
 
 def _signature(tf: Any, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:

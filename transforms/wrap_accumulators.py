@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from qgraph.exact.bounds import bounds
+from qgraph.exact.bounds import bounds, in_accumulator
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import frozen_exponent
 from qgraph.passes import Pass
-from qgraph.quant.topology import COMPUTE, value_exponent
+from qgraph.quant.topology import value_exponent
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -25,14 +25,16 @@ class WrapAccumulators(Pass):
         graph = rewriter.graph
         found = bounds(graph)
         exponents: dict[str, Any] = {}
+        wrapping: set[str] = set()
         for node in list(graph.topological()):
             exponents[node.name] = value_exponent(node, exponents)
-            if (
-                node.op not in COMPUTE
-                or node.name not in found
-                or found[node.name].width <= self.bits
-            ):
+            bound = found.get(node.name)
+            if bound is None or not in_accumulator(node, bound):
                 continue
+            # What is added to a sum that has wrapped brings it back as often as it does not.
+            if bound.width <= self.bits and not wrapping.intersection(node.inputs):
+                continue
+            wrapping.add(node.name)
             exponent = frozen_exponent(exponents[node.name])
             spec = QuantSpec(self.bits, True, "accumulator", exponent, overflow="wrap")
             users = graph.users(node.name)
@@ -42,6 +44,4 @@ class WrapAccumulators(Pass):
             for user in users:
                 inputs = tuple(wrapped if v == node.name else v for v in user.inputs)
                 graph.replace(replace(user, inputs=inputs))
-            rewriter.log(
-                node, f"{wrapped}: wraps at {self.bits} bits, sums need {found[node.name].width}"
-            )
+            rewriter.log(node, f"{wrapped}: wraps at {self.bits} bits, sums need {bound.width}")

@@ -7,6 +7,7 @@ sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^5
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,9 @@ import numpy as np
 
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import aligned, quantized_constant
-from qgraph.quant.topology import COMPUTE, QUANTIZERS
+from qgraph.quant.topology import COMPUTE, QUANTIZERS, keeps_scale
 
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
@@ -28,7 +28,7 @@ FLOAT64_EXACT = 1 << 53
 class Bound:
     """Codes of a value: `low..high` is what it can be, `magnitude` what its partial sums can be.
 
-    `channel` is the output channel that goes farthest.
+    `channel` is the output channel that goes farthest, in what an accumulator holds.
     """
 
     low: int
@@ -69,6 +69,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
     """
     found: dict[str, Bound] = {}
     codes: dict[str, Any] = {}
+    sums: dict[str, _Sums] = {}
     for node in graph.topological():
         if node.op in QUANTIZERS:
             constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
@@ -82,7 +83,11 @@ def bounds(graph: Graph) -> dict[str, Bound]:
             continue
         if not node.inputs or any(v not in found for v in node.inputs):
             continue
-        bound = _of_node(node, [found[v] for v in node.inputs], codes)
+        inputs = [found[v] for v in node.inputs]
+        reached = _sums_of(node, inputs, codes, sums)
+        if reached is not None:
+            sums[node.name] = reached
+        bound = reached.bound() if reached is not None else _of_node(graph, node, inputs)
         if bound is None:
             continue
         if bound.exact_in == "none":
@@ -107,9 +112,12 @@ def _of_codes(codes: Any) -> Bound:
     return Bound(low, high, max(-low, high))
 
 
-def _of_node(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound | None:
+def _of_node(graph: Graph, node: Node, inputs: list[Bound]) -> Bound | None:
     if node.op in COMPUTE:
-        return _of_sum_of_products(node, inputs, codes)
+        terms = _terms(graph, node)
+        product = _of_product(*inputs)
+        low, high = min(product.low, 0), max(product.high, 0)
+        return Bound(low * terms, high * terms, product.magnitude * terms)
     if node.op in ("add", "bias_add", "sub"):
         a, b = inputs
         low, high = (
@@ -119,27 +127,65 @@ def _of_node(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound
         )
         return Bound(low, high, a.magnitude + b.magnitude)
     if node.op == "mul":
-        a, b = inputs
-        ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-        return Bound(min(ends), max(ends), a.magnitude * b.magnitude)
+        return _of_product(*inputs)
     if node.op in ("relu", "relu6"):
         return Bound(max(inputs[0].low, 0), max(inputs[0].high, 0), inputs[0].magnitude)
-    definition = op_definition(node.op)
-    return _joined(inputs) if definition.moves or definition.same_scale else None
+    return _joined(inputs) if keeps_scale(node) else None
 
 
-def _of_sum_of_products(node: Node, inputs: list[Bound], codes: Mapping[str, Any]) -> Bound | None:
-    if node.inputs[1] not in codes:
+def _of_product(a: Bound, b: Bound) -> Bound:
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Bound(min(ends), max(ends), a.magnitude * b.magnitude)
+
+
+def _terms(graph: Graph, node: Node) -> int:
+    """How many products each output of a compute op adds up."""
+    x, w = (graph.types[v].shape or () for v in node.inputs)
+    dims = {"conv2d": w[:3], "depthwise_conv2d": w[:2], "matmul": (w[0] or x[1],)}[node.op]
+    if None in dims:
+        raise ExactnessError(
+            "multiplies matrices of unknown size, so its sums have no bound",
+            node=node.name,
+            hint="give --input-shape",
+        )
+    return math.prod(int(d or 0) for d in dims)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What sums of products reach, for each output channel: int64 arrays."""
+
+    lows: Any
+    highs: Any
+    magnitudes: Any
+
+    def bound(self) -> Bound:
+        low, high = int(self.lows.min()), int(self.highs.max())
+        channel = int(self.highs.argmax() if high >= -low else self.lows.argmin())
+        return Bound(low, high, int(self.magnitudes.max()), channel)
+
+
+def _sums_of(
+    node: Node, inputs: list[Bound], codes: Mapping[str, Any], sums: Mapping[str, _Sums]
+) -> _Sums | None:
+    """Sums with constant weights, and the constant bias that is added in the accumulator."""
+    second = codes.get(node.inputs[1]) if len(inputs) == 2 else None
+    if second is None:
         return None
-    x, w = inputs[0], per_channel(node, codes[node.inputs[1]])
+    if node.op == "bias_add" and node.inputs[0] in sums:
+        acc, bias = sums[node.inputs[0]], second.astype(np.int64)
+        return _Sums(acc.lows + bias, acc.highs + bias, acc.magnitudes + np.abs(bias))
+    return _sums_of_products(node, inputs[0], second) if node.op in COMPUTE else None
+
+
+def _sums_of_products(node: Node, x: Bound, weights: Any) -> _Sums:
+    w = per_channel(node, weights)
     sums, sizes = _column_sums(w), _column_sums(np.abs(w))
     positive, negative = (sizes + sums) // 2, (sums - sizes) // 2
     # Terms may be absent (padding), so a term adds nothing at best.
     low, high = min(x.low, 0), max(x.high, 0)
     lows, highs = positive * low + negative * high, positive * high + negative * low
-    magnitudes = sizes * x.magnitude
-    widest = int(np.argmax(np.maximum(highs, -lows)))
-    return Bound(int(lows.min()), int(highs.max()), int(magnitudes.max()), widest)
+    return _Sums(lows, highs, sizes * x.magnitude)
 
 
 def _column_sums(codes: Any) -> Any:
@@ -156,11 +202,16 @@ def per_channel(node: Node, weights: Any) -> Any:
     return weights.reshape(-1, weights.shape[-1])
 
 
+def in_accumulator(node: Node, bound: Bound) -> bool:
+    """True for sums of products, and for a bias that is added before they are requantized."""
+    return node.op in COMPUTE or bound.channel is not None
+
+
 def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
     """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how."""
     for node in graph.topological():
         bound = found.get(node.name)
-        if node.op not in COMPUTE or bound is None or bound.width <= bits:
+        if bound is None or not in_accumulator(node, bound) or bound.width <= bits:
             continue
         side = "highest" if bound.high >= -bound.low else "lowest"
         other = "lowest" if side == "highest" else "highest"

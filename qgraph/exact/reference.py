@@ -16,7 +16,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Fixed
 from qgraph.numerics import dequantize, quantize
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS, has_integer_form
 
 Value = Fixed | Array
 
@@ -77,9 +77,9 @@ class Reference:
         definition = op_definition(node.op)
         if node.op == "quantize" and not isinstance(inputs[0], Fixed):
             return _at(node, quantize, inputs[0])
-        if definition.integer is not None and inputs and all(isinstance(i, Fixed) for i in inputs):
+        if has_integer_form(node) and inputs and all(isinstance(i, Fixed) for i in inputs):
             try:
-                return definition.integer(node.attrs, inputs)  # type: ignore[arg-type]
+                return definition.integer(node.attrs, inputs)  # type: ignore[misc, arg-type]
             except GraphError as error:
                 raise GraphError(error.message, node=node.name) from None
         if definition.evaluate is None:

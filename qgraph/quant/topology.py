@@ -40,6 +40,18 @@ def _nonnegative(node: Node, inputs: list[bool]) -> bool:
     return keeps and bool(inputs) and all(inputs)
 
 
+def has_integer_form(node: Node) -> bool:
+    """True where codes in give codes out; padding with a value that is not 0 is on no grid."""
+    return op_definition(node.op).integer is not None and not node.attrs.get("value")
+
+
+def keeps_scale(node: Node) -> bool:
+    """True where codes keep the scale they are on: what moves, sums on one scale, ReLU."""
+    definition = op_definition(node.op)
+    keeps = definition.moves or definition.same_scale or node.op in ("relu", "relu6")
+    return keeps and has_integer_form(node)
+
+
 def sources(graph: Graph, value: str) -> list[str]:
     """Names of the quantizers that put `value` on its grid, through all that keeps a scale.
 
@@ -53,12 +65,11 @@ def sources(graph: Graph, value: str) -> list[str]:
             continue
         seen.add(current)
         node = graph.producer(current)
-        definition = op_definition(node.op)
         if node.op in QUANTIZERS:
             found[node.name] = None
         elif node.op == "bias_add":  # the bias follows, be it a quantizer's scale or a sum's
             waiting.append(node.inputs[0])
-        elif definition.moves or definition.same_scale or node.op in ("relu", "relu6"):
+        elif keeps_scale(node):
             waiting += reversed(node.inputs)
     return list(found)
 
@@ -79,7 +90,8 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     ends = set()
     for node in order:
         reached = any(name in behind for name in before(node))
-        is_layer = node.op in COMPUTE and not node.attrs.get("pool") and not node.attrs.get("batch_norm")
+        marked = node.attrs.get("pool") or node.attrs.get("batch_norm")
+        is_layer = node.op in COMPUTE and not marked
         if is_layer and not reached:
             ends.add(node.name)
         if is_layer or reached:
@@ -114,6 +126,4 @@ def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
     if node.op in COMPUTE or node.op == "mul":
         total = np.asarray(inputs[0]) + np.asarray(inputs[1])
         return int(total) if total.ndim == 0 else total
-    definition = op_definition(node.op)
-    keeps = definition.moves or definition.same_scale or node.op in ("relu", "relu6")
-    return inputs[0] if keeps else None
+    return inputs[0] if keeps_scale(node) else None

@@ -39,7 +39,8 @@ class Emission:
         """The float type that computes this node exactly."""
         bound = self.bounds.get(node.name)
         wide = bound is not None and bound.magnitude > FLOAT32_EXACT
-        wide = wide or any(self.type_name(v) == "float64" for v in node.inputs)
+        if node.op not in QUANTIZERS:
+            wide = wide or any(self.type_name(v) == "float64" for v in node.inputs)
         return "float64" if wide else self.graph.types[node.name].dtype
 
     def tensor(self, value: str, dtype: str | None = None) -> str:
@@ -101,9 +102,7 @@ def _emit(emission: Emission, node: Node) -> None:
     else:
         if node.op not in LOWER:
             raise UnsupportedError(f"TensorFlow cannot carry `{node.op}`", node=node.name)
-        emission.dtypes[node.name] = (
-            emission.width(node) if node.op not in QUANTIZERS else "float32"
-        )
+        emission.dtypes[node.name] = emission.width(node)
         if not emission.graph.types[node.name].is_float:
             emission.dtypes[node.name] = emission.graph.types[node.name].dtype
         tensor = LOWER[node.op](emission, node)

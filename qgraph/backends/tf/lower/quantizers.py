@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 
 def _quantize(e: Emission, node: Node) -> str:
-    """Scale, round, clip, scale back: each step exact in the input's float type."""
+    """Scale, round, clip, scale back: each step exact in the input's float type.
+
+    What wraps needs all digits of numbers of any size, which takes float64.
+    """
     spec: QuantSpec = node.attrs["spec"]
-    dtype = e.type_name(node.inputs[0])
+    dtype = "float64" if spec.overflow == "wrap" else e.type_name(node.inputs[0])
+    held = e.dtypes[node.name]
     up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
     down = np.ldexp(1.0, -np.asarray(spec.exponent)).astype(dtype)
     name, t = node.name, DType(dtype)
-    x = e.builder.add("Mul", f"{name}/scale", [e.tensor(node.inputs[0]), factor(e, name, up)], T=t)
+    x = e.builder.add(
+        "Mul", f"{name}/scale", [e.tensor(node.inputs[0], dtype), factor(e, name, up)], T=t
+    )
     x = _round(e, name, x, spec.rounding, dtype)
     if spec.overflow == "wrap":
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
@@ -37,10 +43,10 @@ def _quantize(e: Emission, node: Node) -> str:
             "Minimum", f"{name}/clip_high", [x, e.builder.scalar(spec.hi, dtype)], T=t
         )
         x = e.builder.add("Maximum", f"{name}/clip_low", [x, e.builder.scalar(spec.lo, dtype)], T=t)
-    if dtype == "float32":
+    if dtype == held:
         return e.builder.add("Mul", name, [x, factor(e, name, down)], T=t)
     x = e.builder.add("Mul", f"{name}/unscale", [x, factor(e, name, down)], T=t)
-    return e.builder.add("Cast", name, [x], SrcT=t, DstT=DType("float32"))
+    return e.builder.add("Cast", name, [x], SrcT=t, DstT=DType(held))
 
 
 def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:

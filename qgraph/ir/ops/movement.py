@@ -153,6 +153,11 @@ def _resize_nearest(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     return x[:, _nearest(x.shape[1], h, *flags)][:, :, _nearest(x.shape[2], w, *flags)]
 
 
+def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:
+    if dim is not None and dim % parts:
+        raise GraphError(f"{dim} in {x} does not divide into {parts}")
+
+
 def _infer_block(up: bool) -> Infer:
     def infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
         x, b = inputs[0], attrs["block"]
@@ -160,8 +165,11 @@ def _infer_block(up: bool) -> Infer:
             raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
         n, h, w, c = x.shape
         if up:
+            _check_divides(x, c, b * b)
             dims = (None if h is None else h * b, None if w is None else w * b)
             return x.with_shape((n, *dims, None if c is None else c // (b * b)))
+        _check_divides(x, h, b)
+        _check_divides(x, w, b)
         dims = (None if h is None else h // b, None if w is None else w // b)
         return x.with_shape((n, *dims, None if c is None else c * b * b))
 
@@ -188,6 +196,8 @@ def _infer_space_to_batch(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorT
         raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
     (bh, bw), ((t, b), (left, right)) = attrs["block"], attrs["paddings"]
     n, h, w, c = x.shape
+    _check_divides(x, None if h is None else h + t + b, bh)
+    _check_divides(x, None if w is None else w + left + right, bw)
     return x.with_shape(
         (
             None if n is None else n * bh * bw,
@@ -212,6 +222,7 @@ def _infer_batch_to_space(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorT
         raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
     (bh, bw), ((t, b), (left, right)) = attrs["block"], attrs["crops"]
     n, h, w, c = x.shape
+    _check_divides(x, n, bh * bw)
     return x.with_shape(
         (
             None if n is None else n // (bh * bw),

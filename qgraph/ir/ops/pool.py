@@ -24,6 +24,13 @@ def _infer_pool(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(x.dtype, (n, oh, ow, c))
 
 
+def _infer_max_pool(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    padding = () if isinstance(attrs["padding"], str) else attrs["padding"]
+    if any(max(pads) >= size for pads, size in zip(padding, attrs["ksize"], strict=False)):
+        raise GraphError(f"padding {padding} reaches past a window of {attrs['ksize']}")
+    return _infer_pool(attrs, inputs)
+
+
 def _pads(attrs: Attrs, x: Any) -> Any:
     return explicit_pads(x.shape[1:3], attrs["ksize"], attrs["strides"], ONE, attrs["padding"])
 
@@ -91,7 +98,7 @@ POOL = ("ksize", "strides", "padding")
 REDUCE = ("axes", "keepdims")
 
 OPS = (
-    OpDef("max_pool", (1, 1), _infer_pool, max_pool, moved(max_pool), POOL, moves=True),
+    OpDef("max_pool", (1, 1), _infer_max_pool, max_pool, moved(max_pool), POOL, moves=True),
     OpDef("avg_pool", (1, 1), _infer_pool, avg_pool, attrs=POOL),
     OpDef("mean", (1, 1), _infer_reduce, _reduce(np.mean), attrs=REDUCE),
     OpDef("sum", (1, 1), _infer_reduce, _reduce(np.sum), attrs=REDUCE),

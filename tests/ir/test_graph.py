@@ -149,7 +149,7 @@ def test_order_is_kept_and_cycles_are_shown():
     g = chain()
     assert [n.name for n in g.topological()] == ["x", "a", "b"]
     g.nodes["a"] = Node("a", "relu", ("b",))
-    with pytest.raises(GraphError, match="a -> b -> a"):
+    with pytest.raises(GraphError, match=r"a -> b -> a|b -> a -> b"):
         g.order_anew()
 
 

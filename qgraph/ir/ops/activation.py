@@ -83,8 +83,11 @@ def _integer_relu(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
 
 
 def six_code(exponent: Any) -> Any:
-    """The code of 6 on a grid of step 2^-exponent, to the nearest where 6 is not on it."""
-    return np.rint(np.ldexp(6.0, np.asarray(exponent))).astype(np.int64)
+    """The code of 6 on a grid of step 2^-exponent, to the nearest where 6 is not on it.
+
+    On grids so fine that 6 takes more than 62 bits it is out of reach of any code.
+    """
+    return np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
 
 
 def _integer_relu6(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:

@@ -82,11 +82,16 @@ def fold_name(name: str, width: int) -> list[str]:
     return lines
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]
-) -> None:
-    """Title and table. A column `>name` is right aligned, `=name` left, and neither wraps."""
-    made = Table(box=None, pad_edge=False, header_style="dim")
+def table(title: str | None, *columns: str) -> Table:
+    """A plain table. A column `>name` is right aligned, `=name` left; neither wraps."""
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
     for column in columns:
         fixed = column[:1] in ("=", ">")
         made.add_column(
@@ -95,6 +100,14 @@ def print_table(
             overflow="fold",
             no_wrap=fixed,
         )
+    return made
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]
+) -> None:
+    """A title of any length, a `table`, an empty line."""
+    made = table(None, *columns)
     for row in rows:
         made.add_row(*row)
     out = console()

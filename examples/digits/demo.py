@@ -1,6 +1,6 @@
 """The main job on a small real network: quantize it, then compare it with float.
 
-    python examples/digits/demo.py [OUTPUT_DIRECTORY]
+python examples/digits/demo.py [OUTPUT_DIRECTORY]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from data import load_digits_split
 
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import console, import_tensorflow_quietly, table
+from qgraph.cli.console import console, import_tensorflow_quietly, print_table
 
 HERE = Path(__file__).parent
 MODEL = HERE / "digits.pb"
@@ -29,17 +29,30 @@ def main() -> None:
     split = load_digits_split()
     calibration = output.with_name(output.name + "-calibration.npz")
     np.savez(calibration, image=split.train.images[:64])
-    command = ["qgraph", "quantize", str(MODEL), "-c", str(calibration), "-o", str(output), "--force"]
-    console().print(f"[bold]$ {' '.join(command)}[/]")
+    command = [
+        "qgraph",
+        "quantize",
+        str(MODEL),
+        "-c",
+        str(calibration),
+        "-o",
+        str(output),
+        "--force",
+    ]
+    console().print(f"$ {' '.join(command)}", style="bold", soft_wrap=True)
     subprocess.run([str(Path(sys.executable).with_name("qgraph")), *command[1:]], check=True)
 
     import_tensorflow_quietly()
     exact, wanted = accuracy(MODEL, *split.test)
     ours, found = accuracy(output / "inference.pb", *split.test)
-    results = table(f"\n{len(wanted)} test images, none of them used before", "network", ">accuracy", "file")
-    results.add_row("float32", f"{exact:.2%}", str(MODEL))
-    results.add_row("int8", f"{ours:.2%}", str(output / "inference.pb"))
-    console().print(results)
+    print_table(
+        f"{len(wanted)} test images, none of them used before",
+        ("=network", ">accuracy", "file"),
+        [
+            ("float32", f"{exact:.2%}", str(MODEL)),
+            ("int8", f"{ours:.2%}", str(output / "inference.pb")),
+        ],
+    )
     console().print(f"same class as float on {(wanted == found).mean():.2%}")
 
 

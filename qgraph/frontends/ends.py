@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
@@ -105,7 +105,9 @@ def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Seque
     )
 
 
-def needed(nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: set[str]) -> list[TFNode]:
+def needed(
+    nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: Collection[str]
+) -> list[TFNode]:
     """Every node that `outputs` need, inputs first, not looking behind the nodes in `cut`.
 
     Raises GraphError at a missing input or a cycle, UnsupportedError at a loop.
@@ -132,7 +134,7 @@ def needed(nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: set[str]) -
     return order
 
 
-def _needs(nodes: Mapping[str, TFNode], name: str, cut: set[str]) -> Iterator[str]:
+def _needs(nodes: Mapping[str, TFNode], name: str, cut: Collection[str]) -> Iterator[str]:
     node = nodes[name]
     if name in cut:
         return iter(())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,9 +46,9 @@ def import_graph_def(
     graph_def = inline_calls(graph_def)
     nodes = read_nodes(graph_def)
     ends = _output_refs(nodes, outputs, signature)
-    cut = {_input_name(nodes, i) for i in inputs or ()}
+    cut = dict.fromkeys(_input_name(nodes, i) for i in inputs or ())
     order = needed(nodes, list(ends.values()), cut)
-    starts = [_input_name(nodes, i) for i in inputs] if inputs else find_inputs(nodes, order)
+    starts = list(cut) if inputs else find_inputs(nodes, order)
     if inputs:
         _refuse_unnamed(order, cut)
     shapes = _shapes(nodes, starts, input_shapes)
@@ -96,7 +96,7 @@ def _input_name(nodes: Mapping[str, TFNode], name: str) -> str:
     return node
 
 
-def _refuse_unnamed(order: Sequence[TFNode], cut: set[str]) -> None:
+def _refuse_unnamed(order: Sequence[TFNode], cut: Collection[str]) -> None:
     missing = [n.name for n in order if n.op in PLACEHOLDERS and n.name not in cut]
     if missing:
         raise UsageError(
@@ -160,7 +160,7 @@ def _outputs(builder: Builder, ends: Mapping[str, Ref], *, explicit: bool) -> di
     return outputs
 
 
-def _sweep(graph: Graph, keep: set[str]) -> None:
+def _sweep(graph: Graph, keep: Collection[str]) -> None:
     """Remove nodes that no output needs: shape arithmetic that became attributes."""
     for node in reversed(graph.topological()):
         if node.name not in keep and not any(graph.use_count(v) for v in node.values):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from qgraph.errors import GraphError
+
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf")
+DEEPEST = 300
 BOOL = 10  # types.proto
 PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
@@ -15,7 +18,7 @@ def inline_calls(graph_def: Any) -> Any:
 
     A call becomes an IdentityN of the same name over what its body returns, so that its users
     need no change; the body's nodes are named `call/node`. Loops, and branches whose condition
-    is not constant, stay as they are.
+    is not constant, stay as they are. Raises GraphError for a call that does not fit.
     """
     functions = {f.signature.name: f for f in graph_def.library.function}
     nodes = {node.name: node for node in graph_def.node}
@@ -32,10 +35,17 @@ def inline_calls(graph_def: Any) -> Any:
         if name is None:
             result.node.append(node)
             continue
-        if name not in bodies:
-            bodies[name] = _body(functions[name])
-        prefix = _free_prefix(node.name, bodies[name][0], nodes)
-        written = _written_out(node, prefix, functions[name], *bodies[name])
+        if node.name.count("/") > DEEPEST:
+            raise GraphError("functions call each other without end", node=name)
+        try:
+            if name not in bodies:
+                bodies[name] = _body(functions[name])
+            prefix = _free_prefix(node.name, bodies[name][0], nodes)
+            written = _written_out(node, prefix, functions[name], *bodies[name])
+        except (LookupError, TypeError, ValueError) as error:
+            raise GraphError(
+                f"the call of `{name}` is malformed: {error}", node=node.name
+            ) from None
         nodes.update((n.name, n) for n in written)
         waiting += written
     return result
@@ -46,7 +56,7 @@ def _called(node: Any, functions: dict[str, Any], nodes: dict[str, Any]) -> str 
     if not functions:
         return None
     name = node.attr["f"].func.name if node.op in CALLS else node.op
-    if node.op in BRANCHES:
+    if node.op in BRANCHES and node.input:
         condition = _condition(node.input[0], nodes)
         if condition is not None:
             name = node.attr["then_branch" if condition else "else_branch"].func.name
@@ -57,7 +67,7 @@ def _condition(tensor: str, nodes: dict[str, Any]) -> bool | None:
     """The single boolean behind `tensor` where it is constant, else None."""
     node = nodes.get(tensor.removesuffix(":0"))
     for _ in range(len(nodes)):
-        if node is None or node.op not in PASSED:
+        if node is None or node.op not in PASSED or not node.input:
             break
         node = nodes.get(node.input[0].removesuffix(":0"))
     if node is None or node.op != "Const" or node.attr["dtype"].type != BOOL:

@@ -116,6 +116,6 @@ def decode_constant(node: TFNode) -> Array:
 
     try:
         array: Array = tf.make_ndarray(proto)
-    except (TypeError, ValueError) as error:
+    except (MemoryError, TypeError, ValueError) as error:
         raise LoadError(f"the constant cannot be decoded: {error}", node=node.name) from None
     return array

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.errors import UnsupportedError
+from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
@@ -128,6 +128,34 @@ def test_branch_within_a_function_is_inlined_too():
         graph_def_of(lambda: tf.function(lambda x: inner(x) + 1)(placeholder()))
     )
     assert opaque_kinds(graph) == []
+
+
+@tf.function
+def doubled(x):
+    return x * 2
+
+
+@pytest.fixture
+def calling():
+    """A graph that calls a function."""
+    return graph_def_of(lambda: doubled(placeholder()))
+
+
+def test_function_that_calls_itself_is_refused(calling):
+    (function,) = calling.library.function
+    (call,) = (n for n in calling.node if n.op == "PartitionedCall")
+    inner = function.node_def.add(name="again", op=call.op, input=["x"])
+    for key, value in call.attr.items():
+        inner.attr[key].CopyFrom(value)
+    with pytest.raises(GraphError, match="functions call each other without end"):
+        load_graph_def(calling)
+
+
+def test_call_with_too_few_arguments_is_named(calling):
+    (call,) = (n for n in calling.node if n.op == "PartitionedCall")
+    del call.input[:]
+    with pytest.raises(GraphError, match=r"PartitionedCall: the call of `\w+` is malformed"):
+        load_graph_def(calling)
 
 
 def test_print_is_passed_over():

@@ -223,7 +223,7 @@ def batch_norm(op, x, **attrs):
 @pytest.mark.parametrize("version", BATCH_NORMS)
 def test_batch_norm(version):
     op = BATCH_NORMS[version]
-    graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float32", IMAGE, "x"))[0])
+    graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float32", IMAGE, "x"))[:3])
     graph = assert_same_as_tf(graph_def)
     assert graph.producer(graph.nodes["y"].inputs[0]).attrs["epsilon"] == pytest.approx(0.01)
 
@@ -404,6 +404,9 @@ OPAQUE = {
     "Round": tf.round,
     "FakeQuantWithMinMaxVars": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0),
     "SpaceToBatchND": lambda x: tf.space_to_batch(tf.expand_dims(x, 2), [3], [[0, 0]]),
+    "MaxPool": lambda x: raw.MaxPool(
+        input=tf.reshape(x, [-1, 1, 1, 6]), ksize=[1, 1, 1, 2], strides=[1, 1, 1, 2], padding="SAME"
+    ),
     "Conv3D": lambda x: tf.nn.conv3d(
         tf.reshape(x, [-1, 1, 2, 3, 1]), tf.ones((1, 2, 2, 1, 1)), [1] * 5, "SAME"
     ),

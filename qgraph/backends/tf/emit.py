@@ -120,8 +120,8 @@ def _emit_outputs(emission: Emission) -> None:
             builder.add_exactly("Identity", public, [tensor], T=DType(wanted))
 
 
-def tensor_names(graph: Graph) -> dict[str, str]:
-    """The tensor of each quantized activation in the emitted graph, by value name."""
-    tensors = _emission(graph).tensors
-    quantizers = [n.name for n in graph.topological() if n.op in QUANTIZERS]
-    return {name: tensors[name] for name in quantizers if name in tensors}
+def tensor_names(graph: Graph, known: Mapping[str, Bound] | None = None) -> dict[str, str]:
+    """The tensor of each value that the emitted graph computes: all but constants."""
+    tensors = _emission(graph, known).tensors
+    values = [v for n in graph.topological() for v in n.values]
+    return {value: tensors[value] for value in values if value in tensors}

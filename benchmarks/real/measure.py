@@ -1,0 +1,85 @@
+"""What is measured of every network: exactness, and nearness to float."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import yaml
+
+from qgraph.artifacts import float_ops
+from qgraph.backends.tf.agreement import Checker
+from qgraph.compiler import Quantized, quantize
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.quant.profile import Profile, load_profile, parse_profile
+
+METHODS = ("kl_j", "max", "percentile", "mse")
+PER_CHANNEL = """
+name: per-channel
+description: graffitist-int8 with a power-of-two scale for each output channel of the weights
+per_channel: true
+"""
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """Elements of quantized tensors and integer outputs compared with the integer reference."""
+
+    tensors: int
+    elements: int
+    different: int
+
+    def __str__(self) -> str:
+        return f"{self.different} of {self.elements:,} in {self.tensors}"
+
+
+def profiles() -> tuple[Profile, ...]:
+    own = parse_profile(yaml.safe_load(PER_CHANNEL), "per-channel.yaml")
+    return (load_profile("graffitist-int8"), load_profile("int32-bias"), own)
+
+
+def timed(model: Graph, data: Any, profile: Profile, method: str) -> tuple[Quantized, float]:
+    """A network quantized, and the seconds that it took."""
+    start = time.perf_counter()
+    result = quantize(model, data, profile=profile, method=method)
+    return result, time.perf_counter() - start
+
+
+def exactness(checker: Checker, batches: Iterable[Mapping[str, Array]]) -> Exactness:
+    """Compare the emitted graph with the reference on every batch."""
+    found = [checker.run(feeds) for feeds in batches]
+    different = sum(d.count for agreement in found for d in agreement.differences)
+    return Exactness(found[0].tensors, sum(a.elements for a in found), different)
+
+
+def batches(name: str, images: Array, size: int) -> Iterable[dict[str, Array]]:
+    for i in range(0, len(images), size):
+        yield {name: images[i : i + size]}
+
+
+def same_class(a: Array, b: Array) -> float:
+    return float((a.argmax(-1) == b.argmax(-1)).mean())
+
+
+def sqnr(wanted: Array, found: Array) -> float:
+    """Signal to noise in dB of `found` against `wanted`."""
+    signal, noise = (
+        float((np.asarray(v, np.float64) ** 2).sum()) for v in (wanted, found - wanted)
+    )
+    return float(10 * np.log10(signal / noise)) if noise else float("inf")
+
+
+def kept_float(result: Quantized, shorten: Callable[[str], str] = str) -> str:
+    """The ops that stay float, by kind, each with where it is first met."""
+    kinds: dict[str, list[str]] = {}
+    for op in float_ops(result.graph):
+        kinds.setdefault(op["op"], []).append(shorten(op["name"]))
+    shown = (
+        f"{kind} (`{names[0]}`{f' and {len(names) - 1} more' if names[1:] else ''})"
+        for kind, names in kinds.items()
+    )
+    return ", ".join(shown) or "nothing"

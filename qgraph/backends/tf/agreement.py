@@ -1,0 +1,106 @@
+"""Is the emitted graph the integer reference? Compared as TensorFlow executes it, tolerance zero.
+
+Where an integer part begins at a float result (a logarithm, an op that is not understood), the
+reference starts from TensorFlow's own numbers: float ops differ between libraries in the last
+bit, integers may not differ at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.backends.tf.program import TFProgram
+from qgraph.exact.reference import Reference, as_float
+from qgraph.ir.graph import Graph
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, Fixed
+from qgraph.quant.topology import QUANTIZERS
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A tensor that is not the reference's: `count` elements of it, by `largest` at most."""
+
+    name: str
+    count: int
+    largest: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """`tensors` and `elements` were compared exactly; `differences` come in the graph's order.
+
+    `float_outputs` are the outputs behind float ops, with their largest difference.
+    """
+
+    tensors: int
+    elements: int
+    differences: tuple[Difference, ...]
+    float_outputs: Mapping[str, float]
+
+    @property
+    def exact(self) -> bool:
+        return not self.differences
+
+
+class Checker:
+    """A calibrated graph and its emitted twin, to be compared on as many inputs as one likes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.reference = Reference(graph)
+        self.program = TFProgram(emit_graph_def(graph))
+        self.tensors = tensor_names(graph)
+        self.entries = _entries(graph)
+
+    def run(self, feeds: Mapping[str, Array]) -> Agreement:
+        """Compare every quantized tensor, fetched together, and every output, fetched alone.
+
+        Fetching keeps a tensor from TensorFlow's graph optimiser: the outputs show that the graph
+        as it runs in practice, optimised, is the same.
+        """
+        entries = dict(zip(self.entries, self._fetch(feeds, self.entries), strict=True))
+        expected = self.reference.run({**feeds, **entries})
+        fixed = [v for v in expected if isinstance(expected[v], Fixed) and v in self.tensors]
+        found = dict(zip(fixed, self._fetch(feeds, fixed), strict=True))
+        outputs = list(self.graph.outputs)
+        alone = dict(zip(outputs, self.program.run(feeds, outputs), strict=True))
+        floats = {}
+        for public, value in self.graph.outputs.items():
+            if isinstance(expected[value], Fixed):
+                found[public], expected[public] = alone[public], expected[value]
+            else:
+                floats[public] = _largest(alone[public], as_float(expected[value]))
+        compared = {name: (array, as_float(expected[name])) for name, array in found.items()}
+        differences = tuple(
+            Difference(name, int(np.count_nonzero(ours != wanted)), _largest(ours, wanted))
+            for name, (ours, wanted) in compared.items()
+            if not np.array_equal(ours, wanted)
+        )
+        elements = sum(array.size for array in found.values())
+        return Agreement(len(found), elements, differences, floats)
+
+    def _fetch(self, feeds: Mapping[str, Array], values: list[str]) -> list[Array]:
+        return self.program.run(feeds, [self.tensors[v] for v in values]) if values else []
+
+
+def _entries(graph: Graph) -> list[str]:
+    """Float results that a quantizer takes."""
+    integer: set[str] = set()
+    entries: dict[str, None] = {}
+    for node in graph.topological():
+        whole = all(v in integer for v in node.inputs) and op_definition(node.op).integer
+        if node.op == "const" or node.op in QUANTIZERS or whole:
+            integer.update(node.values)
+        if node.op == "quantize" and graph.producer(node.inputs[0]).op != "input":
+            entries.update({v: None for v in node.inputs if v not in integer})
+    return list(entries)
+
+
+def _largest(found: Array, wanted: Array) -> float:
+    difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64))
+    return float(difference.max(initial=0))

@@ -35,30 +35,30 @@ class BatchTracker:
 
     def origin(self, value: str) -> str:
         """The value whose axis 0 is that of `value`, as far back as can be told."""
-        path = []
-        while value not in self._origins:
-            path.append(value)
-            source = self._source(value)
-            if source is None:
-                self._origins[value] = value
-                break
-            value = source
-        origin = self._origins[value]
-        for passed in path:
-            self._origins[passed] = origin
-        return origin
+        waiting = [value]
+        while waiting:
+            current = waiting[-1]
+            sources = [] if current in self._origins else self._sources(current)
+            unknown = [s for s in sources if s not in self._origins]
+            if unknown:
+                waiting += unknown
+                continue
+            waiting.pop()
+            found = {self._origins[s] for s in sources}
+            self._origins.setdefault(current, found.pop() if len(found) == 1 else current)
+        return self._origins[value]
 
-    def _source(self, value: str) -> str | None:
-        node = self._graph.nodes.get(value)
+    def _sources(self, value: str) -> list[str]:
+        """Inputs of the node behind `value` whose axis 0, of unknown size, it leaves alone."""
+        node, types = self._graph.nodes.get(value), self._graph.types
         if node is None or not node.inputs:
-            return None
-        types = self._graph.types
+            return []
         if node.op in BROADCAST:
             rank = types[value].rank
-            same = (v for v in node.inputs if _open(types[v].shape) and types[v].rank == rank)
-            return next(same, None)
-        kept = node.op in KEEP or _leaves_first_axis(node, types[node.inputs[0]].shape)
-        return node.inputs[0] if kept and _open(types[node.inputs[0]].shape) else None
+            return [v for v in node.inputs if types[v].rank == rank and _open(types[v].shape)]
+        first = types[node.inputs[0]].shape
+        kept = node.op in KEEP or _leaves_first_axis(node, first)
+        return [node.inputs[0]] if kept and _open(first) else []
 
 
 def _open(shape: Shape | None) -> bool:

@@ -136,7 +136,7 @@ CASES = {
         IMAGE,
         lambda x: [x[:, 1:5], x[:, ::2, ::-1], x[:, 3], x[:, -1], x[..., 1], x[:, tf.newaxis, 2:],
                    x[:, 1, ..., tf.newaxis], x[..., -3:-1], x[:, 100:], x[tf.newaxis, :, 2, :, 1],
-                   x[:1], x[0], x[:, 7:2:-2]],
+                   x[:1], x[0], x[:, 7:2:-2], x[:, 0:-9:-1]],
     ),
     "split": (IMAGE, lambda x: [tf.split(x, 2, 3), tf.split(x, 4, 1)[2], tf.split(x, 1, -1)]),
     "split_v": (IMAGE, lambda x: [tf.split(x, [1, 2, 1], 3), tf.split(x, [3, -1], 1)]),

@@ -9,6 +9,7 @@ import numpy as np
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
 
@@ -23,18 +24,24 @@ def sqnr(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> dict[s
         n.name: original(quantized, n.name) for n in quantized.topological() if n.op in QUANTIZERS
     }
     pairs = {name: value for name, value in pairs.items() if value in floating.types}
-    signal = dict.fromkeys(pairs, 0.0)
-    noise = dict.fromkeys(pairs, 0.0)
     chunks = chunk_inputs(quantized, data)
-    for i in range(len(next(iter(chunks.values())))):
+    count = len(next(iter(chunks.values())))
+
+    def powers(i: int) -> dict[str, tuple[float, float]]:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         wanted = evaluate(floating, feeds, sorted(set(pairs.values())))
         found = evaluate(quantized, feeds, list(pairs))
-        for name, value in pairs.items():
-            exact = wanted[value].astype(np.float64)
-            signal[name] += float((exact**2).sum())
-            noise[name] += float(((found[name] - exact) ** 2).sum())
-    return {name: decibel(signal[name], noise[name]) for name in pairs}
+        return {name: _powers(wanted[value], found[name]) for name, value in pairs.items()}
+
+    with over_chunks(count) as each:
+        parts = [*each(powers, range(count))]
+    totals = {name: np.sum([part[name] for part in parts], axis=0) for name in pairs}
+    return {name: decibel(*totals[name]) for name in pairs}
+
+
+def _powers(wanted: Array, found: Array) -> tuple[float, float]:
+    exact = wanted.astype(np.float64)
+    return float((exact**2).sum()), float(((found - exact) ** 2).sum())
 
 
 def original(quantized: Graph, name: str) -> str:

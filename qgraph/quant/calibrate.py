@@ -20,6 +20,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent, frozen_exponent
+from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
 from qgraph.quant.topology import QUANTIZERS, value_exponent
@@ -53,19 +54,22 @@ def calibrate(
     the sweep goes. Raises CalibrationError where data is missing, misshaped, NaN or infinite, and
     ExactnessError where a scale or shift is out of range.
     """
-    sweep = _Sweep(graph, options)
-    sweep.start(chunk_inputs(graph, data))
-    order = graph.topological()
-    for done, node in enumerate(list(order), start=1):
-        sweep.visit(graph.nodes[node.name])
-        on_node(done, len(order))
-    sweep.finish()
+    chunks = chunk_inputs(graph, data)
+    order = list(graph.topological())
+    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+        sweep = _Sweep(graph, options, each)
+        sweep.start(chunks)
+        for done, node in enumerate(order, start=1):
+            sweep.visit(graph.nodes[node.name])
+            on_node(done, len(order))
+        sweep.finish()
     graph.facts.add("calibrated")
 
 
 class _Sweep:
-    def __init__(self, graph: Graph, options: Calibration) -> None:
+    def __init__(self, graph: Graph, options: Calibration, each: Each) -> None:
         self.graph = graph
+        self.each = each
         self.options = options
         self.exponents: dict[str, Any] = {}
         self.static: dict[str, Array] = {}
@@ -115,12 +119,14 @@ class _Sweep:
                 evaluate(node.attrs, [self.static[v] for v in node.inputs])
             )
             return
-        results: list[Any] = []
-        for i in range(self.count):
-            inputs = [
+
+        def at(i: int) -> Any:
+            inputs = (
                 self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs
-            ]
-            results.append(evaluate(node.attrs, inputs))
+            )
+            return evaluate(node.attrs, [*inputs])
+
+        results = [*self.each(at, range(self.count))]
         for index, value in enumerate(node.values):
             single = node.outputs == 1
             self.chunks[value] = [r if single else r[index] for r in results]
@@ -171,12 +177,12 @@ class _Sweep:
         chunks = self.chunks[source]
         if node.op == "lookup":
             function = POINTWISE[node.attrs["function"]]
-            chunks = [function(node.attrs, c) for c in chunks]
-        extremes = range_of(chunks, node.name)
+            chunks = [*self.each(lambda c: function(node.attrs, c), chunks)]
+        extremes = range_of(chunks, node.name, self.each)
         if spec.role == "input" and spec.signed and extremes[0] >= 0:
             spec = self._make_unsigned(node)
         method = "max" if spec.role == "internal" else self.options.method
-        exponent = choose_exponent(chunks, extremes, spec, method)
+        exponent = choose_exponent(chunks, extremes, spec, method, self.each)
         return self._legal(exponent, self.exponents.get(source))
 
     def _of_constant(self, node: Node) -> Exponent:

@@ -76,7 +76,10 @@ def _read(source: Data, limit: int | None) -> dict[str, Array]:
         return _from_entry_point(str(source), limit)
     try:
         loaded: Any = np.load(source, allow_pickle=False)
-        return {k: loaded[k] for k in loaded.files} if hasattr(loaded, "files") else {"": loaded}
+        arrays = {k: loaded[k] for k in loaded.files} if hasattr(loaded, "files") else {"": loaded}
+        if not arrays:
+            raise ValueError("no arrays")
+        return arrays
     except OSError as error:
         raise CalibrationError(
             f"cannot be read: {error.strerror or error}", node=str(source)
@@ -173,12 +176,14 @@ def _check(array: Array, graph: Graph, name: str) -> None:
             f"{len(array)} samples do not fill batches of {batch}, which the input asks for",
             "give a multiple of it, or another --input-shape",
         )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise wrong(f"calibration data holds NaN or infinity, first at {list(bad)}", "leave it out")
+    with np.errstate(over="ignore"):
+        held = array.astype(expected.dtype, copy=False)
+    if array.dtype.kind == "f" and not np.isfinite(held).all():
+        bad = [int(i) for i in np.argwhere(~np.isfinite(held))[0]]
+        raise wrong(f"calibration data holds NaN or infinity, first at {bad}", "leave it out")
     if not array.any():
         raise wrong("calibration data is all zeros", "give typical inputs")
-    if np.dtype(expected.dtype).kind in "iub" and (array.astype(expected.dtype) != array).any():
+    if np.dtype(expected.dtype).kind in "iub" and (held != array).any():
         raise wrong(
             f"calibration data is {array.dtype}, and not all of it fits {expected.dtype}",
             f"give the {expected.dtype} numbers that the network is run on",

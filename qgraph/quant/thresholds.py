@@ -19,6 +19,7 @@ from qgraph import kernels
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import exponent_for_max
+from qgraph.parallel import Each
 
 LOG2_BINS = 11
 FINER_EXPONENTS = 10
@@ -64,9 +65,9 @@ class Histogram:
         return replace(self, counts=counts)
 
 
-def range_of(chunks: list[Array], name: str) -> tuple[float, float]:
+def range_of(chunks: list[Array], name: str, each: Each = map) -> tuple[float, float]:
     """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
-    ends = [kernels.minmax(np.asarray(c, np.float32)) for c in chunks if c.size]
+    ends = [*each(lambda c: kernels.minmax(np.asarray(c, np.float32)), filter(np.size, chunks))]
     if not ends:
         raise CalibrationError("has no elements to calibrate on", node=name)
     low, high = min(e[0] for e in ends), max(e[1] for e in ends)
@@ -79,21 +80,28 @@ def range_of(chunks: list[Array], name: str) -> tuple[float, float]:
     return low, high
 
 
-def histogram_of(chunks: list[Array], low: float, high: float) -> Histogram:
+def histogram_of(chunks: list[Array], low: float, high: float, each: Each = map) -> Histogram:
     """Histogram over all chunks (float arrays), whose range is known."""
     largest = max(abs(low), abs(high))
     power = -exponent_for_max(largest, 0, False) if largest else 0
-    counts = np.zeros(2 << LOG2_BINS, np.int64)
-    zeros = 0
-    for chunk in chunks:
-        counts += kernels.histogram(np.asarray(chunk, np.float32), power, LOG2_BINS)
-        zeros += chunk.size - int(np.count_nonzero(chunk))
-    counts[1 << LOG2_BINS] -= zeros
-    return Histogram(counts, zeros, power, low, high)
+
+    def count(chunk: Array) -> tuple[Counts, int]:
+        counts = kernels.histogram(np.asarray(chunk, np.float32), power, LOG2_BINS)
+        zeros = chunk.size - int(np.count_nonzero(chunk))
+        counts[1 << LOG2_BINS] -= zeros
+        return counts, zeros
+
+    parts = [*each(count, chunks)]
+    counts = np.sum([counts for counts, _ in parts], axis=0)
+    return Histogram(counts, sum(zeros for _, zeros in parts), power, low, high)
 
 
 def choose_exponent(
-    chunks: list[Array], extremes: tuple[float, float], spec: QuantSpec, method: str
+    chunks: list[Array],
+    extremes: tuple[float, float],
+    spec: QuantSpec,
+    method: str,
+    each: Each = map,
 ) -> int:
     """The exponent for a tensor of `spec`; `extremes` are its least and greatest value.
 
@@ -102,7 +110,7 @@ def choose_exponent(
     low, high = extremes
     if method == "max" or low == high == 0:
         return exponent_for_max(max(abs(low), abs(high)) or 1.0, spec.bits, spec.signed)
-    return METHODS[method](histogram_of(chunks, low, high), spec)
+    return METHODS[method](histogram_of(chunks, low, high, each), spec)
 
 
 def _max(histogram: Histogram, spec: QuantSpec) -> int:

@@ -1,0 +1,95 @@
+"""One-sweep calibration of MobileNetV1 against plain float inference of the same images.
+
+    python -m benchmarks.calibration_time [--images 50] [--repeats 5] [--json FILE]
+
+Both are run in turn, in one process, after a warm-up; medians and their ratio count. Plain float
+inference is the original frozen graph in TensorFlow (all cores), and beside it the folded
+graph in qgraph's own numpy interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import assets
+from qgraph.backends.tf.program import TFProgram
+from qgraph.frontends import load
+from qgraph.interpret import evaluate
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.profile import load_profile
+from qgraph.recipes import FLOAT, static
+
+OUTPUT = "MobilenetV1/Predictions/Reshape"
+
+
+def images(count: int) -> np.ndarray:
+    """Real photographs as the network takes them, repeated where there are fewer than asked for."""
+    photographs, _ = assets.imagenet_images(224)
+    scaled = photographs.astype(np.float32) / 127.5 - 1
+    return np.concatenate([scaled] * (count // len(scaled) + 1))[:count]
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--method", default="kl_j")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    data = images(options.images)
+    path = assets.mobilenet_v1()
+    original = TFProgram(path)
+    folded = load(path, outputs=[OUTPUT])
+    PassManager(FLOAT).run(folded)
+    quantized = folded.copy()
+    recipe = static(load_profile("graffitist-int8"))
+    PassManager(recipe[len(FLOAT) :]).run(quantized)
+
+    def tensorflow() -> None:
+        for image in data:
+            original.run({"input": image[None]}, [OUTPUT])
+
+    def interpreter() -> None:
+        for image in data:
+            evaluate(folded, {"input": image[None]})
+
+    def sweep() -> None:
+        calibrate(quantized.copy(), {"input": data}, Calibration(options.method))
+
+    variants = {"TensorFlow float": tensorflow, "numpy float": interpreter, "calibration": sweep}
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for round_ in range(options.repeats + 1):
+        for name, run in variants.items():
+            taken = seconds(run)
+            if round_:
+                times[name].append(taken)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    table = Table("run", "median s", "min", "max", "ratio to TensorFlow float", title=f"{len(data)} images")
+    for name, found in times.items():
+        ratio = medians[name] / medians["TensorFlow float"]
+        cells = (f"{v:.2f}" for v in (medians[name], min(found), max(found)))
+        table.add_row(name, *cells, f"{ratio:.2f}")
+    Console().print(table)
+    if options.json:
+        options.json.write_text(json.dumps(times, indent=1))
+
+
+if __name__ == "__main__":
+    main()

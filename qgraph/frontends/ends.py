@@ -134,6 +134,15 @@ def needed(
     return order
 
 
+def check_whole(nodes: Mapping[str, TFNode]) -> None:
+    """Raise GraphError for a missing input or a cycle anywhere in the graph.
+
+    Where outputs are guessed, a damaged graph must not pass for a smaller one.
+    """
+    loops = {n.name for n in nodes.values() if n.op in LOOPS}
+    needed(nodes, [(name, 0) for name in nodes], loops)
+
+
 def _needs(nodes: Mapping[str, TFNode], name: str, cut: Collection[str]) -> Iterator[str]:
     node = nodes[name]
     if name in cut:

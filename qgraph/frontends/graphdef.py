@@ -11,9 +11,8 @@ from qgraph.errors import LoadError
 def parse_binary(data: bytes) -> Any | None:
     """A GraphDef with at least one proper node, or None if `data` is something else."""
     graph_def = parse(data, "GraphDef")
-    sound = (
-        graph_def is not None and graph_def.node and all(n.name and n.op for n in graph_def.node)
-    )
+    nodes = () if graph_def is None else graph_def.node
+    sound = nodes and all(n.name and n.op and n.op.isprintable() for n in nodes)
     return graph_def if sound else None
 
 

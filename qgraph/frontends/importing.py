@@ -10,6 +10,7 @@ from qgraph.errors import GraphError, LoadError, UsageError
 from qgraph.frontends.builder import Builder
 from qgraph.frontends.ends import (
     PLACEHOLDERS,
+    check_whole,
     find_inputs,
     find_outputs,
     needed,
@@ -77,6 +78,7 @@ def _output_refs(
     if outputs is None:
         if public:
             return {key: resolve(nodes, ref, "output", ()) for key, ref in public.items()}
+        check_whole(nodes)
         found = find_outputs(nodes)
         if not found:
             raise no_outputs()

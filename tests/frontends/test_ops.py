@@ -118,6 +118,7 @@ CASES = {
         lambda x: [tf.reduce_mean(x, [1, 2]), tf.reduce_mean(x, [-3, -2], keepdims=True),
                    tf.reduce_sum(x, 3), tf.reduce_max(x, [1]), tf.reduce_mean(x, -1)],
     ),
+    "max_of_integers": (MATRIX, lambda x: tf.reduce_max(tf.cast(x * 9, tf.int32), 1)),
     "mean_of_all": (FIXED, tf.reduce_mean),
     "argmax": (IMAGE, lambda x: [tf.argmax(x, -1), tf.argmax(x, 1, output_type=tf.int32)]),
     "concat": (IMAGE, lambda x: [tf.concat([x, x + 1, x], 3), tf.concat([x, x], -2)]),

@@ -39,6 +39,11 @@ def test_flatten_by_batch_and_minus_one():
     assert only(graph, "reshape").attrs["shape"] == (-1, 128)
 
 
+def test_flatten_after_a_sum_with_a_tensor_of_lower_rank():
+    graph = imported(lambda x: tf.reshape(x + x[:, 0, 0, 0:1][:4], [tf.shape(x)[0], -1]), batch=4)
+    assert only(graph, "reshape").attrs["shape"] == (-1, 128)
+
+
 def test_flatten_after_convolution_and_pool():
     def build(x):
         y = tf.nn.conv2d(x, tf.ones((3, 3, 8, 2)), 1, "SAME")
@@ -61,6 +66,15 @@ def test_another_inputs_batch_is_not_taken_for_this_one():
     assert "Reshape" in opaque_kinds(graph)
     feeds = {"x": np.ones((4, 4), "float32"), "other": np.ones((2, 2), "float32")}
     assert evaluate(graph, feeds)["y"].shape == (2, 8)
+
+
+def test_another_unknown_axis_is_not_taken_for_the_batch():
+    def build():
+        x = v1.placeholder("float32", (None, None), "x")
+        return tf.reshape(tf.matmul(x, tf.ones((2, 4))), [tf.shape(x)[1], -1])
+
+    graph = load_graph_def(graph_def_of(build))
+    assert evaluate(graph, {"x": np.ones((3, 2), "float32")})["y"].shape == (2, 6)
 
 
 def test_batches_that_may_be_broadcast_are_kept_apart():
@@ -133,7 +147,7 @@ def _with_static_reshape(shape, target):
         lambda x: tf.concat([[5], tf.math.reduce_prod(tf.shape(x)[1:3], keepdims=True)], 0),
         lambda x: tf.where(tf.shape(x)[1] > 3, [7, 7], [9, 9]),
         lambda x: tf.slice(tf.shape(x), [1], [2]) % 3 + 1,
-        lambda x: tf.reshape(raw.TruncateDiv(x=-7, y=-tf.shape(x)[1:2]), [1]) * [3, 4],
+        lambda x: (raw.TruncateDiv(x=7, y=-tf.shape(x)[1:2]) + 4) * [3, 4],
     ],
 )
 def test_size_computed_from_a_shape_is_constant(size):

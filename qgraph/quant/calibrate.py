@@ -27,6 +27,10 @@ from qgraph.quant.topology import QUANTIZERS, value_exponent
 
 Exponent = int | tuple[int, ...]
 
+# A channel whose weights are 2^12 times smaller than another's is below the last bit of an 8-bit
+# output. Its own scale would buy nothing, and would ask for shifts that no target has.
+CHANNEL_SPREAD = 12
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -258,5 +262,6 @@ def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) ->
     if spec.per_channel:
         columns = largest.reshape(*largest.shape[:2], -1) if depthwise else largest
         peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
+        peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)

@@ -11,22 +11,30 @@ import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from benchmarks.real.measure import batches, exactness, kept_float
 from benchmarks.real.tables import Table
+from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
-from qgraph.compiler import quantize
+from qgraph.compiler import Quantized, quantize
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.profile import load_profile
+from qgraph.quant.profile import Profile, load_profile, parse_profile
 
-METHODS = ("kl_j", "max")
+WIDE = """
+name: wide-activations
+description: 8-bit weights, 16-bit inputs and activations
+bits: {input: 16, activation: 16}
+"""
 SAMPLES, EPISODES, FIRST_SEED = 512, 10, 9000
 
 Policy = Callable[[Array], Array]
@@ -37,6 +45,21 @@ def folder() -> Path:
     return Path(os.environ.get("QGRAPH_POLICIES") or beside)
 
 
+@dataclass(frozen=True)
+class Task:
+    """A policy, what it sees, and what it earns in float (None if it cannot be played)."""
+
+    name: str
+    about: Mapping[str, Any]
+    model: Graph
+    observations: Array
+    earned: float | None
+
+    def act(self, observations: Array) -> Array:
+        """The float policy as its graph is written, in numpy."""
+        return evaluate(self.model, {"observation": observations})["action"]
+
+
 def tables() -> Iterator[Table]:
     files = sorted(folder().glob("*.pb"))
     if not files:
@@ -44,56 +67,61 @@ def tables() -> Iterator[Table]:
         return
     played = importlib.util.find_spec("gymnasium") is not None
     table = Table(
-        "Ten policies, graffitist-int8, static",
-        {"policy": "", "method": "", "same action": ".1%", "largest action difference": ".3f",
-         "of the range": ".1%", "return float": ".1f", "return int8": ".1f",
-         "differ from reference": "", "stays float": ""},
+        "Ten policies, static",
+        {"policy": "", "profile": "", "method": "", "same action": ".1%",
+         "largest difference": ".3f", "of the range": ".1%", "return, float": ".1f",
+         "return, quantized": ".1f", "differ from reference": ""},
         notes=[
-            f"{SAMPLES} observations to calibrate, {SAMPLES} others to compare; "
+            f"{SAMPLES} observations to calibrate, {SAMPLES} others to compare, "
             + ("from the float policy's episodes" if played else "random normal"),
             f"returns: mean of the same {EPISODES} seeded episodes",
-            "same action: the discrete action where there is one; else the action within 1/100 "
-            "of its range",
+            "same action: the discrete action where there is one; else each within 1/100 of its "
+            "range",
         ],
     )  # fmt: skip
+    int8, wide = load_profile("graffitist-int8"), parse_profile(yaml.safe_load(WIDE))
     for file in files:
-        for method in METHODS:
-            _row(table, file, method, played)
+        task = _task(file, played)
+        for profile, method in ((int8, "kl_j"), (int8, "max"), (wide, "max")):
+            result = _row(table, task, profile, method)
+        if float_ops(result.graph):
+            table.notes.append(f"{task.name} keeps float: {kept_float(result)}")
     yield table
 
 
-def _row(table: Table, file: Path, method: str, played: bool) -> None:
+def _task(file: Path, played: bool) -> Task:
     about = json.loads(file.with_suffix(".json").read_text())
-    model = load(file)
+    size = (2 * SAMPLES, about["observation_size"])
+    seen = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    task = Task(file.stem, about, load(file), seen, None)
+    if not played:
+        return task
+    seen = np.concatenate([_episode(about, task.act, seed)[0] for seed in range(4)])
+    shuffled = np.random.default_rng(0).permutation(seen)
+    return replace(task, observations=shuffled, earned=_earned(about, task.act))
 
-    def floating(observations: Array) -> Array:
-        return evaluate(model, {"observation": observations})["action"]
 
-    if played:
-        seen = np.concatenate([_observations(about, floating, seed) for seed in range(4)])
-        seen = np.random.default_rng(0).permutation(seen)
-    else:
-        size = (2 * SAMPLES, about["observation_size"])
-        seen = np.random.default_rng(0).normal(size=size).astype(np.float32)
-    half = min(SAMPLES, len(seen) // 2)
-    calibration, test = seen[:half], seen[half : 2 * half]
-    result = quantize(model, calibration, profile=load_profile("graffitist-int8"), method=method)
+def _row(table: Table, task: Task, profile: Profile, method: str) -> Quantized:
+    half = min(SAMPLES, len(task.observations) // 2)
+    calibration, test = task.observations[:half], task.observations[half : 2 * half]
+    result = quantize(task.model, calibration, profile=profile, method=method)
     checker = Checker(result.graph)
 
-    def integer(observations: Array) -> Array:
+    def act(observations: Array) -> Array:
         return checker.program.run({"observation": observations}, ["action"])[0]
 
-    wanted, found = floating(test), integer(test)
-    same = exactness(checker, batches("observation", test, len(test)))
-    returns = [_returns(about, p) if played else None for p in (floating, integer)]
-    off, span = float(np.abs(found - wanted).max()), float(np.ptp(wanted))
+    wanted, found = task.act(test), act(test)
+    largest = float(np.abs(found - wanted).max())
+    earned = None if task.earned is None else _earned(task.about, act)
     table.add(
-        file.stem, method, _same_action(about, wanted, found), off, off / span, *returns,
-        str(same), kept_float(result),
+        task.name, profile.name, method, _same_action(task.about, wanted, found), largest,
+        largest / float(np.ptp(wanted)), task.earned, earned,
+        str(exactness(checker, batches("observation", test, len(test)))),
     )  # fmt: skip
+    return result
 
 
-def _action(about: dict[str, Any], output: Array) -> Any:
+def _action(about: Mapping[str, Any], output: Array) -> Any:
     if about["action"].startswith("argmax"):
         return output.argmax(-1)
     if about["action"].startswith("clip"):
@@ -101,14 +129,14 @@ def _action(about: dict[str, Any], output: Array) -> Any:
     return output * about["action_high"]
 
 
-def _same_action(about: dict[str, Any], wanted: Array, found: Array) -> float:
+def _same_action(about: Mapping[str, Any], wanted: Array, found: Array) -> float:
     ours, theirs = _action(about, found), _action(about, wanted)
     if ours.dtype.kind == "i":
         return float((ours == theirs).mean())
     return float((np.abs(ours - theirs) <= 0.02 * about["action_high"]).all(-1).mean())
 
 
-def _episode(about: dict[str, Any], policy: Policy, seed: int) -> tuple[list[Array], float]:
+def _episode(about: Mapping[str, Any], policy: Policy, seed: int) -> tuple[Array, float]:
     """What was seen in one episode, and its return."""
     gymnasium: Any = importlib.import_module("gymnasium")
     environment = gymnasium.make(about["env"])
@@ -121,13 +149,9 @@ def _episode(about: dict[str, Any], policy: Policy, seed: int) -> tuple[list[Arr
         total += float(reward)
         over = ended or truncated
     environment.close()
-    return seen, total
+    return np.stack(seen), total
 
 
-def _observations(about: dict[str, Any], policy: Policy, seed: int) -> Array:
-    return np.stack(_episode(about, policy, seed)[0])
-
-
-def _returns(about: dict[str, Any], policy: Policy) -> float:
+def _earned(about: Mapping[str, Any], policy: Policy) -> float:
     seeds = range(FIRST_SEED, FIRST_SEED + EPISODES)
     return float(np.mean([_episode(about, policy, seed)[1] for seed in seeds]))

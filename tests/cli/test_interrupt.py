@@ -1,0 +1,49 @@
+"""Ctrl-C in the middle, sent to a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.helpers.cli import left_in
+
+SLOW = pytest.mark.slow
+SOURCE = """
+import pathlib, time
+
+def images():
+    pathlib.Path("calibrating").touch()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "flags", [["--json"], pytest.param([], marks=SLOW), pytest.param(["--debug"], marks=SLOW)]
+)
+def test_interrupt_while_calibrating(model, tmp_path, flags):
+    (tmp_path / "slow.py").write_text(SOURCE)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/manifest.json").write_text("earlier")
+    command = [sys.executable, "-m", "qgraph", "quantize", str(model), "-c", "slow:images"]
+    process = subprocess.Popen(
+        [*command, "-o", "out", "--force", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "calibrating").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130 and out == ""
+    assert err.splitlines()[-1] == "error: interrupted; no half-written output is left"
+    assert ("Traceback" in err) == (flags == ["--debug"])
+    assert left_in(tmp_path) - {"__pycache__"} == {"slow.py", "calibrating", "out"}
+    assert (tmp_path / "out/manifest.json").read_text() == "earlier"

@@ -1,0 +1,71 @@
+"""The command line, run in this process: TensorFlow's import takes seconds."""
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.cli.main import main
+from tests.helpers.tf_graphs import graph_def_of, v1
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(*arguments: object) -> Run:
+    """`qgraph ARGUMENTS` as a person would type it, without a terminal."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = ["qgraph", *map(str, arguments)]
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.object(sys, "path", list(sys.path)),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Run(code, out.getvalue(), err.getvalue())
+
+
+def small_network(middle=lambda x: x):
+    """A GraphDef `image` [?,8,8,3] -> `classes` [?,4]; `middle` stands between its two layers."""
+    rng = np.random.default_rng(0)
+
+    def weights(*shape):
+        return tf.constant(rng.normal(0, 0.4, shape).astype("float32"))
+
+    def build():
+        image = v1.placeholder("float32", (None, 8, 8, 3), "image")
+        x = tf.nn.conv2d(image, weights(3, 3, 3, 6), 2, "SAME", name="first")
+        x = tf.nn.relu(tf.nn.bias_add(x, weights(6)), name="relu")
+        x = tf.reduce_mean(middle(x), axis=(1, 2), name="mean")
+        x = tf.nn.bias_add(tf.matmul(x, weights(6, 4), name="second"), weights(4))
+        return tf.nn.softmax(x, name="scores")
+
+    made = graph_def_of(build)
+    made.node[-1].name = "classes"
+    return made
+
+
+def typical_images(count=16):
+    """Inputs of `small_network`."""
+    return np.random.default_rng(1).random((count, 8, 8, 3), dtype="float32")
+
+
+def left_in(folder: Path) -> set[str]:
+    """Names in a folder, hidden ones too."""
+    return {p.name for p in folder.iterdir()}

@@ -43,7 +43,7 @@ def test_force_replaces_an_earlier_output(quantize, tmp_path):
     assert quantize(tmp_path / "out").code == 0
     (tmp_path / "out/graph.txt").write_text("old")
     assert quantize(tmp_path / "out", "--force", "--method", "max").code == 0
-    assert "old" != (tmp_path / "out/graph.txt").read_text()
+    assert (tmp_path / "out/graph.txt").read_text() != "old"
     assert left_in(tmp_path) == {"out"} and left_in(tmp_path / "out") == set(FILES)
 
 

@@ -1,0 +1,223 @@
+"""What a person sees, and what a machine gets."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from qgraph.cli.console import fold_name
+from qgraph.cli.quantize import Method
+from qgraph.errors import QGraphError
+from qgraph.quant.thresholds import METHODS
+from qgraph.recipes import RECIPES
+from tests.helpers.cli import run, small_network
+
+
+@pytest.fixture
+def columns(monkeypatch):
+    return lambda count: monkeypatch.setenv("COLUMNS", str(count))
+
+
+HEADING = """\
+3 layers, profile graffitist-int8
+                                          acc  exact    SQNR
+layer      op           weight   output  bits  in         dB
+"""
+
+
+def test_quantize_shows_layers_files_and_what_to_type_next(model, samples, tmp_path, columns):
+    columns(80)
+    done = run("quantize", model, "-c", samples, "-o", tmp_path / "out")
+    lines = [line.rstrip() for line in done.out.splitlines()]
+    assert lines[:3] == HEADING.splitlines()
+    assert [line.split()[:2] for line in lines[3:6]] == [
+        ["first", "conv2d"],
+        ["mean/pool", "depthwise"],
+        ["second", "matmul"],
+    ]
+    assert "float, outside the integer graph: scores (softmax)" in lines
+    assert lines[-1] == f"next: qgraph inspect {tmp_path / 'out'}"
+    assert done.err == ""
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """The small network with names as long as real ones."""
+    graph_def = small_network()
+    for node in graph_def.node:
+        node.name = _deep(node.name)
+        node.input[:] = [_deep(i) for i in node.input]
+    path = tmp_path_factory.mktemp("deep") / "deep.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    return path
+
+
+def _deep(name):
+    return name if name == "image" else f"Mobilenet/Bottleneck_13/expanded_depthwise/{name}"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_only_names_fold(deep, samples, tmp_path, columns, width):
+    columns(width)
+    done = run("quantize", deep, "-c", samples, "-o", tmp_path / "out")
+    lines = [line.rstrip() for line in done.out.splitlines()]
+    assert all(len(line) <= width for line in lines[:10])
+    numbers = re.compile(r" 8b 2\^-\d+ +8b 2\^-\d+ +\d+  float32 +\d+\.\d$")
+    assert len([line for line in lines if numbers.search(line)]) == 3
+    table = "\n".join(lines[: lines.index("")])
+    folded = "  Bottleneck_13/" in table or "  expanded_depthwise/" in table
+    assert folded == (width == 80)
+
+
+def test_without_a_terminal_lines_stay_whole(deep, samples, tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    done = run("quantize", deep, "-c", samples, "-o", tmp_path / "out")
+    name = re.escape(_deep("second"))
+    assert re.search(rf"^{name} +matmul .*\d$", done.out, re.MULTILINE)
+
+
+def test_fold_name():
+    assert fold_name("a/b/c", 9) == ["a/b/c"]
+    assert fold_name("block/conv/weights", 11) == ["block/conv/", "  weights"]
+    assert "".join(part.strip() for part in fold_name("x" * 20 + "/y", 5)) == "x" * 20 + "/y"
+
+
+def test_inspect(model, columns):
+    columns(80)
+    done = run("inspect", model)
+    assert done.code == 0 and done.err == ""
+    shown = done.out
+    assert re.search(r"^input +image +float32\[\?,8,8,3\]", shown, re.MULTILINE)
+    assert re.search(r"^output +classes +float32\[\?,4\]", shown, re.MULTILINE)
+    assert re.search(r"^conv2d +1$", shown, re.MULTILINE)
+    assert "scores  stays float: softmax is a float op" in shown
+    assert f"next: qgraph quantize {model} -c samples.npz -o out" in shown
+    assert all(step.name in shown for step in RECIPES["static"])
+
+
+def test_inspect_trace_shows_rewrites_without_walls_of_numbers(model, columns):
+    columns(80)
+    shown = run("inspect", model, "--trace").out
+    assert re.search(r"^mean-to-avg-pool, \d+ rewrites?$", shown, re.MULTILINE)
+    assert re.search(r"^    - %mean = mean\(%relu\) \{axes=\(1, 2\)", shown, re.MULTILINE)
+    assert "sha256" not in shown and max(map(len, shown.splitlines())) < 200
+
+
+def test_inspect_text_is_the_graph(model):
+    shown = run("inspect", model, "--text").out
+    assert shown.startswith('graph "net" {\n  %image = input') and shown.endswith("}\n")
+
+
+@pytest.mark.parametrize("part", ["", "inference.pb", "saved_model"])
+def test_inspect_knows_what_quantize_wrote(written, part, columns):
+    columns(80)
+    done = run("inspect", written / part)
+    assert done.code == 0 and "3 layers, profile graffitist-int8" in done.out
+    assert "Round" not in done.out
+    found = json.loads(run("inspect", written / part, "--json").out)
+    assert found == json.loads((written / "manifest.json").read_text())
+
+
+def test_inspect_of_an_output_that_was_tampered_with(written, tmp_path):
+    (tmp_path / "manifest.json").write_bytes((written / "manifest.json").read_bytes())
+    (tmp_path / "inference.pb").write_bytes((written / "inference.pb").read_bytes() + b"\0")
+    done = run("inspect", tmp_path)
+    assert done.code == 3 and "inference.pb: is not as it was written" in done.err
+
+
+def test_inspect_of_a_quantized_graph_away_from_its_manifest(written, tmp_path, columns):
+    columns(80)
+    (tmp_path / "moved.pb").write_bytes((written / "inference.pb").read_bytes())
+    done = run("inspect", tmp_path / "moved.pb")
+    assert done.code == 0 and "Round" in done.out and len(done.out.splitlines()) < 90
+
+
+# -- for machines ------------------------------------------------------------------------------
+
+
+def test_json_is_one_document_and_nothing_else(model, samples, written, tmp_path):
+    done = run("quantize", model, "-c", samples, "-o", tmp_path / "out", "--json")
+    found = json.loads(done.out)
+    assert found.pop("output") == str(tmp_path / "out")
+    assert found == json.loads((tmp_path / "out/manifest.json").read_text())
+    inspected = json.loads(run("inspect", model, "--json").out)
+    assert inspected["inputs"] == {"image": "float32[?,8,8,3]"}
+    assert inspected["not_understood"] == []
+    assert {p["name"] for p in inspected["passes"]} == {p.name for p in RECIPES["static"]}
+    assert inspected["refusals"][0]["node"] == "scores"
+    recipes = json.loads(run("passes", "--json").out)
+    assert {k: [p["name"] for p in v] for k, v in recipes.items()} == {
+        k: [p.name for p in v] for k, v in RECIPES.items()
+    }
+
+
+def test_passes(columns):
+    columns(80)
+    shown = run("passes").out
+    assert all(step.name in shown for recipe in RECIPES.values() for step in recipe)
+    assert "as in recipe float" in shown and "recipe static" in shown
+
+
+def test_every_pass_says_what_it_does():
+    for recipe in json.loads(run("passes", "--json").out).values():
+        assert all(len(step["summary"]) > 20 for step in recipe)
+
+
+def test_choices_are_those_of_the_library():
+    assert [m.value for m in Method] == list(METHODS)
+
+
+def test_exit_codes_differ():
+    classes, seen = [QGraphError], {}
+    while classes:
+        classes += (found := classes.pop()).__subclasses__()
+        if "exit_code" in vars(found):
+            assert seen.setdefault(found.exit_code, found) is found
+
+
+# -- processes of their own --------------------------------------------------------------------
+
+
+def process(*arguments, **options):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "80"}
+    env.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env=env, **options
+    )
+
+
+def test_tensorflow_is_silent(model, samples, tmp_path):
+    done = process("-m", "qgraph", "quantize", model, "-c", samples, "-o", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_and_version_import_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['qgraph', {!r}]\n"
+        "from qgraph.cli.main import main\n"
+        "try: main()\n"
+        "finally: print([m for m in ('tensorflow', 'numpy', 'onnx', 'networkx', 'yaml') "
+        "if m in sys.modules])"
+    )
+    for flag, shown in (("--help", "quantize"), ("--version", "qgraph ")):
+        done = process("-c", code.format(flag))
+        assert done.returncode == 0 and shown in done.stdout
+        assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_pipe_that_closes_early_is_no_error():
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = f"{sys.executable} -m qgraph passes | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=env)
+    assert (done.stdout, done.stderr) == ("recipe float\n", "")
+
+
+@pytest.mark.parametrize("verb", ["quantize", "inspect", "passes"])
+def test_help_fits_80_columns(verb, columns):
+    columns(80)
+    done = run(verb, "--help")
+    assert done.code == 0 and "--json" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80

@@ -1,0 +1,49 @@
+"""Target profiles on the command line."""
+
+import json
+
+import pytest
+
+from tests.helpers.cli import left_in, run
+
+PROFILE = 7
+BAD = {
+    "broken.yaml": (b"bits: [", "not YAML"),
+    "binary.yaml": (b"\xff\xfe\x00", "binary.yaml"),
+    "list.yaml": (b"- 1", "the profile must be a mapping"),
+    "unknown.yaml": (b"bits: {wait: 8}", "unknown key `bits.wait`"),
+    "range.yaml": (b"bits: {weight: 99}", "`bits.weight` must be a whole number from 2 to 16"),
+    "rounding.yaml": (b"rounding: up", "`rounding` must be one of half_even"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_profile(model, samples, tmp_path, name):
+    content, message = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    flags = ["--profile", tmp_path / name]
+    for verb in (
+        ["quantize", model, "-c", samples, "-o", tmp_path / "out", *flags],
+        ["inspect", model, *flags],
+    ):
+        done = run(*verb)
+        assert done.code == PROFILE and done.out == "", done.err
+        assert f"error: {tmp_path / name}: " in done.err and message in done.err, done.err
+        assert "Traceback" not in done.err and left_in(tmp_path) == {name}
+
+
+def test_an_unknown_profile_lists_those_there_are(model, samples, tmp_path):
+    done = run("quantize", model, "-c", samples, "-o", tmp_path / "out", "--profile", "int7")
+    assert done.code == PROFILE and "int7: no such profile" in done.err
+    assert "graffitist-int8" in done.err and "or give a YAML file" in done.err
+
+
+def test_a_profile_of_ones_own(model, samples, tmp_path):
+    (tmp_path / "mine.yaml").write_text("bits: {weight: 6, activation: 7}")
+    done = run(
+        "quantize", model, "-c", samples, "-o", tmp_path / "out", "--json",
+        "--profile", tmp_path / "mine.yaml",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["profile"]["name"] == "mine" and found["profile"]["bits"]["weight"] == 6

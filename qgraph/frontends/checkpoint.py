@@ -78,8 +78,10 @@ def _existing(prefix: Path) -> Path:
 def freeze_session(session: Any, outputs: Sequence[str]) -> Any:
     """The session's graph with its variables' values as constants."""
     import tensorflow as tf
+    from tensorflow.python.util.deprecation import silence
 
     names = list(dict.fromkeys(parse_ref(o)[0] for o in outputs))
-    return tf.compat.v1.graph_util.convert_variables_to_constants(
-        session, session.graph.as_graph_def(), names
-    )
+    with silence():
+        return tf.compat.v1.graph_util.convert_variables_to_constants(
+            session, session.graph.as_graph_def(), names
+        )

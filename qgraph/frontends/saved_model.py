@@ -52,6 +52,7 @@ def _read_functions(path: Path) -> Frozen:
 
 def _read_session(path: Path, meta_graph: Any) -> Frozen:
     import tensorflow as tf
+    from tensorflow.python.util.deprecation import silence
 
     signatures = meta_graph.signature_def
     key = _signature_key(path, [k for k in signatures if not k.startswith("__")])
@@ -59,7 +60,8 @@ def _read_session(path: Path, meta_graph: Any) -> Frozen:
     inputs = [info.name.split(":")[0] for _, info in sorted(signatures[key].inputs.items())]
     tags = list(meta_graph.meta_info_def.tags)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        tf.compat.v1.saved_model.load(session, tags, str(path))
+        with silence():
+            tf.compat.v1.saved_model.load(session, tags, str(path))
         graph_def = freeze_session(session, list(outputs.values()))
     used = {node.name for node in graph_def.node}
     return Frozen(graph_def, tuple(i for i in inputs if i in used), outputs)

@@ -208,8 +208,10 @@ def test_control_edge_to_what_no_output_needs_is_dropped():
 def test_control_edge_to_a_constant_is_dropped():
     def build():
         x, c = placeholder(), tf.constant([1.0, 2, 3], name="c")
-        with tf.control_dependencies([c, tf.identity(c, name="read"), x]):
-            return tf.nn.relu(x + c, name="second")
+        read = tf.identity(c, name="read")
+        with tf.control_dependencies([c, read]):
+            second = tf.nn.relu(x, name="second")
+        return second + c * read
 
     assert control_of(build, "second") == ()
 

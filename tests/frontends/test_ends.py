@@ -75,6 +75,12 @@ def test_named_inputs_keep_the_order_they_are_named_in():
     assert load_graph_def(graph_def, inputs=["b", "a"]).inputs == ["b", "a"]
 
 
+def test_named_input_stays_though_nothing_uses_it():
+    graph_def = graph_def_of(lambda: [placeholder("a") * 2, placeholder("b") * 2][0])
+    graph = load_graph_def(graph_def, inputs=["a", "b"], outputs=["y"])
+    assert graph.inputs == ["a", "b"]
+
+
 def test_graph_can_be_cut_inside():
     def build():
         image = tf.io.decode_jpeg(v1.placeholder("string", (), "jpeg"))

@@ -182,6 +182,12 @@ def test_op(case, dtype):
     assert opaque_kinds(graph) == []
 
 
+def test_transposed_weights_behind_a_read_are_turned_on_import():
+    graph = assert_same_as_tf(graph_def_of(lambda: CASES["matmul_read"][1](
+        v1.placeholder("float32", MATRIX, "x"))))  # fmt: skip
+    assert [n.op for n in graph.topological()] == ["input", "const", "matmul", "identity"]
+
+
 def test_float16_weights_keep_their_dtype():
     graph_def = graph_def_of(lambda: conv(v1.placeholder("float16", IMAGE, "x")))
     graph = assert_same_as_tf(graph_def, 2e-2)
@@ -334,6 +340,18 @@ def test_nchw_becomes_transposes_around_the_op():
         '  return "y" = %y\n'
         "}\n"
     )
+
+
+def test_helpers_leave_the_names_of_other_nodes_alone():
+    def build():
+        x = v1.placeholder("float32", (1, 1, 4, 4), "x")
+        y = raw.MaxPool(input=x, ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2], padding="VALID",
+                        data_format="NCHW", name="pool")  # fmt: skip
+        return tf.nn.relu(y, name="pool/nhwc")
+
+    graph = load_graph_def(graph_def_of(build))
+    assert graph.nodes["pool/nhwc"].op == "relu"
+    assert graph.nodes["pool/nhwc_1"].op == "max_pool"
 
 
 # -- TensorFlow's fused ops -------------------------------------------------------------------

@@ -1,0 +1,234 @@
+"""The emitted TensorFlow graph, as TensorFlow executes it, equals the integer reference."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.exact.bounds import FLOAT32_EXACT, bounds
+from qgraph.ir.graph import Graph
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.passes import PassManager
+from qgraph.recipes import FLOAT
+from tests.helpers.evaluate import random_feeds
+from tests.helpers.quantized import (
+    INT8,
+    INT32_BIAS,
+    PROFILES,
+    assert_tf_equals_reference,
+    quantize,
+)
+from tests.helpers.random_graphs import random_cnn
+
+RNG = np.random.default_rng(5)
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+EXPLICIT = ((1, 2), (0, 2))
+
+
+def weights(g: Graph, *shape: int) -> str:
+    scale = np.sqrt(np.prod(shape[:-1]))
+    return g.const((RNG.normal(size=shape) / scale).astype(np.float32), "w")
+
+
+def conv(g: Graph, x: str, shape=(3, 3, 4, 4), op="conv2d", bias=True, **attrs) -> str:
+    y = g.add(op, x, weights(g, *shape), attrs={**WINDOW, **attrs})
+    bias_of = RNG.normal(size=g.types[y].shape[-1]).astype(np.float32)
+    return g.add("bias_add", y, g.const(bias_of, "b")) if bias else y
+
+
+def after(op: str, **attrs):
+    """`op` on codes, and a layer behind it."""
+
+    def build(g: Graph, x: str) -> str:
+        y = g.add(op, g.add("relu", conv(g, x)), attrs=attrs)
+        shape = g.types[y].shape
+        return conv(g, y, (1, 1, shape[3], 2)) if len(shape) == 4 else y
+
+    return build
+
+
+def table(function: str, **attrs):
+    return lambda g, x: g.add(function, conv(g, x), attrs=attrs)
+
+
+def layer(**attrs):
+    return lambda g, x: conv(g, x, **attrs)
+
+
+def depthwise(**attrs):
+    return partial(conv, op="depthwise_conv2d", **{"shape": (3, 3, 4, 1), **attrs})
+
+
+def two(op: str):
+    return lambda g, x: g.add("relu", g.add(op, conv(g, x), g.add("relu6", conv(g, x))))
+
+
+def attention(g: Graph, x: str) -> str:
+    flat = {"shape": (-1, 4)}
+    a = g.add("reshape", conv(g, x), attrs=flat)
+    b = g.add("transpose", g.add("reshape", conv(g, x), attrs=flat), attrs={"perm": (1, 0)})
+    return g.add("matmul", a, b)
+
+
+def leaky(g: Graph, x: str) -> str:
+    y = conv(g, x)
+    return g.add("maximum", y, g.add("mul", y, g.const(np.float32(0.3), "alpha")))
+
+
+def same_pool(g: Graph, x: str) -> str:
+    ones = g.const(np.ones((3, 3, 4, 1), np.float32), "ones")
+    attrs = {**WINDOW, "padding": ((1, 1), (1, 1)), "pool": True}
+    y = g.add("depthwise_conv2d", g.add("relu", conv(g, x)), ones, attrs=attrs)
+    edge = np.array([3, *[2] * 6, 3])[:, None] * np.array([3, *[2] * 4, 3])[None]
+    return g.add(
+        "mul", y, g.const((1 / edge)[None, ..., None].astype(np.float32), "r"), attrs={"pool": True}
+    )
+
+
+def join_with_constant(g: Graph, x: str) -> str:
+    c = g.const(RNG.normal(size=(2, 8, 6, 1)).astype(np.float32), "c")
+    return g.add("sigmoid", g.add("concat", g.add("relu", conv(g, x)), c, attrs={"axis": 3}))
+
+
+RESIZE = {"size": (11, 5)}
+CASES = {
+    "grouped": layer(shape=(3, 3, 2, 6)),
+    "dilated": layer(dilations=(2, 3)),
+    "unequal strides": layer(strides=(1, 2)),
+    "explicit pads": layer(padding=EXPLICIT, strides=(2, 2)),
+    "one by one, strided": layer(shape=(1, 1, 4, 3), strides=(2, 3)),
+    "no bias": layer(bias=False),
+    "depthwise": depthwise(strides=(2, 2)),
+    "depthwise, multiplier": depthwise(shape=(3, 2, 4, 3)),
+    "depthwise, dilated same": depthwise(dilations=(2, 1)),
+    "depthwise, dilated valid": depthwise(dilations=(3, 2), padding="valid"),
+    "depthwise, unequal same": depthwise(strides=(2, 1)),
+    "depthwise, unequal valid": depthwise(strides=(1, 3), padding="valid"),
+    "depthwise, explicit": depthwise(padding=EXPLICIT, strides=(2, 2), dilations=(1, 2)),
+    "max pool": after("max_pool", ksize=(2, 3), strides=(2, 1), padding="same"),
+    "max pool, explicit": after("max_pool", ksize=(3, 3), strides=(2, 2), padding=EXPLICIT),
+    "average pool, same": same_pool,
+    "reduce max": after("reduce_max", axes=(1, 2), keepdims=True),
+    "resize": after("resize_nearest", **RESIZE),
+    "resize, corners": after("resize_nearest", **RESIZE, align_corners=True),
+    "resize, half pixel": after("resize_nearest", **RESIZE, half_pixel=True),
+    "space to depth": after("space_to_depth", block=2),
+    "depth to space": after("depth_to_space", block=2),
+    "space to batch": after("space_to_batch", block=(3, 2), paddings=((0, 1), (1, 1))),
+    "batch to space": after("batch_to_space", block=(2, 1), crops=((1, 0), (0, 2))),
+    "slice": after("slice", begin=(0, 1, -1, None), end=(2, -1, None, None), strides=(1, 2, -2, 1)),
+    "reflect": after("pad", paddings=((0, 0), (1, 2), (2, 1), (0, 0)), mode="reflect"),
+    "symmetric": after("pad", paddings=((0, 0), (1, 2), (2, 1), (0, 0)), mode="symmetric"),
+    "pad with a value": after("pad", paddings=((0, 0), (1, 2), (0, 0), (0, 0)), value=0.7),
+    "transpose": after("transpose", perm=(0, 2, 1, 3)),
+    "reshape": after("reshape", shape=(-1, 6, 8, 4)),
+    "expand": after("expand_dims", axis=2),
+    "relu6 off the grid": lambda g, x: g.add("relu6", conv(g, g.add("mul", x, x))),
+    "add": two("add"),
+    "sub": two("sub"),
+    "mul": two("mul"),
+    "maximum": two("maximum"),
+    "minimum": two("minimum"),
+    "matmul of two": attention,
+    "leaky": leaky,
+    "joined with a constant": join_with_constant,
+    **{f"table {name}": table(name) for name in POINTWISE},
+    "table elu 0.5": table("elu", alpha=0.5),
+    "table gelu tanh": table("gelu", approximate=True),
+}
+
+
+def network(case: str) -> Graph:
+    g = Graph("net")
+    x = g.input("x", "float32", (None if case != "joined with a constant" else 2, 8, 6, 4))
+    g.outputs["y"] = CASES[case](g, x)
+    return g
+
+
+def feeds_of(graph: Graph, batch: int = 2, scale: float = 3.0) -> dict:
+    """Larger numbers than calibration saw, so that clipping and wrapping are at work."""
+    feeds = random_feeds(graph, seed=1, batch=batch)
+    return {name: array * array.dtype.type(scale) for name, array in feeds.items()}
+
+
+@pytest.mark.parametrize("profile", ["int8", "per-channel-int32", "wrap"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_layer(case, profile):
+    graph = quantize(network(case), PROFILES[profile])
+    assert assert_tf_equals_reference(graph, feeds_of(graph))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", [2, 5, 39])
+def test_random_networks(seed, profile):
+    graph = random_cnn(seed, dtype="float32")
+    PassManager(FLOAT).run(graph)
+    quantize(graph, PROFILES[profile])
+    assert assert_tf_equals_reference(graph, feeds_of(graph, batch=3))
+
+
+def test_wrapping_of_any_size():
+    graph = quantize(network("leaky"), PROFILES["wrap"])
+    assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e6))
+
+
+# -- layers past float32 --------------------------------------------------------------------
+
+
+def deep(g: Graph, x: str) -> str:
+    flat = g.add("reshape", x, attrs={"shape": (-1, 65536)})
+    return g.add("matmul", flat, g.const(RNG.uniform(0, 1, (65536, 8)).astype(np.float32), "w"))
+
+
+def global_average(g: Graph, x: str) -> str:
+    r = g.const(np.full((64, 64, 16, 1), 1 / 4096, np.float32), "r")
+    return g.add("depthwise_conv2d", x, r, attrs={**WINDOW, "padding": "valid", "pool": True})
+
+
+def leaky_product(g: Graph, x: str) -> str:
+    alpha = g.const(np.float32(0.3), "alpha")
+    return g.add("maximum", x, g.add("mul", x, alpha))
+
+
+@pytest.mark.parametrize(
+    ("build", "wide"),
+    [(deep, "matmul"), (global_average, "depthwise_conv2d"), (leaky_product, "mul")],
+)
+def test_layers_past_float32_are_exact(build, wide):
+    g = Graph("net")
+    g.outputs["y"] = build(g, g.input("x", "float32", (None, 64, 64, 16)))
+    # 16 bits out of the layer, so that a sum that is wrong by one can be seen
+    feeds = {"x": RNG.uniform(-1 if wide == "mul" else 0, 8, (16, 64, 64, 16)).astype(np.float32)}
+    quantize(g, replace(INT8, bits=replace(INT8.bits, activation=16, input=16)), feeds)
+    found = bounds(g)
+    assert found[wide].magnitude > FLOAT32_EXACT and found[wide].exact_in == "float64"
+    assert assert_tf_equals_reference(g, feeds)
+    small = {name: replace(bound, magnitude=0) for name, bound in found.items()}
+    with pytest.raises(AssertionError, match="differ from the reference"):
+        assert_tf_equals_reference(g, feeds, small)
+
+
+def test_bias_codes_past_float32_are_exact():
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 4))
+    y = g.add("matmul", x, g.const(np.full((4, 2), 2.0**-20, np.float32), "w"))
+    g.outputs["y"] = g.add("bias_add", y, g.const(np.array([1e4, -3.7], np.float32), "b"))
+    quantize(g, INT32_BIAS)
+    assert assert_tf_equals_reference(g, feeds_of(g))
+
+
+def test_without_onednn():
+    """The same, in a process of its own: TensorFlow reads the switch once."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    subprocess.run(
+        [*command, "-k", "(test_every_layer and int8) or past_float32 or (random and narrow)"],
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"},
+        capture_output=True,
+    )

@@ -1,0 +1,100 @@
+"""Networks through the whole quantizer, and the TensorFlow graph against the integer reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.exact.bounds import bounds
+from qgraph.exact.reference import Reference
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Fixed
+from qgraph.numerics import dequantize
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.topology import keeps_scale
+from qgraph.recipes import FLOAT, static
+from qgraph.rewrite.trace import Trace
+from qgraph.transforms.wrap_accumulators import WrapAccumulators
+from tests.helpers.evaluate import random_feeds
+
+INT8, INT4, INT32_BIAS = map(load_profile, ("graffitist-int8", "graffitist-int4", "int32-bias"))
+PROFILES = {
+    "int8": INT8,
+    "int4": INT4,
+    "int32-bias": INT32_BIAS,
+    "per-channel": replace(INT8, per_channel=True),
+    "per-channel-int32": replace(INT32_BIAS, per_channel=True),
+    "half_up": replace(INT8, rounding="half_up"),
+    "half_away": replace(INT32_BIAS, rounding="half_away"),
+    "floor": replace(INT8, rounding="floor"),
+    "wrap": replace(INT8, overflow="wrap"),
+    "narrow": replace(INT32_BIAS, accumulator_bits=14, accumulator_wraps=True),
+}
+
+
+def insert(graph: Graph, profile: Profile = INT8) -> Trace:
+    """What follows the float recipe: quantizers and scale groups, without exponents."""
+    trace = Trace()
+    graph.facts.add("batch-norm-folded")
+    PassManager(static(profile)[len(FLOAT) :]).run(graph, trace)
+    return trace
+
+
+def quantize(graph: Graph, profile: Profile = INT8, data=None, method: str = "max") -> Graph:
+    """`graph` itself, quantized and calibrated on `data`, else on 8 random samples."""
+    insert(graph, profile)
+    data = random_feeds(graph, batch=8) if data is None else data
+    calibrate(graph, data, Calibration(method, profile.shift))
+    if profile.accumulator_wraps:
+        PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph)
+    return graph
+
+
+def exact(value) -> np.ndarray:
+    """A value of the reference in float64, which holds every code."""
+    return dequantize(value) if isinstance(value, Fixed) else np.asarray(value, np.float64)
+
+
+def integer_values(graph: Graph) -> set[str]:
+    """What is defined to the last bit: integer values with no float op that rounds before them."""
+    found = set(bounds(graph))
+    defined: set[str] = set()
+    for node in graph.topological():
+        rounds_not = node.op in ("input", "const", "relu", "relu6") or keeps_scale(node)
+        if defined.issuperset(node.inputs) and (node.name in found or rounds_not):
+            defined.update(node.values)
+    return defined & found
+
+
+def assert_tf_equals_reference(graph: Graph, feeds, known=None) -> int:
+    """Every quantized tensor, and each output fetched alone; the number of tensors compared.
+
+    `known`: bounds to emit with, where not the true ones.
+    """
+    expected = Reference(graph).run(feeds)
+    same = integer_values(graph)
+    names = {v: t for v, t in tensor_names(graph, known).items() if v in same and v in expected}
+    with tf.Graph().as_default() as emitted:
+        tf.graph_util.import_graph_def(emit_graph_def(graph, known), name="")
+        fed = {f"{name}:0": array for name, array in feeds.items()}
+        with tf.compat.v1.Session(graph=emitted) as session:
+            found = session.run([f"{t}:0" for t in names.values()], fed)
+            for value, array in zip(names, found, strict=True):
+                assert_equal(value, array, expected[value])
+            for public, value in graph.outputs.items():
+                (alone,) = session.run([f"{public}:0"], fed)
+                if value in same or value in graph.inputs:
+                    assert_equal(public, alone, expected[value])
+                else:
+                    np.testing.assert_allclose(alone, exact(expected[value]), 1e-4, 1e-5)
+    return len(names)
+
+
+def assert_equal(name: str, found, value) -> None:
+    wanted = exact(value)
+    assert found.shape == wanted.shape, name
+    wrong = np.flatnonzero(found.astype(np.float64).ravel() != wanted.ravel())
+    assert not wrong.size, f"{name}: {wrong.size} of {wanted.size} differ from the reference"

@@ -103,9 +103,11 @@ def _emit(emission: Emission, node: Node) -> None:
         if node.op not in LOWER:
             raise UnsupportedError(f"TensorFlow cannot carry `{node.op}`", node=node.name)
         emission.dtypes[node.name] = emission.width(node)
-        if not emission.graph.types[node.name].is_float:
+        if node.op in ("cast", "opaque") or not emission.graph.types[node.name].is_float:
             emission.dtypes[node.name] = emission.graph.types[node.name].dtype
         tensor = LOWER[node.op](emission, node)
+        waits_for = (emission.tensors[n] for n in node.control if n in emission.tensors)
+        builder.graph_def.node[-1].input.extend(f"^{n.partition(':')[0]}" for n in waits_for)
         emission.tensors[node.name] = tensor
         for index, value in enumerate(node.values[1:], start=1):
             emission.tensors[value] = f"{tensor}:{index}"

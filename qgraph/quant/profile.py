@@ -94,16 +94,21 @@ def load_profile(name_or_path: str | Path) -> Profile:
     else:
         try:
             source = Path(name_or_path).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ProfileError(
-                f"no such profile: {getattr(error, 'strerror', None) or error}",
+                f"no such profile: {error.strerror or error}",
                 node=text,
                 hint=f"built in: {', '.join(builtin_profiles())}; or give a YAML file",
             ) from None
+        except UnicodeDecodeError:
+            raise ProfileError("not YAML, not even text", node=text) from None
     try:
         data = yaml.safe_load(source)
     except yaml.YAMLError as error:
-        raise ProfileError(f"not YAML: {error}", node=text) from None
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or error
+        raise ProfileError(f"not YAML{where}: {problem}", node=text) from None
     return parse_profile(data, text)
 
 

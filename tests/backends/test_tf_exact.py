@@ -181,8 +181,8 @@ def test_wrapping_of_any_size():
 
 
 def deep(g: Graph, x: str) -> str:
-    flat = g.add("reshape", x, attrs={"shape": (-1, 65536)})
-    return g.add("matmul", flat, g.const(RNG.uniform(0, 1, (65536, 8)).astype(np.float32), "w"))
+    flat = g.add("reshape", x, attrs={"shape": (-1, 4096)})
+    return g.add("matmul", flat, g.const(RNG.uniform(0, 1, (4096, 16)).astype(np.float32), "w"))
 
 
 def global_average(g: Graph, x: str) -> str:

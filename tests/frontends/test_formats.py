@@ -157,6 +157,19 @@ def test_saved_model_of_tensorflow_1(tmp_path, session_of_a_trained_network):
     assert_network(load(tmp_path / "net"), {"scores": expected})
 
 
+def test_serving_graph_among_several_and_an_input_it_does_not_use(
+    tmp_path, session_of_a_trained_network
+):
+    session, x, y, expected = session_of_a_trained_network
+    labels = session.graph.get_tensor_by_name("labels:0")
+    signature = v1.saved_model.predict_signature_def({"image": x, "labels": labels}, {"scores": y})
+    builder = v1.saved_model.Builder(str(tmp_path / "net"))
+    builder.add_meta_graph_and_variables(session, ["train"])
+    builder.add_meta_graph(["serve"], {"serving_default": signature})
+    builder.save()
+    assert_network(load(tmp_path / "net"), {"scores": expected})
+
+
 def test_checkpoint_with_its_metagraph(tmp_path, session_of_a_trained_network):
     session, _, _, expected = session_of_a_trained_network
     prefix = v1.train.Saver().save(session, str(tmp_path / "net.ckpt"), global_step=7)

@@ -140,7 +140,11 @@ def check_whole(nodes: Mapping[str, TFNode]) -> None:
     Where outputs are guessed, a damaged graph must not pass for a smaller one.
     """
     loops = {n.name for n in nodes.values() if n.op in LOOPS}
-    needed(nodes, [(name, 0) for name in nodes], loops)
+    try:
+        needed(nodes, [(name, 0) for name in nodes], loops)
+    except GraphError as error:
+        error.hint = "the graph is damaged or cut short; --outputs picks a part that is whole"
+        raise
 
 
 def _needs(nodes: Mapping[str, TFNode], name: str, cut: Collection[str]) -> Iterator[str]:

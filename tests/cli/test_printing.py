@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from qgraph.cli.console import fold_name
+from qgraph.cli.console import fold_name, progress_bar
 from qgraph.cli.quantize import Method
 from qgraph.errors import QGraphError
 from qgraph.quant.thresholds import METHODS
@@ -176,6 +176,23 @@ def test_exit_codes_differ():
         classes += (found := classes.pop()).__subclasses__()
         if "exit_code" in vars(found):
             assert seen.setdefault(found.exit_code, found) is found
+
+
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch, capfd):
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with progress_bar() as report:
+            report("loading", 0, 1)
+            report("calibrating", 3, 7)
+        drawn = os.read(master, 10_000).decode()
+        os.close(master)
+    assert "calibrating" in drawn and "3/7" in drawn
+    with open(os.devnull, "w") as nowhere:
+        monkeypatch.setattr(sys, "stderr", nowhere)
+        with progress_bar() as report:
+            report("loading", 0, 1)
+    assert capfd.readouterr() == ("", "")
 
 
 # -- processes of their own --------------------------------------------------------------------

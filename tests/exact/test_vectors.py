@@ -98,18 +98,24 @@ def test_every_layer_to_the_last_bit() -> None:
     archive = np.load(vector_file("layers.npz"))
     for case in cases:
         name = case["case"]
-        arrays = {k.partition(".")[2]: archive[k] for k in archive.files if k.startswith(f"{name}.")}
+        arrays = {
+            k.partition(".")[2]: archive[k] for k in archive.files if k.startswith(f"{name}.")
+        }
         graph = Graph(name)
         inner, wide = BUILD[name.split("_", 1)[1]](graph, case, arrays)
         out = quantize(
-            graph, wide, QuantSpec(8, case.get("out_signed", "leaky" in name), "activation", case["f_out"])
+            graph,
+            wide,
+            QuantSpec(8, case.get("out_signed", "leaky" in name), "activation", case["f_out"]),
         )
         graph.outputs["out"] = out
         graph.facts.add("calibrated")
         exponent = case.get("f_x", case.get("f_in", case.get("f_16")))
         feeds = {
             graph_input: np.ldexp(arrays[key].astype(np.float64), -exponent)
-            for graph_input, key in zip(graph.inputs, [k for k in "xyu" if k in arrays], strict=True)
+            for graph_input, key in zip(
+                graph.inputs, [k for k in "xyu" if k in arrays], strict=True
+            )
         }
         values = Reference(graph).run(feeds, [inner, out])
         wanted_inner = arrays.get("acc", arrays.get("alpha_code"))

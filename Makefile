@@ -15,7 +15,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
 
-$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE)
+# A new package is not seen by an editable install until it is installed again.
+PACKAGES := $(shell find qgraph transforms cli -name '__init__.py')
+
+$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) $(PACKAGES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing qgraph and its tools into $(VENV) (the first time takes minutes)"
 	@$(PIP) install --upgrade pip

@@ -81,7 +81,8 @@ def main() -> None:
             if round_:
                 times[name].append(taken)
     medians = {name: statistics.median(found) for name, found in times.items()}
-    table = Table("run", "median s", "min", "max", "ratio to TensorFlow float", title=f"{len(data)} images")
+    columns = ("run", "median s", "min", "max", "ratio to TensorFlow float")
+    table = Table(*columns, title=f"{len(data)} images")
     for name, found in times.items():
         ratio = medians[name] / medians["TensorFlow float"]
         cells = (f"{v:.2f}" for v in (medians[name], min(found), max(found)))

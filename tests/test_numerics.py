@@ -29,8 +29,11 @@ def exact_round(numerator: int, shift: int, rounding: str) -> int:
         return low
     if rest > half:
         return low + 1
-    nearest = {"half_up": low + 1, "half_even": low + (low & 1), "half_away": low + (numerator >= 0)}
-    return nearest[rounding]
+    return {
+        "half_up": low + 1,
+        "half_even": low + (low & 1),
+        "half_away": low + (numerator >= 0),
+    }[rounding]
 
 
 @given(CODES, st.integers(-20, 62), st.sampled_from(ROUNDINGS))
@@ -46,8 +49,10 @@ def test_left_shift_saturates_beyond_64_bits(codes: list[int], shift: int) -> No
     assert found.tolist() == [min(max(c << -shift, spec.lo), spec.hi) for c in codes]
 
 
-@given(st.lists(st.integers(-(2**23), 2**23), min_size=1), st.integers(0, 24), st.sampled_from(ROUNDINGS))
-def test_float_rounding_equals_integer_rounding(codes: list[int], shift: int, rounding: str) -> None:
+@given(st.lists(st.integers(-(2**23), 2**23)), st.integers(0, 24), st.sampled_from(ROUNDINGS))
+def test_float_rounding_equals_integer_rounding(
+    codes: list[int], shift: int, rounding: str
+) -> None:
     as_float = np.ldexp(np.array(codes, np.float32), -shift)
     assert numerics.ROUND[rounding](as_float).tolist() == [
         exact_round(c, shift, rounding) for c in codes
@@ -91,7 +96,9 @@ def test_max_threshold_is_the_ceiling_of_log2(largest: float, bits: int, signed:
     assert threshold / 2 < largest <= threshold
 
 
-@pytest.mark.parametrize(("value", "exponent", "code"), [(1 / 4, 9, 128), (1 / 9, 11, 228), (1, 7, 128)])
+@pytest.mark.parametrize(
+    ("value", "exponent", "code"), [(1 / 4, 9, 128), (1 / 9, 11, 228), (1, 7, 128)]
+)
 def test_constants_take_the_finest_scale_that_does_not_clip(
     value: float, exponent: int, code: int
 ) -> None:

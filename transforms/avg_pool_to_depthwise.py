@@ -1,4 +1,4 @@
-"""Average pools as depthwise convolutions, the form that fixed point computes (docs/numerics.md)."""
+"""Average pools as depthwise convolutions, the form that fixed point computes."""
 
 from __future__ import annotations
 

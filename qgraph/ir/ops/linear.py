@@ -66,7 +66,7 @@ def _conv_group(attrs: Attrs, x: Array, w: Any) -> Array:
         sh, sw = attrs["strides"]
         x = x[:, ::sh, ::sw]
         # One large product: numpy would make one of each row of the image.
-        product = np.matmul(x.reshape(-1, c), w[0, 0])
+        product: Array = np.matmul(x.reshape(-1, c), w[0, 0])
         return product.reshape(*x.shape[:3], out)
     views = [v for _, _, v in taps(x, (kh, kw), attrs["strides"], attrs["dilations"])]
     result = np.empty((*views[0].shape[:3], out), x.dtype)

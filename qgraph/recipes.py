@@ -49,7 +49,6 @@ FLOAT: tuple[Pass, ...] = (
 )
 
 
-
 def static(profile: Profile) -> tuple[Pass, ...]:
     """A trained float graph -> one with quantizers, ready to be calibrated."""
     return (*FLOAT, InsertQuantizers(profile), HoistQuantizers(), MarkScaleGroups())

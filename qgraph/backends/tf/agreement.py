@@ -14,6 +14,7 @@ import numpy as np
 
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.program import TFProgram
+from qgraph.exact.bounds import bounds
 from qgraph.exact.reference import Reference, as_float
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
@@ -53,8 +54,9 @@ class Checker:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.reference = Reference(graph)
-        self.program = TFProgram(emit_graph_def(graph))
-        self.tensors = tensor_names(graph)
+        found = bounds(graph)
+        self.program = TFProgram(emit_graph_def(graph, found))
+        self.tensors = tensor_names(graph, found)
         self.entries = _entries(graph)
 
     def run(self, feeds: Mapping[str, Array]) -> Agreement:

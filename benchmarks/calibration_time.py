@@ -24,6 +24,7 @@ from benchmarks import assets
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
+from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.profile import load_profile
@@ -32,11 +33,12 @@ from qgraph.recipes import FLOAT, static
 OUTPUT = "MobilenetV1/Predictions/Reshape"
 
 
-def images(count: int) -> np.ndarray:
+def images(count: int) -> Array:
     """Real photographs as the network takes them, repeated where there are fewer than asked for."""
     photographs, _ = assets.imagenet_images(224)
     scaled = photographs.astype(np.float32) / 127.5 - 1
-    return np.concatenate([scaled] * (count // len(scaled) + 1))[:count]
+    repeated: Array = np.concatenate([scaled] * (count // len(scaled) + 1))
+    return repeated[:count]
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -69,7 +69,7 @@ def reduced(
     function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool
 ) -> Partial:
     values = np.asarray(function(x.values, axis=axes, keepdims=keepdims), x.values.dtype)
-    missing = np.any(x.missing, axis=axes, keepdims=keepdims)
+    missing = np.logical_or.reduce(x.missing, axis=axes, keepdims=keepdims)
     return Partial(values, _anonymous(np.asarray(missing)))
 
 

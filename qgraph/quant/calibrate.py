@@ -104,7 +104,7 @@ class _Sweep:
         if node.op == "const":
             return
         if node.op in QUANTIZERS:
-            node = self._with_exponent(node)
+            node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
         else:
             self.exponents[node.name] = value_exponent(node, self.exponents)
         if node.op != "input":

@@ -109,8 +109,9 @@ def _depthwise(e: Emission, node: Node) -> str:
         shape = e.graph.types[node.inputs[0]].shape
         if shape is None or None in shape[1:3] or filters is None:
             raise UnsupportedError("unequal strides need a known image size", node=node.name)
-        sizes = tuple(int(d or 0) for d in shape[1:3])
-        mode, pads = "VALID", explicit_pads(sizes, filters.shape[:2], strides, dilations, "same")
+        sizes: Any = shape[1:3]
+        kernel: Any = filters.shape[:2]
+        mode, pads = "VALID", explicit_pads(sizes, kernel, strides, dilations, "same")
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
     step = strides[0] if even else 1

@@ -69,7 +69,8 @@ def reduced(
     function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool
 ) -> Partial:
     values = np.asarray(function(x.values, axis=axes, keepdims=keepdims), x.values.dtype)
-    missing = np.logical_or.reduce(x.missing, axis=axes, keepdims=keepdims)
+    some: Callable[..., Any] = np.any
+    missing = some(x.missing, axis=axes, keepdims=keepdims)
     return Partial(values, _anonymous(np.asarray(missing)))
 
 

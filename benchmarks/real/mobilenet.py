@@ -92,7 +92,7 @@ def static(model: Graph, photos: Array, labels: Array) -> Table:
         notes=[f"top 1 and top 5: right ones of {len(photos)} photos",
                f"CIFAR-10: {AGREEMENT} test images, enlarged",
                f"calibrated on {CALIBRATION} CIFAR-10 training images, enlarged",
-               f"compared with the integer reference on {len(photos)} photos for {METHODS[0]}, else 2"],
+               f"compared with the reference on {len(photos)} photos for {METHODS[0]}, else on 2"],
     )  # fmt: skip
     program = TFProgram(assets.mobilenet_v1())
     wanted = [program.predict("input", x, LOGITS, 1) for x in (photos, pictures)]

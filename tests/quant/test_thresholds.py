@@ -1,0 +1,115 @@
+"""Methods for thresholds, on distributions whose best scale is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.types import QuantSpec
+from qgraph.numerics import fake_quantize
+from qgraph.quant.thresholds import FINER_EXPONENTS, METHODS, choose_exponent, range_of
+
+S8, U8, S4 = (QuantSpec(b, s, "activation") for b, s in ((8, True), (8, False), (4, True)))
+RNG = np.random.default_rng(0)
+LAPLACE = RNG.laplace(0, 0.05, 20_000).astype(np.float32)
+OUTLIERS = np.concatenate([LAPLACE, np.float32([7.5, -6])])
+UNIFORM = RNG.uniform(-1, 1, 20_000).astype(np.float32)
+HALF_ZEROS = np.maximum(RNG.normal(size=20_000), 0).astype(np.float32)
+
+
+def choose(x, spec: QuantSpec, method: str) -> int:
+    chunks = np.array_split(np.asarray(x, np.float32), 3)
+    return choose_exponent(chunks, range_of(chunks, "t"), spec, method)
+
+
+def error(x, spec: QuantSpec, exponent: int) -> float:
+    return float(
+        ((fake_quantize(x, spec.with_exponent(exponent)) - x).astype(np.float64) ** 2).sum()
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("spec", [S8, U8, S4], ids=str)
+def test_a_uniform_distribution_is_not_clipped(method, spec):
+    x = UNIFORM if spec.signed else np.abs(UNIFORM)
+    assert choose(x, spec, method) == spec.bits - spec.signed
+
+
+def test_outliers_are_clipped_where_that_pays():
+    """In 8 bits the squared error of two clipped outliers is more than all others save."""
+    exponents = {s: {m: choose(OUTLIERS, s, m) - s.bits + 1 for m in METHODS} for s in (S8, S4)}
+    assert exponents[S8]["max"] == exponents[S4]["max"] == exponents[S8]["mse"] == -3
+    assert exponents[S4]["mse"] > -3
+    assert exponents[S8]["percentile"] == exponents[S4]["percentile"] == 0
+    assert min(exponents[S8]["kl_j"], exponents[S4]["kl_j"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("largest", "exponent"), [(1.0, 7), (1.001, 6), (0.5, 8), (2.0**-20, 27), (3e4, -8)]
+)
+def test_max_is_the_power_of_two_above(largest, exponent):
+    assert choose([0.1 * largest, -largest], S8, "max") == exponent
+    assert choose([0.1 * largest, largest], U8, "max") == exponent + 1
+
+
+def test_percentile_keeps_all_but_one_in_ten_thousand():
+    x = np.concatenate([np.full(99_995, 0.9), np.full(5, 100.0)])
+    assert choose(x, S8, "percentile") == 7
+    x[-11:] = 100.0
+    assert choose(x, S8, "percentile") == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["normal", "laplace", "uniform", "relu", "outliers"]),
+    st.integers(-20, 20), st.sampled_from([S8, S4, QuantSpec(6, True, "activation")]),
+)  # fmt: skip
+def test_mse_finds_the_least_squared_error(kind, power, spec):
+    x = {
+        "normal": RNG.normal(size=4096), "laplace": RNG.laplace(size=4096),
+        "uniform": UNIFORM[:4096], "relu": HALF_ZEROS[:4096], "outliers": OUTLIERS[-4096:],
+    }[kind]  # fmt: skip
+    x = np.ldexp(x, power).astype(np.float32)
+    coarsest = choose(x, spec, "max")
+    costs = {e: error(x, spec, e) for e in range(coarsest, coarsest + FINER_EXPONENTS + 1)}
+    assert costs[choose(x, spec, "mse")] <= 1.02 * min(costs.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scaling_by_two_moves_the_exponent_by_one(method):
+    for x in (LAPLACE, OUTLIERS, HALF_ZEROS):
+        exponents = [choose(np.ldexp(x, n), S8, method) for n in (-9, 0, 1, 14)]
+        assert exponents == [exponents[1] + 9, exponents[1], exponents[1] - 1, exponents[1] - 14]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_order_and_chunks_do_not_matter(method):
+    shuffled = RNG.permutation(OUTLIERS)
+    whole = choose_exponent([OUTLIERS], range_of([OUTLIERS], "t"), S8, method)
+    assert choose(shuffled, S8, method) == whole
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_zeros_have_the_scale_of_one(method):
+    assert choose(np.zeros(9), S8, method) == 7
+    assert choose(np.zeros(9), U8, method) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_few_values(method):
+    assert choose([0.75], S8, method) == 7
+    assert choose([0, 0, -0.5], S8, method) in (7, 8)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_names_the_tensor(value):
+    x = UNIFORM.copy()
+    x[1234] = value
+    with pytest.raises(CalibrationError, match="conv/q8: is NaN or infinite"):
+        range_of(np.array_split(x, 5), "conv/q8")
+
+
+def test_nothing_at_all():
+    with pytest.raises(CalibrationError, match="t: has no elements"):
+        range_of([np.zeros((0, 3), np.float32)], "t")

@@ -1,9 +1,9 @@
 """The output directory is written whole or not at all, and replaces only its own kind."""
 
 import errno
-import os
 import resource
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -142,14 +142,14 @@ def test_a_disk_that_is_full_for_real(quantize, written, tmp_path, file):
 def test_what_stood_there_comes_back_if_the_swap_fails(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/old").write_text("old")
-    rename = os.rename
+    rename = Path.rename
 
-    def interrupted(source, target, *args, **kwargs):
+    def interrupted(source, target):
         if "new" in str(source):
             raise KeyboardInterrupt
-        rename(source, target, *args, **kwargs)
+        rename(source, target)
 
-    monkeypatch.setattr(os, "rename", interrupted)
+    monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), whole_directory(tmp_path / "out", ["old"]) as draft:
         (draft / "new").write_text("new")
     assert left_in(tmp_path) == {"out"} and (tmp_path / "out/old").read_text() == "old"

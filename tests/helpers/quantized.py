@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import tensorflow as tf
 
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.exact.bounds import bounds
@@ -74,6 +73,8 @@ def assert_tf_equals_reference(graph: Graph, feeds, known=None) -> int:
 
     `known`: bounds to emit with, where not the true ones.
     """
+    import tensorflow as tf
+
     expected = Reference(graph).run(feeds)
     same = integer_values(graph)
     names = {v: t for v, t in tensor_names(graph, known).items() if v in same and v in expected}

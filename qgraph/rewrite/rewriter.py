@@ -22,6 +22,7 @@ class Rewriter:
         self.rule = pass_name
         self.changes = 0
         self.added: list[str] = []
+        self.stand_ins: list[str] = []
 
     def add(
         self, op: str, *inputs: str, name: str | None = None, attrs: Attrs | None = None
@@ -44,6 +45,7 @@ class Rewriter:
         after = "; ".join(print_node(self.graph.nodes[n]) for n in shown) or f"%{new}"
         self.log(node, after)
         self.graph.redirect(old, new)
+        self.stand_ins.append(node_of(new))
         self.prune(node.name)
         return True
 
@@ -105,34 +107,36 @@ def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
             by_op.setdefault(op, []).append(rule)
     queue = deque(n.name for n in graph.topological() if n.op in by_op)
     waiting = set(queue)
-    limit = rewriter.changes + 10 * len(graph.nodes) + 1000
+    applied, limit = 0, 10 * len(graph.nodes) + 1000
     while queue:
         name = queue.popleft()
         waiting.discard(name)
-        for again in _apply_at(rewriter, name, by_op):
+        around = _apply_at(rewriter, name, by_op)
+        for again in around:
             node = graph.nodes.get(again)
             if node is not None and node.op in by_op and again not in waiting:
                 queue.append(again)
                 waiting.add(again)
-        if rewriter.changes > limit:
+        applied += bool(around)
+        if applied > limit:
             raise PassError(
-                f"pass `{rewriter.pass_name}` does not end: {rewriter.changes} changes so far",
+                f"pass `{rewriter.pass_name}` does not end: {applied} changes so far",
                 node=name,
+                hint=f"the last rule was `{rewriter.rule}`",
             )
 
 
-def _apply_at(rewriter: Rewriter, name: str, by_op: dict[str, list[Rule]]) -> Iterable[str]:
+def _apply_at(rewriter: Rewriter, name: str, by_op: dict[str, list[Rule]]) -> list[str]:
     """Apply the first rule that changes something; return the nodes worth another look."""
     node = rewriter.graph.nodes.get(name)
     if node is None:
-        return ()
+        return []
     for rule in by_op.get(node.op, ()):
-        rewriter.rule, rewriter.added = rule.name, []
+        rewriter.rule, rewriter.added, rewriter.stand_ins = rule.name, [], []
         if rule.apply(rewriter, node):
-            return _neighbourhood(
-                rewriter.graph, [name, *rewriter.added, *map(node_of, node.inputs)]
-            )
-    return ()
+            changed = [name, *rewriter.added, *rewriter.stand_ins, *map(node_of, node.inputs)]
+            return _neighbourhood(rewriter.graph, changed)
+    return []
 
 
 def _neighbourhood(graph: Graph, names: Iterable[str]) -> list[str]:

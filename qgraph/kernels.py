@@ -71,7 +71,7 @@ def numpy_minmax(x: Float32) -> tuple[float, float]:
 
 
 def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
-    """Count the values of ``x`` in equal bins over ``[-2**exponent, 2**exponent)``.
+    """Count the values of ``x`` but zeros in equal bins over ``[-2**exponent, 2**exponent)``.
 
     There are ``2**log2_bins`` bins on each side of zero; the result, int64 of length
     ``2**(log2_bins + 1)``, starts at the most negative one. A value falls in the bin
@@ -101,6 +101,7 @@ def numpy_histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
     half = 1 << log2_bins
     scaled = x.astype(np.float64).ravel() * 2.0 ** (log2_bins - exponent)
     index = np.clip(np.floor(scaled), -half, half - 1).astype(np.int64) + half
+    index = index[x.ravel() != 0]
     return np.bincount(index, minlength=2 * half).astype(np.int64, copy=False)
 
 

@@ -65,15 +65,15 @@ def test_minmax_of_nothing() -> None:
 def test_histogram_is_numpys(x: Float32, exponent: int, log2_bins: int) -> None:
     counts = kernels.histogram(x, exponent, log2_bins)
     assert counts.dtype == np.int64
-    assert counts.sum() == x.size
+    assert counts.sum() == np.count_nonzero(x)
     np.testing.assert_array_equal(counts, kernels.numpy_histogram(x, exponent, log2_bins))
 
 
 def test_histogram_ends_and_edges() -> None:
     inf, tiny = np.inf, 2.0**-149
     x = np.array([-inf, -1, -0.5, -tiny, -0.0, 0, tiny, 0.5, 1, inf], np.float32)
-    np.testing.assert_array_equal(kernels.histogram(x, 0, 1), [2, 2, 3, 3])
-    np.testing.assert_array_equal(kernels.histogram(x, 200, 1), [1, 3, 5, 1])
+    np.testing.assert_array_equal(kernels.histogram(x, 0, 1), [2, 2, 1, 3])
+    np.testing.assert_array_equal(kernels.histogram(x, 200, 1), [1, 3, 3, 1])
 
 
 def test_histogram_of_nothing_and_of_nan() -> None:

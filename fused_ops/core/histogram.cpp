@@ -13,6 +13,7 @@ constexpr int64_t kMinmaxGrain = 1 << 21;
 constexpr int64_t kHistogramGrain = 1 << 18;
 constexpr int kLanes = 64;
 constexpr int kBlock = 1024;
+constexpr int kSpareBins = 8;
 
 // Separate lanes, because a compiler may not reorder one running minimum by itself; so many that
 // it keeps them as a loop, which it vectorises.
@@ -51,7 +52,8 @@ QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
 }
 
 // Bin of each value; returns whether any is NaN. In double the product is exact even where
-// float32 would underflow to a zero of the wrong side.
+// float32 would underflow to a zero of the wrong side. Zeros go to the spare bins behind the
+// others, in turn: to count many into one bin, each would have to wait for the one before.
 QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int half, int* index) {
     const double lowest = -half;
     const double highest = half - 1;
@@ -63,6 +65,11 @@ QGRAPH_DISPATCH bool bin_indices(const float* x, int count, double scale, int ha
         value = value < highest ? value : highest;
         const int truncated = static_cast<int>(value);
         index[i] = truncated - (truncated > value) + half;
+    }
+    // A loop of its own, and masks: in the first one the compiler gives up vectorising.
+    for (int i = 0; i < count; ++i) {
+        const int zero = -static_cast<int>(x[i] == 0.0F);
+        index[i] = (index[i] & ~zero) | ((2 * half + (i & (kSpareBins - 1))) & zero);
     }
     return nan != 0;
 }
@@ -97,11 +104,12 @@ bool histogram(const float* x, int64_t count, double scale, int log2_bins, int64
     std::vector<std::vector<int64_t>> parts(threads());
     std::vector<char> ok(parts.size(), 1);
     parallel_ranges(count, kHistogramGrain, [&](int64_t begin, int64_t end, int part) {
-        parts[part].resize(2 * half);
+        parts[part].resize(2 * half + kSpareBins);
         ok[part] = histogram_range(x + begin, end - begin, scale, half, parts[part].data());
     });
     for (const std::vector<int64_t>& part : parts) {
-        for (size_t bin = 0; bin < part.size(); ++bin) bins[bin] += part[bin];
+        if (part.empty()) continue;
+        for (int bin = 0; bin < 2 * half; ++bin) bins[bin] += part[bin];
     }
     return std::all_of(ok.begin(), ok.end(), [](char fine) { return fine != 0; });
 }

@@ -87,9 +87,7 @@ def histogram_of(chunks: list[Array], low: float, high: float, each: Each = map)
 
     def count(chunk: Array) -> tuple[Counts, int]:
         counts = kernels.histogram(np.asarray(chunk, np.float32), power, LOG2_BINS)
-        zeros = chunk.size - int(np.count_nonzero(chunk))
-        counts[1 << LOG2_BINS] -= zeros
-        return counts, zeros
+        return counts, chunk.size - int(counts.sum())
 
     parts = [*each(count, chunks)]
     counts = np.sum([counts for counts, _ in parts], axis=0)

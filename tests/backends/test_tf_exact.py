@@ -174,7 +174,7 @@ def test_random_networks(seed, profile):
 
 def test_wrapping_of_any_size():
     graph = quantize(network("leaky"), PROFILES["wrap"])
-    assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e6))
+    assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e9))
 
 
 # -- layers past float32 --------------------------------------------------------------------

@@ -206,6 +206,24 @@ def test_a_bias_brings_a_wrapped_sum_back(weights, bits, bias):
     assert np.array_equal(run(narrow, x), (run(plain, x) + half) % (2 * half) - half)
 
 
+def test_a_bias_that_makes_room_for_a_sum_that_wraps():
+    """0..1020 takes 11 bits, -510..510 only 10: after the bias the sum has to wrap back."""
+    g = wrapped(layer("matmul", [[4]], 8, False, [-510]), 10)
+    g.outputs["y"] = "biased/acc10"
+    assert run(g, [[0], [100], [200], [255]]).ravel().tolist() == [-510, -110, 290, 510]
+
+
+def test_wrapping_keeps_the_last_bit_near_the_end_of_float32():
+    weights = np.full((516, 1), 127)
+    g = wrapped(layer("matmul", weights, 8, False), 24)
+    assert 2**23 < bounds(g)["layer"].high <= 2**24
+    g.outputs["y"] = "layer/acc24"
+    x = np.full((4, 516), 255.0, np.float32)
+    x[1:, 0] -= [1, 2, 3]
+    assert run(g, x).ravel().tolist() == [516 * 255 * 127 - 127 * i - 2**24 for i in range(4)]
+    assert assert_tf_equals_reference(g, {"x": x})
+
+
 def test_only_what_can_overflow_wraps():
     g = layer("matmul", np.ones((TERMS, 1)), 8, False)
     assert set(wrapped(g.copy(), 11).nodes) == set(g.nodes)

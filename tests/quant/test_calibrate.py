@@ -136,6 +136,17 @@ def test_per_channel_scales_are_those_of_output_channels(op, last):
     assert np.abs(found - w).max() <= 2.0 ** -(min(wanted) + 1) * 1.01 or last == 1
 
 
+def test_weights_that_two_kinds_of_layer_share_have_scales_for_each():
+    g = Graph("net")
+    x, w = g.input("x", "float32", (None, 5, 5, 2)), g.const(uniform((3, 3, 2, 2)), "w")
+    g.outputs["y"] = g.add("conv2d", x, w, name="c", attrs=WINDOW)
+    g.outputs["z"] = g.add("depthwise_conv2d", x, w, name="d", attrs=WINDOW)
+    quantize(g, replace(INT8, per_channel=True))
+    sizes = [len(spec_of(g, g.nodes[name].inputs[1]).exponent) for name in "cd"]
+    assert sizes == [2, 4]
+    Reference(g).run(random_feeds(g))
+
+
 def test_inputs_that_are_never_negative_lose_the_sign_and_are_not_clipped():
     """Pixels: what reaches the next layer in the sweep is what reaches it afterwards."""
     g = dense([[1.0]], channels=1)

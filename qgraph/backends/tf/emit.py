@@ -7,65 +7,16 @@ bound is past float32's 2^24 is computed in float64, and the quantizer behind it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower import LOWER
 from qgraph.errors import UnsupportedError
-from qgraph.exact.bounds import FLOAT32_EXACT, Bound, bounds
+from qgraph.exact.bounds import Bound, bounds
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
-from qgraph.quant.topology import QUANTIZERS, value_exponent
-
-
-@dataclass
-class Emission:
-    """What lowering rules work with: the builder, and each value's tensor and float width."""
-
-    graph: Graph
-    builder: GraphDefBuilder
-    bounds: Mapping[str, Bound]
-    tensors: dict[str, str] = field(default_factory=dict)
-    dtypes: dict[str, str] = field(default_factory=dict)
-    constants: dict[str, Array] = field(default_factory=dict)
-    exponents: dict[str, Any] = field(default_factory=dict)
-
-    def type_name(self, value: str) -> str:
-        return self.dtypes.get(value, self.graph.types[value].dtype)
-
-    def width(self, node: Node) -> str:
-        """The float type that computes this node exactly."""
-        bound = self.bounds.get(node.name)
-        wide = bound is not None and bound.magnitude > FLOAT32_EXACT
-        if node.op not in QUANTIZERS:
-            wide = wide or any(self.type_name(v) == "float64" for v in node.inputs)
-        return "float64" if wide else self.graph.types[node.name].dtype
-
-    def tensor(self, value: str, dtype: str | None = None) -> str:
-        """The tensor of a value, cast to `dtype` where it is held in another."""
-        if value in self.constants:
-            return self._constant(value, dtype)
-        held = self.type_name(value)
-        if dtype is None or held == dtype:
-            return self.tensors[value]
-        key = f"{value} as {dtype}"
-        if key not in self.tensors:
-            cast = self.builder.add(
-                "Cast", f"{self.tensors[value].replace(':', '_')}/{dtype}", [self.tensors[value]],
-                SrcT=DType(held), DstT=DType(dtype),
-            )  # fmt: skip
-            self.tensors[key] = cast
-        return self.tensors[key]
-
-    def _constant(self, value: str, dtype: str | None) -> str:
-        array = self.constants[value]
-        wanted = dtype or array.dtype.name
-        key = f"{value} as {wanted}"
-        if key not in self.tensors:
-            self.tensors[key] = self.builder.const(array.astype(wanted, copy=False), value)
-        return self.tensors[key]
+from qgraph.quant.topology import value_exponent
 
 
 def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower
 from qgraph.backends.tf.lower.linear import LINEAR
 from qgraph.backends.tf.lower.movement import MOVEMENT
@@ -14,9 +14,6 @@ from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.opaque import TFSource
 from qgraph.ir.graph import Node
-
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
 
 
 def _opaque(e: Emission, node: Node) -> str:

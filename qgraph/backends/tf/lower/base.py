@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.emission import Emission
 from qgraph.ir.graph import Node
 
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
-
-Lower = Callable[["Emission", Node], str]
+Lower = Callable[[Emission, Node], str]
 
 
 def simple(op: str, dtype_attr: str = "T") -> Lower:

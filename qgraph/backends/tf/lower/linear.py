@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.windows import explicit_pads
-
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
 
 
 def _pad_spatial(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
-
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
 
 
 def _with_const(op: str, values: Callable[[Node], Any], dtype_attr: str) -> Lower:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor, simple
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import six_code
-
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
 
 
 def _relu6(e: Emission, node: Node) -> str:

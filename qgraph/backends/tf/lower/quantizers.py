@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
+from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.structure import table
 from qgraph.ir.types import Fixed, QuantSpec
 from qgraph.numerics import dequantize
-
-if TYPE_CHECKING:
-    from qgraph.backends.tf.emit import Emission
 
 
 def _quantize(e: Emission, node: Node) -> str:

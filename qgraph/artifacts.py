@@ -33,15 +33,24 @@ FILES = MappingProxyType(
         "saved_model": "the same as a SavedModel",
         "tensors.npz": "integer codes and exponents of every tensor, on one sample",
         "manifest.json": "versions, hashes, names, layers, bits, exponents, noise",
+        "statistics.json": "histograms of what reaches each quantizer, what is clipped",
         "rewrites.json": "what was rewritten, what was refused and why",
         "graph.txt": "the quantized graph as text",
     }
 )
 
 
+# Made from the files above by `qgraph report`; it goes with them.
+REPORT = "report.html"
+
+
 def check_output(path: Path, *, force: bool = False) -> None:
     """Raise OutputError unless `save` can write to `path`."""
-    check_free(path, FILES if force else ())
+    check_free(path, _replaceable(force))
+
+
+def _replaceable(force: bool) -> tuple[str, ...]:
+    return (*FILES, REPORT) if force else ()
 
 
 def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
@@ -49,7 +58,7 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
 
     `force` replaces what an earlier run wrote there, and nothing else. Raises OutputError.
     """
-    with whole_directory(path, FILES if force else ()) as draft:
+    with whole_directory(path, _replaceable(force)) as draft:
         graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
         write_saved_model(graph_def, result.graph, draft / "saved_model")
@@ -57,6 +66,7 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
         np.savez_compressed(draft / "tensors.npz", **arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
+        (draft / "statistics.json").write_text(statistics(result), "utf-8")
         hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
         _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})
     return path
@@ -98,6 +108,48 @@ def storage(result: Quantized, name: str) -> str:
         return "int64"
     kinds = ("uint8", "uint16", "uint32") if low >= 0 else ("int8", "int16", "int32")
     return next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "int64")
+
+
+# -- statistics -----------------------------------------------------------------------------
+
+
+def statistics(result: Quantized) -> str:
+    """JSON, a tensor a line: what the samples showed of every quantizer's input, in float.
+
+    Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `sqnr_alone_db` is
+    what the quantizer alone would leave, `max_exponent` the finest that clips nothing to speak of.
+    """
+    measured = result.measured
+    outputs = {name: finite(value) for name, value in measured.outputs.items()}
+    tensors = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(_statistics(result, name))}"
+        for name in measured.statistics
+    )
+    return (
+        f'{{\n "samples": {measured.samples},\n "outputs_sqnr_db": {json.dumps(outputs)},\n'
+        f' "tensors": {{\n{tensors}\n }}\n}}\n'
+    )
+
+
+def _statistics(result: Quantized, name: str) -> dict[str, Any]:
+    found, spec = result.measured.statistics[name], result.graph.nodes[name].attrs["spec"]
+    first, log2_width, counts = found.few_bins()
+    facts: dict[str, Any] = {
+        "least": found.histogram.low,
+        "greatest": found.histogram.high,
+        "elements": found.elements,
+        "zeros": found.histogram.zeros,
+        "clipped_below": found.below,
+        "clipped_above": found.above,
+        "max_exponent": found.max_exponent(spec),
+        "first_bin": first,
+        "log2_width": log2_width,
+        "counts": counts,
+    }
+    if isinstance(spec.exponent, int):
+        facts["sqnr_alone_db"] = finite(found.sqnr(spec, spec.exponent))
+        facts["sqnr_max_db"] = finite(found.sqnr(spec, facts["max_exponent"]))
+    return facts
 
 
 # -- manifest -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qgraph.errors import UsageError
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
-from qgraph.exact.compare import sqnr
+from qgraph.exact.compare import Measured, measure
 from qgraph.exact.reference import Reference
 from qgraph.files import sha256_of
 from qgraph.frontends import load
@@ -43,7 +43,8 @@ class Quantized:
     """A network in fixed point, with all that is known of it.
 
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
-    `sqnr` in dB by quantizer, `sample` the calibration inputs (one batch) whose codes are saved.
+    `measured` how far one is from the other, `sample` the calibration inputs (one batch) whose
+    codes are saved.
     """
 
     graph: Graph
@@ -52,9 +53,14 @@ class Quantized:
     calibration: Calibration
     trace: Trace
     bounds: Mapping[str, Bound]
-    sqnr: Mapping[str, float]
+    measured: Measured
     sample: Mapping[str, Array]
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def sqnr(self) -> Mapping[str, float]:
+        """In dB, by quantizer."""
+        return self.measured.sqnr
 
     def reference(self) -> Reference:
         """The integer reference of this network."""
@@ -116,7 +122,7 @@ def quantize(
         check_accumulators(graph, found, target.accumulator_bits)
     progress("measuring", 0, 1)
     few = {name: array[:SQNR_SAMPLES] for name, array in data.items()}
-    noise = sqnr(graph, floating, few)
+    measured = measure(graph, floating, few)
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     facts = {
         "model": model.name if isinstance(model, Graph) else Path(model).name,
@@ -124,4 +130,4 @@ def quantize(
         "calibration_samples": len(next(iter(data.values()))) if data else 0,
     }
     sample = {name: array[: batches[name]] for name, array in data.items()}
-    return Quantized(graph, floating, target, options, trace, found, noise, sample, facts)
+    return Quantized(graph, floating, target, options, trace, found, measured, sample, facts)

@@ -1,11 +1,13 @@
-"""How far quantized tensors are from the float network's (SQNR)."""
+"""How far quantized tensors are from the float network's: SQNR, and what was clipped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from qgraph.exact.statistics import Statistics, decibel, joined, statistics_of
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -14,34 +16,80 @@ from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
 
 
-def sqnr(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> dict[str, float]:
-    """Signal to quantization noise in dB for every quantizer, over the samples of `data`.
+@dataclass(frozen=True)
+class Measured:
+    """What `samples` samples showed: by quantizer SQNR in dB and statistics, by output SQNR.
 
     The signal is the float network's tensor, the noise what the quantized network has in its
     place, all errors before it included. Infinite where there is no noise.
     """
-    pairs = {
-        n.name: original(quantized, n.name) for n in quantized.topological() if n.op in QUANTIZERS
-    }
+
+    samples: int
+    sqnr: Mapping[str, float]
+    outputs: Mapping[str, float]
+    statistics: Mapping[str, Statistics]
+
+
+def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Measured:
+    """Run both networks over the samples of `data` and compare them, quantizer by quantizer."""
+    quantizers = [n for n in quantized.topological() if n.op in QUANTIZERS]
+    specs = {n.name: n.attrs["spec"] for n in quantizers}
+    pairs = {name: original(quantized, name) for name in specs}
+    constants = {name: quantized.constant(value) for name, value in pairs.items()}
     pairs = {name: value for name, value in pairs.items() if value in floating.types}
+    outputs = {
+        public: (value, quantized.outputs[public])
+        for public, value in floating.outputs.items()
+        if floating.types[value].is_float
+    }
     chunks = chunk_inputs(quantized, data)
     count = len(next(iter(chunks.values())))
 
-    def powers(i: int) -> dict[str, tuple[float, float]]:
+    def at(i: int) -> tuple[dict[str, Powers], dict[str, Powers], dict[str, Statistics | None]]:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        wanted = evaluate(floating, feeds, sorted(set(pairs.values())))
-        found = evaluate(quantized, feeds, list(pairs))
-        return {name: _powers(wanted[value], found[name]) for name, value in pairs.items()}
+        ends = [*outputs.values()]
+        wanted = evaluate(floating, feeds, sorted({*pairs.values(), *(a for a, _ in ends)}))
+        found = evaluate(quantized, feeds, sorted({*pairs, *(b for _, b in ends)}))
+        return (
+            {name: _powers(wanted[value], found[name]) for name, value in pairs.items()},
+            {public: _powers(wanted[a], found[b]) for public, (a, b) in outputs.items()},
+            {
+                name: statistics_of(wanted[value], specs[name])
+                for name, value in pairs.items()
+                if constants[name] is None
+            },
+        )
 
     with over_chunks(count) as each:
-        parts = [*each(powers, range(count))]
-    totals = {name: np.sum([part[name] for part in parts], axis=0) for name in pairs}
-    return {name: decibel(*totals[name]) for name in pairs}
+        parts = [*each(at, range(count))]
+    statistics: dict[str, Statistics] = {}
+    for name, constant in constants.items():
+        kept = (
+            [statistics_of(constant, specs[name])]
+            if constant is not None
+            else [part[2].get(name) for part in parts]
+        )
+        known = [part for part in kept if part is not None]
+        if known and len(known) == len(kept):
+            statistics[name] = joined(known)
+    return Measured(
+        len(next(iter(data.values()))),
+        _decibels([part[0] for part in parts]),
+        _decibels([part[1] for part in parts]),
+        statistics,
+    )
 
 
-def _powers(wanted: Array, found: Array) -> tuple[float, float]:
+Powers = tuple[float, float]
+
+
+def _powers(wanted: Array, found: Array) -> Powers:
     exact = wanted.astype(np.float64)
     return float((exact**2).sum()), float(((found - exact) ** 2).sum())
+
+
+def _decibels(parts: list[dict[str, Powers]]) -> dict[str, float]:
+    return {name: decibel(*np.sum([part[name] for part in parts], axis=0)) for name in parts[0]}
 
 
 def original(quantized: Graph, name: str) -> str:
@@ -50,9 +98,3 @@ def original(quantized: Graph, name: str) -> str:
     while node.op == "quantize":
         node = quantized.producer(node.inputs[0])
     return node.name
-
-
-def decibel(signal: float, noise: float) -> float:
-    if noise == 0:
-        return float("inf")
-    return float(10 * np.log10(signal / noise)) if signal > 0 else float("-inf")

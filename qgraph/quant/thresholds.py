@@ -139,7 +139,7 @@ def _levels(centres: Any, spec: QuantSpec, exponent: int) -> Any:
     return np.clip(np.rint(np.ldexp(centres, exponent)), spec.lo, spec.hi)
 
 
-def _mse(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
+def squared_error(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
     """Squared error; a step finer than the bins costs the usual step^2 / 12 inside the range."""
     centres = histogram.centres()
     error = np.ldexp(_levels(centres, spec, exponent), -exponent) - centres
@@ -179,5 +179,5 @@ METHODS: Mapping[str, Callable[[Histogram, QuantSpec], int]] = {
     "kl_j": _search(_kl_j),
     "max": _max,
     "percentile": _percentile,
-    "mse": _search(_mse),
+    "mse": _search(squared_error),
 }

@@ -27,7 +27,7 @@ def tensors(written):
 
 def test_files(written, manifest):
     assert {p.name for p in written.iterdir()} == set(FILES)
-    for name in ("inference.pb", "tensors.npz", "rewrites.json", "graph.txt"):
+    for name in ("inference.pb", "tensors.npz", "rewrites.json", "graph.txt", "statistics.json"):
         assert manifest["files"][name] == hashlib.sha256((written / name).read_bytes()).hexdigest()
 
 

@@ -1,0 +1,106 @@
+"""What reaches a quantizer: histogram, extremes, and what the quantizer clips of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.numerics import aligned, exponent_for_max
+from qgraph.quant.thresholds import (
+    LOG2_BINS,
+    Counts,
+    Histogram,
+    histogram_of,
+    range_of,
+    squared_error,
+)
+
+BINS_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of a float tensor before its quantizer; `below` and `above` count what is clipped.
+
+    Clipped is what moves by more than a step: 1.0, held as 255/256, is not.
+    """
+
+    histogram: Histogram
+    elements: int
+    below: int
+    above: int
+
+    def sqnr(self, spec: QuantSpec, exponent: int) -> float:
+        """dB that a quantizer of this exponent leaves on its own, from the histogram."""
+        counts, centres = self.histogram.counts, self.histogram.centres()
+        noise = squared_error(self.histogram, spec, exponent)
+        return decibel(float((counts * centres**2).sum()), noise)
+
+    def max_exponent(self, spec: QuantSpec) -> int:
+        """The finest exponent whose threshold is no less than any element."""
+        return exponent_for_max(self.histogram.largest or 1.0, spec.bits, spec.signed)
+
+    def few_bins(self, most: int = BINS_KEPT) -> tuple[int, int, list[int]]:
+        """(first, log2 of the width, counts): bin i starts at `(first + i) * width`."""
+        counts = self.histogram.counts
+        places = np.flatnonzero(counts) - len(counts) // 2
+        if not len(places):
+            return 0, 0, []
+        doublings = 0
+        while (places[-1] >> doublings) - (places[0] >> doublings) >= most:
+            doublings += 1
+        first = int(places[0] >> doublings)
+        found = np.bincount((places >> doublings) - first, counts[counts != 0])
+        return first, self.histogram.log2_width + doublings, [*map(int, found)]
+
+
+def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
+    """Of the values before a quantizer of `spec`; None where they are none or not finite."""
+    values = np.asarray(values, np.float32)
+    if not values.size or not np.isfinite(values).all():
+        return None
+    exponent = aligned(spec.exponent, values.shape)
+    below = int(np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent)))
+    above = int(np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent)))
+    histogram = histogram_of([values], *range_of([values], ""))
+    return Statistics(histogram, values.size, below, above)
+
+
+def joined(parts: Sequence[Statistics]) -> Statistics:
+    """Of all parts together. Bins are powers of two wide, so none has to be split."""
+    histograms = [p.histogram for p in parts]
+    powers = [h.power for h in histograms if h.largest]
+    power = max(powers, default=0)
+    return Statistics(
+        Histogram(
+            np.sum([_widened(h.counts, power - h.power) for h in histograms], axis=0),
+            sum(h.zeros for h in histograms),
+            power,
+            min(h.low for h in histograms),
+            max(h.high for h in histograms),
+        ),
+        sum(p.elements for p in parts),
+        sum(p.below for p in parts),
+        sum(p.above for p in parts),
+    )
+
+
+def _widened(counts: Counts, doublings: int) -> Any:
+    """The same counts over a range `2^doublings` times as wide."""
+    half = len(counts) // 2
+    size = 1 << min(max(doublings, 0), LOG2_BINS)
+    near = counts.reshape(-1, size).sum(axis=1)
+    wide = np.zeros_like(counts)
+    wide[half - len(near) // 2 : half + len(near) // 2] = near
+    return wide
+
+
+def decibel(signal: float, noise: float) -> float:
+    """Signal to noise ratio in dB; infinite where there is no noise."""
+    if noise == 0:
+        return float("inf")
+    return float(10 * np.log10(signal / noise)) if signal > 0 else float("-inf")

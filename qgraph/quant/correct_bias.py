@@ -1,0 +1,84 @@
+"""Empirical bias correction: a layer's mean error goes into its bias (Nagel et al., 2019).
+
+Rounded weights and inputs shift the mean of a layer's output. With data the shift is measured,
+in topological order, so that each layer makes up for what the layers before it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.numerics import aligned, quantized_constant
+from qgraph.parallel import Each
+from qgraph.quant.paired import (
+    Layer,
+    layer_of,
+    quantized_constant_of,
+    run_paired,
+    set_constant,
+)
+
+
+@dataclass(frozen=True)
+class BiasCorrection:
+    """What was done at a layer: the rms over channels of the bias's change, and what hindered."""
+
+    layer: str
+    shift: float
+    note: str = ""
+
+
+def correct_biases(
+    graph: Graph,
+    floating: Graph,
+    data: Mapping[str, Array],
+    on_node: Callable[[int, int], None] = lambda done, total: None,
+) -> list[BiasCorrection]:
+    """Change biases of `graph` so that each output channel has the float network's mean.
+
+    graph: calibrated; its scales stay, and a bias that would leave its range stops there. Means
+    are over samples and positions, before the activation. Layers in order, those without a bias
+    with a note; pools are none. To be done before bounds on accumulators are worked out.
+    """
+    done: dict[str, BiasCorrection] = {}
+
+    def visit(layer: Layer, each: Each) -> None:
+        compute = layer_of(graph, layer.node)
+        assert compute is not None
+        if layer.node.op == "bias_add":
+            done[compute.name] = _correct(graph, compute, layer, each)
+        else:
+            done[compute.name] = BiasCorrection(compute.name, 0.0, "has no bias")
+
+    run_paired(graph, floating, data, visit, on_node)
+    return list(done.values())
+
+
+def _correct(graph: Graph, compute: Node, layer: Layer, each: Each) -> BiasCorrection:
+    held = quantized_constant_of(graph, layer.node)
+    if held is None:
+        return BiasCorrection(compute.name, 0.0, "its bias is no quantized constant")
+    quantizer, bias = held
+    spec: QuantSpec = quantizer.attrs["spec"]
+    sums = [*each(_missing, zip(layer.wanted, layer.inputs, strict=True))]
+    wanted = np.sum(sums, axis=0) / sum(x.size // x.shape[-1] for x in layer.inputs)
+    exponent = aligned(spec.exponent, bias.shape)
+    lowest, highest = (np.ldexp(float(code), -exponent) for code in (spec.lo, spec.hi))
+    corrected = np.clip(wanted, lowest, highest)
+    limited = int((corrected != wanted).sum())
+    shift = corrected - quantized_constant(bias, spec)
+    set_constant(graph, layer.node.name, corrected.astype(bias.dtype))
+    note = f"{limited} of {bias.size} biases stopped at the end of their range" if limited else ""
+    return BiasCorrection(compute.name, float(np.sqrt(np.mean(shift**2))), note)
+
+
+def _missing(pair: tuple[Array, Array]) -> Array:
+    """What a bias would have to add, summed over samples and positions, float64 [channels]."""
+    wanted, found = pair
+    missing: Array = (wanted - found).reshape(-1, wanted.shape[-1]).sum(axis=0, dtype=np.float64)
+    return missing

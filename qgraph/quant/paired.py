@@ -1,0 +1,151 @@
+"""A quantized network and its float network, run side by side, one layer after the other.
+
+What is learnt at a layer may change its constants before it is run: layers after it see the
+corrected ones. One sweep, so the work grows with the network, not with its square.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array
+from qgraph.parallel import Each, over_chunks
+from qgraph.quant.data import chunk_inputs
+from qgraph.quant.topology import COMPUTE
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer, or its `bias_add`, that the quantized graph is about to run.
+
+    `inputs` are chunks of its first input as the quantized graph has them, `wanted` chunks of its
+    result in the float graph.
+    """
+
+    node: Node
+    inputs: Sequence[Array]
+    wanted: Sequence[Array]
+
+
+Visit = Callable[[Layer, Each], None]
+
+
+def run_paired(
+    graph: Graph,
+    floating: Graph,
+    data: Mapping[str, Array],
+    visit: Visit,
+    on_node: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Call `visit(layer, each)` at every compute node and every bias of one, in order.
+
+    graph: calibrated. floating: the float graph it stands for, values by the same names; layers
+    that it lacks are run unvisited. data: arrays [samples, ...] by input name. `visit` may change
+    constants of `graph` that the layer takes (`set_constant`); `each` maps over chunks.
+    """
+    chunks = chunk_inputs(graph, data)
+    order = list(graph.topological())
+    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+        found, wanted = _Run(graph, chunks, each), _Run(floating, chunks, each)
+        for done, name in enumerate((node.name for node in order), start=1):
+            if name in floating.nodes:
+                wanted.step(name)
+            node = graph.nodes[name]
+            if name in wanted.values and layer_of(graph, node) and node.inputs[0] in found.values:
+                visit(Layer(node, found.values[node.inputs[0]], wanted.values[name]), each)
+            found.step(name)
+            wanted.release(name)
+            found.release(name)
+            on_node(done, len(order))
+
+
+def layer_of(graph: Graph, node: Node) -> Node | None:
+    """The compute node that `node` is, or is the bias of; None for all else and for pools."""
+    if node.op == "bias_add":
+        node = graph.producer(node.inputs[0])
+        while node.op == "quantize":
+            node = graph.producer(node.inputs[0])
+    return node if node.op in COMPUTE and not node.attrs.get("pool") else None
+
+
+def quantized_constant_of(graph: Graph, layer: Node) -> tuple[Node, Array] | None:
+    """The quantizer of a layer's weights or bias and the constant behind it, if there is one."""
+    quantizer = graph.producer(layer.inputs[1])
+    value = graph.constant(quantizer.inputs[0]) if quantizer.op == "quantize" else None
+    return None if value is None else (quantizer, value)
+
+
+def set_constant(graph: Graph, layer: str, value: Array) -> None:
+    """Give a layer other weights or another bias; who shares the old ones keeps them."""
+    node = graph.nodes[layer]
+    quantizer = graph.producer(node.inputs[1])
+    const = quantizer.inputs[0]
+    if graph.use_count(const) > 1:
+        const = graph.const(value, const)
+    else:
+        graph.set_attrs(const, value=value)
+    if graph.use_count(quantizer.name) > 1:
+        own = graph.add("quantize", const, name=quantizer.name, attrs=quantizer.attrs)
+        graph.replace(replace(node, inputs=(node.inputs[0], own)))
+    elif const != quantizer.inputs[0]:
+        graph.replace(replace(quantizer, inputs=(const,)))
+
+
+class _Run:
+    """One graph on all chunks; what depends on no input is worked out where it is used."""
+
+    def __init__(self, graph: Graph, chunks: Mapping[str, list[Array]], each: Each) -> None:
+        self.graph = graph
+        self.chunks = chunks
+        self.each = each
+        self.values: dict[str, list[Array]] = {}
+        self.left = Counter(v for node in graph.nodes.values() for v in node.inputs)
+
+    def step(self, name: str) -> None:
+        node = self.graph.nodes[name]
+        if node.op == "input":
+            self.values[name] = self.chunks[name]
+        if not any(v in self.values for v in node.inputs):
+            return
+        constants = {v: self._constant(v) for v in node.inputs if v not in self.values}
+
+        def at(i: int) -> tuple[Array, ...]:
+            inputs = [constants[v] if v in constants else self.values[v][i] for v in node.inputs]
+            return _evaluate(node, inputs)
+
+        count = len(next(self.values[v] for v in node.inputs if v in self.values))
+        results = [*self.each(at, range(count))]
+        for index, value in enumerate(node.values):
+            self.values[value] = [result[index] for result in results]
+
+    def release(self, name: str) -> None:
+        """Forget what no node after `name` needs."""
+        node = self.graph.nodes.get(name)
+        if node is None:
+            return
+        self.left.subtract(node.inputs)
+        for value in (*node.inputs, *node.values):
+            if self.left[value] <= 0:
+                self.values.pop(value, None)
+
+    def _constant(self, value: str) -> Array:
+        node = self.graph.producer(value)
+        results = _evaluate(node, [self._constant(v) for v in node.inputs])
+        return results[node.values.index(value)]
+
+
+def _evaluate(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
+    evaluate = op_definition(node.op).evaluate
+    if evaluate is None:
+        raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
+    with np.errstate(all="ignore"):
+        result: Any = evaluate(node.attrs, inputs)
+    return result if isinstance(result, tuple) else (result,)

@@ -51,7 +51,7 @@ def inspect(
     """
     from qgraph.artifacts import manifest_of
     from qgraph.cli.console import import_tensorflow_quietly
-    from qgraph.cli.report import print_quantized
+    from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
     from qgraph.ir.text import print_graph
     from qgraph.passes import PassManager

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
+from qgraph.cli.report import report
 from qgraph.errors import QGraphError
 
 INTERNAL_ERROR = 70
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 app.command()(quantize)
 app.command()(inspect)
+app.command()(report)
 app.command()(passes)
 
 

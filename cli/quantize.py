@@ -83,7 +83,7 @@ def quantize(
     from qgraph import compiler
     from qgraph.artifacts import check_output, read_manifest
     from qgraph.cli.console import import_tensorflow_quietly, progress_bar
-    from qgraph.cli.report import print_files, print_quantized
+    from qgraph.cli.tables import print_files, print_quantized
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
 

@@ -72,6 +72,28 @@ def whole_directory(path: Path, replaceable: Collection[str] = ()) -> Iterator[P
             raise
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write one file, whole or not at all; what stood there is replaced. Raises OutputError."""
+    with _told_as_output_error(path):
+        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                os.fchmod(stream.fileno(), 0o666 & ~_umask())
+                os.fsync(stream.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 @contextmanager
 def _told_as_output_error(path: Path) -> Iterator[None]:
     try:

@@ -39,7 +39,7 @@ def test_quantize_shows_layers_files_and_what_to_type_next(model, samples, tmp_p
         ["second", "matmul"],
     ]
     assert "float, outside the integer graph: scores (softmax)" in lines
-    assert lines[-1] == f"next: qgraph inspect {tmp_path / 'out'}"
+    assert lines[-1] == f"next: qgraph report {tmp_path / 'out'}"
     assert done.err == ""
 
 
@@ -232,7 +232,7 @@ def test_a_pipe_that_closes_early_is_no_error():
     assert (done.stdout, done.stderr) == ("recipe float\n", "")
 
 
-@pytest.mark.parametrize("verb", ["quantize", "inspect", "passes"])
+@pytest.mark.parametrize("verb", ["quantize", "inspect", "report", "passes"])
 def test_help_fits_80_columns(verb, columns):
     columns(80)
     done = run(verb, "--help")

@@ -1,0 +1,1 @@
+"""What a person reads about a quantized network: one HTML page, made from its output directory."""

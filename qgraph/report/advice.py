@@ -1,0 +1,194 @@
+"""What the numbers say: a verdict, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# SQNR in dB at the outputs, share of equal answers: the least that each verdict asks for.
+LEVELS = (
+    (40.0, 0.99, "Very close to float"),
+    (25.0, 0.95, "Close to float"),
+    (15.0, 0.80, "Noticeably off"),
+)
+COLLAPSED = "Far from float"
+WEAK_DB = 20.0
+CLIPPED = 0.01
+LOST_BITS = 1
+FEW_SAMPLES = 32
+NAMED = 3
+
+Facts = Mapping[str, Any]
+
+
+def noise_share(decibel: float) -> float:
+    """Noise as a share of the signal, both as root mean squares."""
+    return float(10 ** (-decibel / 20))
+
+
+def percent(share: float) -> str:
+    """A share for people: `0.3 %`, never a zero that is none."""
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
+    return f"{share * 100:.{2 if share < 0.1 else 3}g} %"
+
+
+def _output(facts: Facts) -> tuple[str, float] | None:
+    """The output that is farthest from float, or else the last layer: words for it, and dB."""
+    known = {n: db for n, db in facts["summary"]["outputs_sqnr_db"].items() if db is not None}
+    if known:
+        name = min(known, key=lambda n: float(known[n]))
+        return f"output `{name}`", known[name]
+    measured = [layer for layer in facts["layers"] if layer["sqnr_db"] is not None]
+    return (f"last layer `{measured[-1]['name']}`", measured[-1]["sqnr_db"]) if measured else None
+
+
+def level(facts: Facts) -> int | None:
+    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured."""
+    output, agreement = _output(facts), facts["summary"]["agreement"]
+    if output is None and agreement is None:
+        return None
+    decibel = output[1] if output else float("inf")
+    share = agreement["share"] if agreement else 1.0
+    passed = (i for i, (db, same, _) in enumerate(LEVELS) if decibel >= db and share >= same)
+    return next(passed, len(LEVELS))
+
+
+def verdict(facts: Facts) -> str:
+    """One sentence, of what was measured and nothing else."""
+    place, output, summary = level(facts), _output(facts), facts["summary"]
+    if place is None:
+        return "Not known: no output was compared with the float network."
+    parts = []
+    if output:
+        parts.append(
+            f"quantization noise at the {output[0]} is {percent(noise_share(output[1]))} of the "
+            f"signal ({output[1]:.1f} dB, on {summary['measured_samples']} calibration samples)"
+        )
+    if summary["agreement"]:
+        found = summary["agreement"]
+        parts.append(f"it agrees with float on {percent(found['share'])} of {found['samples']:,}")
+    else:
+        parts.append("accuracy on labelled data was not measured")
+    word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
+    return f"{word}: {', and '.join(parts)}."
+
+
+# -- what to do next ------------------------------------------------------------------------
+
+
+def next_steps(facts: Facts) -> list[dict[str, str]]:
+    """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
+    return [
+        *_retrain(facts),
+        *_weak_layers(facts),
+        *_costly_groups(facts),
+        *_clipping(facts),
+        *_accuracy(facts),
+        *_float_ops(facts),
+        *_samples(facts),
+    ]
+
+
+def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
+    return {"what": what, "why": why, "anchor": anchor}
+
+
+def _retrain(facts: Facts) -> list[dict[str, str]]:
+    if level(facts) != len(LEVELS):
+        return []
+    return [
+        _step(
+            "Retrain, or use more bits.",
+            "The outputs are too far from float for thresholds alone to bring back.",
+        )
+    ]
+
+
+def _weak_layers(facts: Facts) -> list[dict[str, str]]:
+    measured = [layer for layer in facts["layers"] if layer["sqnr_db"] is not None]
+    weak = sorted((y for y in measured if y["sqnr_db"] < WEAK_DB), key=lambda y: y["sqnr_db"])
+    return [
+        _step(
+            f"Look at `{layer['name']}`.",
+            f"Its output has {layer['sqnr_db']:.1f} dB: noise is "
+            f"{percent(noise_share(layer['sqnr_db']))} of the signal. See whether its ranges "
+            "are wide for a few values; try another `--method` or more bits for it in the profile.",
+            layer["id"],
+        )
+        for layer in weak[:NAMED]
+    ]
+
+
+def _costly_groups(facts: Facts) -> list[dict[str, str]]:
+    costly = [
+        g for g in facts["scale_groups"] if g["lost_bits"] >= LOST_BITS and not g["inside_layer"]
+    ]
+    steps = []
+    for group in sorted(costly, key=lambda g: -int(g["lost_bits"]))[:NAMED]:
+        loser = max(group["members"], key=lambda m: int(m["lost_bits"]))
+        ops = ", ".join(sorted({f["op"] for f in group["forced_by"]})) or "an op"
+        plural = "s" if loser["lost_bits"] > 1 else ""
+        cost = f", {loser['cost_db']:.1f} dB" if loser["cost_db"] else ""
+        steps.append(
+            _step(
+                f"Free `{loser['name']}` of scale group {group['name']}.",
+                f"It shares the scale of `{group['widest']}` because of {ops}, which costs it "
+                f"{loser['lost_bits']} bit{plural}{cost}.",
+                group["id"],
+            )
+        )
+    return steps
+
+
+def _clipping(facts: Facts) -> list[dict[str, str]]:
+    clipped = [y for y in facts["layers"] if (y["clipped"] or 0) > CLIPPED]
+    return [
+        _step(
+            f"Check the threshold of `{layer['name']}`.",
+            f"{percent(layer['clipped'])} of its output is clipped. `--method max` clips nothing; "
+            "`percentile` and `mse` clip less than kl_j as a rule.",
+            layer["id"],
+        )
+        for layer in sorted(clipped, key=lambda y: -float(y["clipped"]))[:NAMED]
+    ]
+
+
+def _accuracy(facts: Facts) -> list[dict[str, str]]:
+    if facts["summary"]["agreement"]:
+        return []
+    return [
+        _step(
+            "Measure accuracy on labelled data.",
+            "Run `inference.pb` or `saved_model` on a test set: it gives the target's numbers "
+            "to the bit.",
+        )
+    ]
+
+
+def _float_ops(facts: Facts) -> list[dict[str, str]]:
+    ops = facts["float_ops"]
+    if not ops:
+        return []
+    kinds = ", ".join(sorted({op["op"] for op in ops}))
+    what = "one op" if len(ops) == 1 else f"{len(ops)} ops"
+    return [
+        _step(
+            f"Decide where {what} in float should run.",
+            f"{kinds}: outside the integer graph. Where the target has no floating point, end "
+            "the network before it: `--outputs NAME`.",
+            "float-ops",
+        )
+    ]
+
+
+def _samples(facts: Facts) -> list[dict[str, str]]:
+    count = facts["summary"]["calibration_samples"]
+    if count >= FEW_SAMPLES:
+        return []
+    return [
+        _step(
+            "Calibrate on more samples.",
+            f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
+        )
+    ]

@@ -1,0 +1,166 @@
+"""All that a report says, read from an output directory: a page shows it, `--json` prints it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qgraph.artifacts import read_manifest
+from qgraph.errors import LoadError
+from qgraph.files import sha256_of
+from qgraph.report.advice import next_steps, verdict
+
+Facts = dict[str, Any]
+_FORCES = "forces one scale on "
+
+
+def read_facts(folder: Path) -> Facts:
+    """The facts of a network that `qgraph quantize` wrote. Raises LoadError."""
+    manifest = read_manifest(folder)
+    statistics = _read(folder, "statistics.json", manifest)
+    log = _read(folder, "rewrites.json", manifest)
+    tensors = {
+        t["name"]: {**t, **statistics["tensors"].get(t["name"], {})} for t in manifest["tensors"]
+    }
+    for tensor in tensors.values():
+        tensor["clipped"] = _clipped(tensor)
+    facts = {
+        "summary": _summary(manifest, statistics),
+        "layers": [_layer(i, layer, tensors) for i, layer in enumerate(manifest["layers"])],
+        "scale_groups": _groups(manifest["scale_groups"], tensors, log["rewrites"]),
+        "float_ops": manifest["float_ops"],
+        "sensitivity": manifest.get("sensitivity"),
+        "rewrites": _by_pass(log["rewrites"]),
+        "refusals": _alike(log["refusals"]),
+    }
+    return {**facts, "verdict": verdict(facts), "next": next_steps(facts)}
+
+
+def _read(folder: Path, name: str, manifest: Mapping[str, Any]) -> Any:
+    path = folder / name
+    if not path.is_file() or sha256_of(path) != manifest["files"].get(name):
+        raise LoadError(
+            "is missing, or not as it was written", node=str(path), hint="quantize the model again"
+        )
+    return json.loads(path.read_text("utf-8"))
+
+
+def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Facts:
+    same = ("model", "model_sha256", "calibration_samples", "calibration_method", "versions")
+    profile = manifest["profile"]
+    return {
+        **{key: manifest[key] for key in same},
+        "profile": profile["name"],
+        "profile_description": profile["description"],
+        "inputs": manifest["inputs"],
+        "outputs": manifest["outputs"],
+        "measured_samples": statistics["samples"],
+        "outputs_sqnr_db": statistics["outputs_sqnr_db"],
+        "agreement": manifest.get("agreement"),
+    }
+
+
+def _clipped(tensor: Mapping[str, Any]) -> float | None:
+    """The share of elements that lie past the ends of the range; None if not counted."""
+    if not tensor.get("elements"):
+        return None
+    past: int = tensor["clipped_below"] + tensor["clipped_above"]
+    return past / int(tensor["elements"])
+
+
+def _layer(index: int, layer: Mapping[str, Any], tensors: Mapping[str, Facts]) -> Facts:
+    output = tensors.get(layer["output"] or "")
+    return {
+        **layer,
+        "id": f"layer-{index + 1}",
+        "clipped": output["clipped"] if output else None,
+        "input_tensor": tensors.get(layer["input"]),
+        "weight_tensor": tensors.get(layer["weight"]),
+        "output_tensor": output,
+    }
+
+
+# -- scale groups ---------------------------------------------------------------------------
+
+
+def _groups(
+    groups: Mapping[str, Any], tensors: Mapping[str, Facts], rewrites: list[Mapping[str, str]]
+) -> list[Facts]:
+    forcing = [
+        (set(r["after"].removeprefix(_FORCES).split(", ")), r)
+        for r in rewrites
+        if r["pass_name"] == "mark-scale-groups" and r["after"].startswith(_FORCES)
+    ]
+    forced_by: dict[str, list[Facts]] = {}
+    for names, rewrite in forcing:
+        group = next((tensors[n]["group"] for n in names if n in tensors), None)
+        forced_by.setdefault(group or "", []).append(
+            {"node": rewrite["node"], "op": _op(rewrite["before"]), "members": sorted(names)}
+        )
+    return [
+        _group(name, group["exponent"], [tensors[m] for m in group["members"]], forced_by)
+        for name, group in groups.items()
+    ]
+
+
+def _op(text: str) -> str:
+    found = re.search(r" = (\w+)\(", text)
+    return found[1] if found else "?"
+
+
+def _group(
+    name: str, exponent: Any, tensors: list[Facts], forced_by: Mapping[str, list[Facts]]
+) -> Facts:
+    members = [_member(t) for t in tensors]
+    known = [m for m in members if m["max_exponent"] is not None]
+    widest = min(known, key=lambda m: int(m["max_exponent"]), default=None)
+    return {
+        "name": name,
+        "id": f"group-{name}",
+        "exponent": exponent,
+        "inside_layer": all(m["role"] not in ("input", "activation") for m in members),
+        "widest": widest["name"] if widest else None,
+        "forced_by": forced_by.get(name, []),
+        "members": members,
+        "lost_bits": max((m["lost_bits"] for m in known), default=0),
+    }
+
+
+def _member(tensor: Mapping[str, Any]) -> Facts:
+    """What a tensor's own scale, which clips nothing, would be; what sharing one costs it."""
+    own, shared = tensor.get("max_exponent"), tensor["exponent"]
+    comparable = own is not None and isinstance(shared, int)
+    alone, free = tensor.get("sqnr_alone_db"), tensor.get("sqnr_max_db")
+    cost = None if alone is None or free is None else round(max(free - alone, 0.0), 2)
+    return {
+        **{key: tensor[key] for key in ("name", "role", "bits", "exponent", "sqnr_db")},
+        "max_exponent": own,
+        "lost_bits": max(own - shared, 0) if comparable else 0,
+        "cost_db": cost,
+    }
+
+
+# -- the log --------------------------------------------------------------------------------
+
+
+def _by_pass(rewrites: list[Mapping[str, str]]) -> list[Facts]:
+    found: dict[str, list[Facts]] = {}
+    for rewrite in rewrites:
+        kept = {key: _without_numbers(rewrite[key]) for key in ("rule", "node", "before", "after")}
+        found.setdefault(rewrite["pass_name"], []).append(kept)
+    return [{"pass": name, "count": len(all_), "rewrites": all_} for name, all_ in found.items()]
+
+
+def _without_numbers(text: str) -> str:
+    """Text of nodes without the elements or hash of a constant: its dtype and shape are enough."""
+    return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", text)
+
+
+def _alike(refusals: list[Mapping[str, str]]) -> list[Facts]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for refusal in refusals:
+        found.setdefault((refusal["pass_name"], refusal["reason"]), []).append(refusal["node"])
+    return [{"pass": p, "reason": reason, "nodes": n} for (p, reason), n in found.items()]

@@ -1,0 +1,81 @@
+"""The facts as one self-contained HTML page: no network, no libraries, fit for paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.report import charts
+from qgraph.report.advice import noise_share, percent
+
+REWRITES_SHOWN = 40
+NODES_SHOWN = 20
+_SUPERSCRIPT = str.maketrans(
+    "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+)
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """The page. Raises UsageError where jinja2 is not installed."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise UsageError(
+            "the page needs jinja2", hint="pip install 'qgraph[report]', or take --json"
+        ) from None
+    environment = Environment(
+        loader=PackageLoader("qgraph.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        scale=scale,
+        percent=percent,
+        decibel=decibel,
+        number=charts.number,
+        shorten=shorten,
+        prose=prose,
+    )
+    template = environment.get_template("report.html.j2")
+    weakest = min(
+        (y for y in facts["layers"] if y["sqnr_db"] is not None),
+        key=lambda y: float(y["sqnr_db"]),
+        default=None,
+    )
+    return template.render(
+        **facts,
+        charts=charts,
+        weakest=weakest,
+        noise_share=noise_share,
+        shared=[g for g in facts["scale_groups"] if not g["inside_layer"]],
+        inner=[g for g in facts["scale_groups"] if g["inside_layer"]],
+        rewrites_shown=REWRITES_SHOWN,
+        nodes_shown=NODES_SHOWN,
+    )
+
+
+def scale(exponent: int | list[int] | None) -> str:
+    """The step of an exponent, `2^-exponent`; of a list the finest and the coarsest."""
+    if exponent is None:
+        return "?"
+    ends = [exponent] if isinstance(exponent, int) else [max(exponent), min(exponent)]
+    return " \u2026 ".join(f"2{str(-e).translate(_SUPERSCRIPT)}" for e in dict.fromkeys(ends))
+
+
+def prose(text: str) -> str:
+    """HTML of a sentence whose names stand in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def decibel(value: float | None) -> str:
+    """One decimal; a dash for what was not measured, or has no noise at all."""
+    return "\u2013" if value is None else f"{value:.1f}".replace("-", "\u2212")
+
+
+def shorten(text: str, most: int = 220) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\u2026"

@@ -88,15 +88,15 @@ def set_constant(graph: Graph, layer: str, value: Array) -> None:
     node = graph.nodes[layer]
     quantizer = graph.producer(node.inputs[1])
     const = quantizer.inputs[0]
-    if graph.use_count(const) > 1:
-        const = graph.const(value, const)
-    else:
+    if graph.use_count(const) == graph.use_count(quantizer.name) == 1:
         graph.set_attrs(const, value=value)
-    if graph.use_count(quantizer.name) > 1:
-        own = graph.add("quantize", const, name=quantizer.name, attrs=quantizer.attrs)
-        graph.replace(replace(node, inputs=(node.inputs[0], own)))
-    elif const != quantizer.inputs[0]:
-        graph.replace(replace(quantizer, inputs=(const,)))
+        return
+    own = graph.add(
+        "quantize", graph.const(value, const), name=quantizer.name, attrs=quantizer.attrs
+    )
+    graph.replace(replace(node, inputs=(node.inputs[0], own)))
+    if not graph.use_count(quantizer.name):
+        graph.remove(quantizer.name)
 
 
 class _Run:

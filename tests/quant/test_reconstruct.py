@@ -1,0 +1,234 @@
+"""Weights rounded for the layer's output: never worse where it was measured, always on the grid."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.verify import verify
+from qgraph.numerics import quantize as codes_of
+from qgraph.quant import reconstruct
+from qgraph.quant.paired import quantized_constant_of
+from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.rounding import descend, quadratic_error, round_in_turn
+from tests.helpers.quantized import PROFILES, assert_tf_equals_reference, quantize
+from tests.quant.test_paired import pair
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def problem(seed: int, groups: int, k: int, n: int):
+    """A random quadratic error, inputs correlated; targets within a few steps."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(groups, 3 * k, k)) + 2 * rng.normal(size=(groups, 3 * k, 1))
+    return rng.uniform(-6, 6, (groups, k, n)), np.swapaxes(x, 1, 2) @ x + 1e-3 * np.eye(k)
+
+
+# -- the solver ------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 80), st.integers(1, 4))
+def test_descent_never_raises_the_error_and_ends_where_no_step_lowers_it(seed, groups, k, n):
+    v, h = problem(seed, groups, k, n)
+    start = np.clip(np.rint(v), -4, 3)
+    end = descend(start, v, h, -4, 3, sweeps=1000)
+    best = quadratic_error(end, v, h)
+    assert (best <= quadratic_error(start, v, h) * (1 + 1e-12)).all()
+    assert (end == np.rint(end)).all() and end.min() >= -4 and end.max() <= 3
+    for row, step in itertools.product(range(k), (-1, 1)):
+        other = end.copy()
+        other[:, row] = np.clip(other[:, row] + step, -4, 3)
+        assert (quadratic_error(other, v, h) >= best * (1 - 1e-6) - 1e-9).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 150), st.integers(1, 4))
+def test_rounding_in_turn_is_to_nearest_where_inputs_are_independent(seed, groups, k, n):
+    rng = np.random.default_rng(seed)
+    v = rng.uniform(-10, 10, (groups, k, n))
+    h = np.eye(k) * rng.uniform(0.1, 10, (groups, k, 1))
+    assert (round_in_turn(v, h, -8, 7) == np.clip(np.rint(v), -8, 7)).all()
+
+
+def test_rounding_in_turn_beats_nearest_where_they_are_not():
+    v, h = problem(3, 4, 100, 8)
+    turned = quadratic_error(round_in_turn(v, h, -8, 7), v, h)
+    assert turned.sum() < 0.5 * quadratic_error(np.rint(v), v, h).sum()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_small_problems_are_nearly_solved(seed):
+    """Of all 3^6 choices around the target, one not much worse than the best is found."""
+    v, h = problem(seed, 1, 6, 1)
+    near = np.array(list(itertools.product((-1, 0, 1), repeat=6)))[:, :, None]
+    best = quadratic_error(np.rint(v) + near, v, h).min()
+    found = descend(round_in_turn(v, h, -9, 9), v, h, -9, 9)
+    assert quadratic_error(found, v, h)[0, 0] <= 3 * best
+
+
+# -- layers ----------------------------------------------------------------------------------
+
+
+def layer(op: str, w: np.ndarray, channels: int, **attrs) -> Graph:
+    g = Graph("layer")
+    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", **attrs}
+    shape = (None, channels) if op == "matmul" else (None, 6, 5, channels)
+    x = g.input("x", "float32", shape)
+    g.outputs["y"] = g.add(
+        op, x, g.const(w, "w"), name="layer", attrs={} if op == "matmul" else window
+    )
+    return g
+
+
+LAYERS = {
+    "matmul": layer("matmul", normal(12, 3), 12),
+    "conv": layer("conv2d", normal(3, 3, 2, 4), 2),
+    "strided": layer("conv2d", normal(3, 2, 2, 4), 2, strides=(2, 1)),
+    "dilated": layer("conv2d", normal(2, 2, 3, 2), 3, dilations=(2, 1), padding="valid"),
+    "grouped": layer("conv2d", normal(3, 3, 2, 6), 4, padding=((1, 0), (2, 1))),
+    "depthwise": layer("depthwise_conv2d", normal(3, 3, 4, 1), 4),
+    "multiplier": layer("depthwise_conv2d", normal(3, 3, 2, 3), 2),
+    "one channel": layer("conv2d", normal(1, 1, 1, 1), 1),
+}
+
+
+def samples(g: Graph, count: int) -> dict:
+    """Inputs whose channels and neighbours go together, as those of real layers do."""
+    rng = np.random.default_rng(7)
+    shape = (count, *g.types["x"].shape[1:])
+    image, position = (count, *[1] * (len(shape) - 1)), (*shape[:-1], 1)
+    x = rng.normal(size=shape) + rng.normal(0, 2, position) + rng.normal(0, 3, image) + 1
+    return {"x": x.astype(np.float32)}
+
+
+def coarse(floating: Graph, data: dict) -> Graph:
+    """Quantized, with weights of 4 bits: the first layer has 8 in all profiles."""
+    graph = quantize(floating.copy(), PROFILES["int8"], data)
+    spec = graph.nodes["w/q8"].attrs["spec"]
+    graph.set_attrs("w/q8", spec=replace(spec, bits=4, exponent=spec.exponent - 4))
+    return graph
+
+
+def output_error(graph: Graph, floating: Graph, data: dict) -> float:
+    wanted = evaluate(floating, data, ["layer"])["layer"].astype(np.float64)
+    return float(((evaluate(graph, data, ["layer"])["layer"] - wanted) ** 2).sum())
+
+
+@pytest.mark.parametrize("profile", ["int4", "int8", "per-channel", "half_up"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_error_is_never_above_that_of_rounding_to_nearest(name, profile):
+    floating, target = LAYERS[name], PROFILES[profile]
+    data = samples(floating, 12)
+    graph = quantize(floating.copy(), target, data)
+    before = output_error(graph, floating, data)
+    done = reconstruct_weights(graph, floating, data)
+    assert output_error(graph, floating, data) <= before * (1 + 1e-6)
+    assert [r.layer for r in done] == ["layer"] and done[0].after <= done[0].before
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv", "grouped", "depthwise", "multiplier"])
+def test_it_helps(name):
+    """Columns, groups and targets belong together: were they mixed up, nothing would be won."""
+    floating = LAYERS[name]
+    data = samples(floating, 64)
+    graph = coarse(floating, data)
+    before = output_error(graph, floating, data)
+    (done,) = reconstruct_weights(graph, floating, data)
+    assert output_error(graph, floating, data) < 0.75 * before
+    assert done.after < 0.9 * done.before and done.channels > 0
+
+
+@pytest.mark.parametrize("neighbours_only", [False, True])
+@pytest.mark.parametrize("profile", ["int8", "int4", "int32-bias", "per-channel", "floor"])
+@pytest.mark.parametrize("seed", [0, 3, 11])
+def test_weights_are_on_their_grid_and_the_emission_equals_the_reference(
+    seed, profile, neighbours_only
+):
+    graph, floating, data = pair(seed, profile)
+    old = graph.copy()
+    done = reconstruct_weights(graph, floating, data, neighbours_only=neighbours_only)
+    verify(graph)
+    assert any(r.channels for r in done)
+    for name in (r.layer for r in done):
+        quantizer, value = quantized_constant_of(graph, graph.nodes[name])
+        before, weights = quantized_constant_of(old, old.nodes[name])
+        spec = quantizer.attrs["spec"]
+        assert spec == before.attrs["spec"] and value.dtype == weights.dtype
+        codes = codes_of(value, spec).codes
+        if neighbours_only:
+            plain = codes_of(weights, spec).codes
+            assert np.abs(codes - plain).max() <= 1
+        if isinstance(spec.exponent, int):
+            steps = value.astype(np.float64) * 2.0**spec.exponent
+            changed = steps == np.rint(steps)
+            assert (changed | (value == weights)).all() and (codes[changed] == steps[changed]).all()
+            if neighbours_only:
+                off = np.abs(steps - weights.astype(np.float64) * 2.0**spec.exponent)
+                inside = (steps > spec.lo) & (steps < spec.hi)
+                assert (off[inside] < 1).all()
+    assert assert_tf_equals_reference(graph, data) > 3
+
+
+def test_independent_inputs_leave_rounding_to_nearest():
+    floating = layer("matmul", normal(8, 5), 8)
+    data = {"x": np.eye(8, dtype=np.float32)}
+    graph = quantize(floating.copy(), PROFILES["int8"], data)
+    spec = graph.nodes["w/q8"].attrs["spec"]
+    before = codes_of(floating.constant("w"), spec).codes
+    (done,) = reconstruct_weights(graph, floating, data)
+    assert (codes_of(graph.constant("w"), spec).codes == before).all()
+    assert done.channels == 0 and done.before == done.after
+
+
+def test_inputs_that_are_always_zero_keep_their_weights():
+    floating = LAYERS["matmul"].copy()
+    data = samples(floating, 40)
+    data["x"][:, 3:7] = 0
+    graph = quantize(floating.copy(), PROFILES["int8"], data)
+    spec = graph.nodes["w/q8"].attrs["spec"]
+    reconstruct_weights(graph, floating, data)
+    old, new = (codes_of(g.constant("w"), spec).codes for g in (floating, graph))
+    assert (old[3:7] == new[3:7]).all() and (old != new).any()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("name", LAYERS)
+def test_few_samples_and_zero_weights(name, count):
+    floating = LAYERS[name].copy()
+    data = samples(floating, count)
+    graph = quantize(floating.copy(), PROFILES["int8"], data)
+    reconstruct_weights(graph, floating, data)
+    assert np.isfinite(graph.constant("w")).all()
+    floating.set_attrs("w", value=np.zeros_like(floating.constant("w")))
+    graph = quantize(floating.copy(), PROFILES["int8"], data)
+    (done,) = reconstruct_weights(graph, floating, data)
+    assert not graph.constant("w").any() and done.before == done.after == done.channels == 0
+
+
+def test_wide_layers_are_solved_in_blocks(monkeypatch):
+    floating = layer("conv2d", normal(3, 3, 4, 5), 4)
+    data = samples(floating, 24)
+    graph = coarse(floating, data)
+    before = output_error(graph, floating, data)
+    monkeypatch.setattr(reconstruct, "BLOCK", 10)
+    reconstruct_weights(graph, floating, data)
+    assert output_error(graph, floating, data) < 0.5 * before
+
+
+def test_the_same_twice():
+    floating = LAYERS["conv"]
+    data = samples(floating, 24)
+    graphs = [quantize(floating.copy(), PROFILES["int8"], data) for _ in range(2)]
+    for graph in graphs:
+        reconstruct_weights(graph, floating, data, samples=100)
+    assert (graphs[0].constant("w") == graphs[1].constant("w")).all()

@@ -22,6 +22,7 @@ from qgraph.ir.types import QuantSpec
 from qgraph.passes import Pass
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
+    CLIPS,
     COMPUTE,
     end_layers,
     is_nonnegative,
@@ -144,7 +145,7 @@ class _Inserter:
         return self.narrowed[key]
 
     def spec(self, bits: int, signed: bool, role: str, per_channel: bool = False) -> QuantSpec:
-        saturates = role in ("weight", "bias", "constant", "scale")
+        saturates = role in ("weight", "bias", "clip", "constant", "scale")
         return QuantSpec(
             bits,
             signed,
@@ -224,8 +225,24 @@ class _Inserter:
             x, product = leaky
             self.connect(node, self.internal(x), self.forms[product].value)
             return "wide", node.name
+        if node.op in CLIPS and self._clip(node):
+            return "wide", node.name
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
+
+    def _clip(self, node: Node) -> bool:
+        """Clip a wide value to a constant on its own scale, before it is made narrow."""
+        wide = [self.forms[v].kind == "wide" for v in node.inputs]
+        constant = [self.forms[v].kind == "const" for v in node.inputs]
+        if not (any(wide) and any(constant)):
+            return False
+        bits = self.bits.internal or max(self.bits.bias, 16)
+        inputs = [
+            self.forms[v].value if is_wide else self.constant(v, "clip", bits, True, node.name)
+            for v, is_wide in zip(node.inputs, wide, strict=True)
+        ]
+        self.connect(node, *inputs)
+        return True
 
     def _is_float_arithmetic(self, node: Node) -> bool:
         return {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}

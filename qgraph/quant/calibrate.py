@@ -23,7 +23,7 @@ from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent,
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
-from qgraph.quant.topology import QUANTIZERS, value_exponent
+from qgraph.quant.topology import CLIPS, QUANTIZERS, value_exponent
 
 Exponent = int | tuple[int, ...]
 
@@ -60,7 +60,9 @@ def calibrate(
     """
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
-    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+    count = max((len(c) for c in chunks.values()), default=0)
+    # What is not finite is found, and said, when its threshold is chosen.
+    with np.errstate(all="ignore"), over_chunks(count) as each:
         sweep = _Sweep(graph, options, each)
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -142,17 +144,20 @@ class _Sweep:
         return self._accumulator(node) is None
 
     def _accumulator(self, node: Node) -> str | None:
-        """The accumulator whose scale a bias has to take, if it has one."""
+        """The accumulator whose scale a bias or a clip has to take, if it has one."""
         spec: QuantSpec = node.attrs["spec"]
-        if spec.role != "bias" or spec.group is not None:
+        if spec.role not in ("bias", "clip") or spec.group is not None:
             return None
-        users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
+        users = [u for u in self.graph.users(node.name) if u.op in ("bias_add", *CLIPS)]
         return users[0].inputs[0] if users else None
 
     def _settle(self, node: Node, exponent: Exponent) -> None:
-        """Note the exponent; a group keeps the smallest one, which is the largest range."""
+        """Note the exponent; a group keeps the smallest one, which is the largest range.
+
+        A clip has no say: beyond the range of what it clips it may as well saturate.
+        """
         group = node.attrs["spec"].group
-        if group is not None and isinstance(exponent, int):
+        if group is not None and isinstance(exponent, int) and node.attrs["spec"].role != "clip":
             self.groups[group] = min(exponent, self.groups.get(group, exponent))
         checked_exponent(exponent, node.name)
         self.exponents[node.name] = exponent
@@ -256,7 +261,7 @@ def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) ->
 
     Per channel: along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
     """
-    if spec.role not in ("weight", "bias"):
+    if spec.role not in ("weight", "bias", "clip"):
         return finest_exponent(value, spec.bits, spec.signed)
     largest = np.abs(np.asarray(value))
     if spec.per_channel:

@@ -12,6 +12,7 @@ from qgraph.ir.ops import op_definition
 
 COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 QUANTIZERS = ("quantize", "lookup")
+CLIPS = ("maximum", "minimum")
 _NEVER_NEGATIVE = frozenset(
     {"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"}
 )

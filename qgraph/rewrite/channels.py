@@ -1,0 +1,157 @@
+"""Which channels of which values are one and the same, as far as a positive factor goes.
+
+Each output channel of a layer is a new channel. Ops that let a positive factor through (ReLU,
+pools, padding with zeros) keep it; sums make channels one; a concat puts them side by side.
+Where anything else reads or makes a value, its channels are frozen: their factor stays 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.quant.topology import leaky_product
+from qgraph.rewrite.constants import is_layer
+
+Ids = npt.NDArray[np.int64]
+
+_SAME = frozenset({"relu", "relu6", "max_pool", "avg_pool", "identity", "bias_add"})
+_SPATIAL = frozenset({"mean", "reduce_max", "squeeze", "resize_nearest", "slice", "pad"})
+
+
+@dataclass(frozen=True)
+class ChannelMap:
+    """Channels by number: `of(value)` [channels of the value], `frozen` [count]."""
+
+    layers: tuple[Node, ...]
+    ids: dict[str, Ids]
+    roots: Ids
+    frozen: npt.NDArray[np.bool_]
+
+    @property
+    def count(self) -> int:
+        return len(self.roots)
+
+    def of(self, value: str) -> Ids:
+        found: Ids = self.roots[self.ids[value]]
+        return found
+
+
+class _Union:
+    """Union-find over channel numbers."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = []
+        self.frozen: set[int] = set()
+
+    def new(self, count: int) -> Ids:
+        start = len(self.parents)
+        self.parents.extend(range(start, start + count))
+        return np.arange(start, start + count)
+
+    def root(self, channel: int) -> int:
+        while self.parents[channel] != channel:
+            self.parents[channel] = self.parents[self.parents[channel]]
+            channel = self.parents[channel]
+        return channel
+
+    def join(self, a: Ids, b: Ids) -> None:
+        for x, y in zip(a.tolist(), b.tolist(), strict=True):
+            self.parents[self.root(y)] = self.root(x)
+
+
+def channel_map(graph: Graph) -> ChannelMap:
+    """The channels of every float value of a folded graph."""
+    union = _Union()
+    ids: dict[str, Ids] = {}
+    frozen: list[Ids] = []
+    layers: list[Node] = []
+    leaky = {
+        product: x
+        for node in graph.topological()
+        for x, product in [leaky_product(graph, node) or ("", "")]
+        if product
+    }
+    for node in graph.topological():
+        found = _through(graph, node, ids, union, leaky)
+        if found is None:
+            frozen += [ids[v] for v in node.inputs if v in ids]
+            for value in node.values:
+                ids[value] = union.new(_channels(graph, value))
+                frozen.append(ids[value])
+        else:
+            ids[node.name] = found
+        if is_layer(node) and found is not None:
+            layers.append(node)
+    frozen += [ids[v] for v in graph.outputs.values()]
+    roots = np.array([union.root(i) for i in range(len(union.parents))], np.int64)
+    stuck = np.zeros(len(roots), bool)
+    for part in frozen:
+        stuck[roots[part]] = True
+    return ChannelMap(tuple(layers), ids, roots, stuck)
+
+
+def _channels(graph: Graph, value: str) -> int:
+    shape = graph.types[value].shape
+    return int(shape[-1] or 0) if shape else 0
+
+
+def _through(
+    graph: Graph, node: Node, ids: dict[str, Ids], union: _Union, leaky: dict[str, str]
+) -> Ids | None:
+    """The channels of the node's output, or None where a factor cannot pass."""
+    if node.op in ("input", "const") or not _channels(graph, node.name):
+        return None
+    x = ids[node.inputs[0]] if node.inputs else None
+    if is_layer(node) and graph.constant(node.inputs[1]) is not None:
+        return union.new(_channels(graph, node.name))
+    if node.attrs.get("pool") or node.op in _SAME or _is_spatial(graph, node):
+        return x
+    if node.name in leaky:
+        return ids[leaky[node.name]]
+    if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
+        return np.concatenate([ids[v] for v in node.inputs])
+    if node.op == "reshape":
+        return _flattened(graph, node, ids)
+    if node.op in ("add", "sub", "maximum"):
+        return _joined(graph, node, ids, union)
+    return None
+
+
+def _is_spatial(graph: Graph, node: Node) -> bool:
+    """True for what moves or averages positions, and leaves the last axis as it is."""
+    if node.op not in _SPATIAL or node.attrs.get("value"):
+        return False
+    before, after = graph.types[node.inputs[0]], graph.types[node.name]
+    rank = before.rank or 0
+    if node.op in ("mean", "reduce_max", "squeeze"):
+        return all(axis % rank != rank - 1 for axis in node.attrs["axes"])
+    same = before.shape is not None and after.shape is not None
+    whole = node.op != "slice" or node.attrs["strides"][-1] in (None, 1)
+    return same and whole and before.shape[-1] == after.shape[-1]  # type: ignore[index]
+
+
+def _flattened(graph: Graph, node: Node, ids: dict[str, Ids]) -> Ids | None:
+    """[n, h, w, c] -> [n, h * w * c]: the channels, once for each position."""
+    before, after = graph.types[node.inputs[0]].shape, graph.types[node.name].shape
+    if before is None or after is None or len(after) != 2 or before[0] != after[0]:
+        return None
+    channels = ids[node.inputs[0]]
+    return np.tile(channels, (after[1] or 0) // len(channels)) if len(channels) else None
+
+
+def _joined(graph: Graph, node: Node, ids: dict[str, Ids], union: _Union) -> Ids | None:
+    a, b = node.inputs
+    if graph.types[a].shape is None or _channels(graph, a) != _channels(graph, b):
+        return None
+    constants = [graph.constant(v) is not None for v in (a, b)]
+    if any(constants):
+        # A vector added is scaled with the layer; anything else stays as it is.
+        is_vector = node.op == "add" and constants == [False, True]
+        is_vector = is_vector and graph.types[b].shape == (_channels(graph, a),)
+        return ids[a] if is_vector else None
+    union.join(ids[a], ids[b])
+    return ids[a]

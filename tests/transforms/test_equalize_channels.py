@@ -1,0 +1,120 @@
+"""Equalisation keeps the function and brings the ranges of channels together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.passes import PassManager
+from qgraph.recipes import FLOAT
+from qgraph.transforms.equalize_channels import EqualizeChannels
+from tests.helpers.random_graphs import random_cnn
+
+RNG = np.random.default_rng(0)
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+CHANNELS = np.array([1e-3, 0.1, 1, 30])
+
+
+def conv(g: Graph, x: str, inputs: int, outputs: int, scale: object = 1.0) -> str:
+    w = g.const(RNG.uniform(-1, 1, (3, 3, inputs, outputs)) * scale, "w")
+    y = g.add("conv2d", x, w, attrs=WINDOW)
+    return g.add("bias_add", y, g.const(RNG.normal(size=outputs) * scale, "b"))
+
+
+def outputs(graph: Graph) -> dict[str, np.ndarray]:
+    shapes = {n: [d or 2 for d in graph.types[n].shape] for n in graph.inputs}
+    return evaluate(graph, {n: np.random.default_rng(1).normal(size=s) for n, s in shapes.items()})
+
+
+def equalized(graph: Graph, **options: bool) -> Graph:
+    graph = graph.copy()
+    graph.facts.add("batch-norm-folded")
+    PassManager((EqualizeChannels(**options),)).run(graph)
+    return graph
+
+
+def spread(weights: np.ndarray) -> float:
+    peaks = np.abs(weights).max(axis=(0, 1, 2))
+    return float(peaks.max() / peaks.min())
+
+
+@pytest.mark.parametrize("between", ["relu", "relu6", "identity", "leaky", "add", "concat", "pool"])
+def test_ranges_meet_and_the_function_stays(between: str) -> None:
+    g = Graph("net")
+    x = g.input("x", "float64", (None, 6, 6, 3))
+    y = conv(g, x, 3, 4, CHANNELS)
+    if between == "leaky":
+        y = g.add("maximum", y, g.add("mul", y, g.const(np.float64(0.1), "slope")))
+    elif between == "add":
+        y = g.add("relu", g.add("add", y, conv(g, x, 3, 4, CHANNELS)))
+    elif between == "concat":
+        y = g.add("concat", y, conv(g, x, 3, 4), attrs={"axis": 3})
+    elif between == "pool":
+        pool = {"ksize": (2, 2), "strides": (2, 2), "padding": "valid"}
+        y = g.add("max_pool", y, attrs=pool)
+    else:
+        y = g.add(between, y)
+    g.outputs["y"] = conv(g, y, g.types[y].shape[-1], 5)
+    after = equalized(g)
+    np.testing.assert_allclose(outputs(after)["y"], outputs(g)["y"], rtol=1e-12, atol=1e-12)
+    first = next(n for n in after.topological() if n.op == "conv2d")
+    assert spread(after.constant(first.inputs[1])) < spread(g.constant("w")) / 20
+
+
+def test_powers_of_two_are_exact() -> None:
+    g = Graph("net")
+    y = g.add("relu", conv(g, g.input("x", "float64", (None, 4, 4, 3)), 3, 4, CHANNELS))
+    g.outputs["y"] = conv(g, y, 4, 2)
+    after = equalized(g, powers_of_two=True)
+    assert print_graph(after) != print_graph(g)
+    assert np.array_equal(outputs(after)["y"], outputs(g)["y"])
+
+
+def test_a_channel_that_others_read_stays() -> None:
+    g = Graph("net")
+    y = g.add("relu", conv(g, g.input("x", "float64", (None, 4, 4, 3)), 3, 4, CHANNELS))
+    g.outputs["y"], g.outputs["seen"] = conv(g, y, 4, 2), y
+    assert print_graph(equalized(g)) == print_graph(g)
+
+
+def test_a_large_bias_counts_unless_told_otherwise() -> None:
+    g = Graph("net")
+    w = np.ones((1, 1, 2, 2)) * [1, 1e-4]
+    x = g.add("conv2d", g.input("x", "float64", (None, 2, 2, 2)), g.const(w, "w"), attrs=WINDOW)
+    y = g.add("relu", g.add("bias_add", x, g.const(np.array([0.0, 1]), "b")))
+    g.outputs["y"] = g.add("conv2d", y, g.const(np.ones((1, 1, 2, 2)), "v"), attrs=WINDOW)
+    peak = {
+        biases: np.abs(
+            evaluate(graph, {"x": np.zeros((1, 2, 2, 2))}, [graph_bias(graph)])[graph_bias(graph)]
+        ).max()
+        for biases in (True, False)
+        for graph in [equalized(g, biases=biases)]
+    }
+    assert peak[True] == pytest.approx(1, rel=0.01) and peak[False] > 10
+
+
+def graph_bias(graph: Graph) -> str:
+    return next(n.name for n in graph.topological() if n.op == "bias_add")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_networks_keep_their_function(seed: int) -> None:
+    graph = random_cnn(seed)
+    PassManager(FLOAT).run(graph)
+    before = outputs(graph)
+    after = outputs(equalized(graph, powers_of_two=seed % 2 == 0))
+    for name, expected in before.items():
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(after[name], expected, rtol=1e-12, atol=1e-12 * scale)
+
+
+def test_layers_of_zeros_and_of_one_channel() -> None:
+    g = Graph("net")
+    y = g.add("relu", conv(g, g.input("x", "float64", (None, 4, 4, 3)), 3, 1, 0.0))
+    g.outputs["y"] = conv(g, y, 1, 2)
+    after = equalized(g)
+    assert np.isfinite(after.constant(next(iter(after.nodes["conv2d"].inputs[1:])))).all()
+    np.testing.assert_allclose(outputs(after)["y"], outputs(g)["y"], rtol=1e-12)

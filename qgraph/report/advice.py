@@ -67,7 +67,9 @@ def verdict(facts: Facts) -> str:
         )
     if summary["agreement"]:
         found = summary["agreement"]
-        parts.append(f"it agrees with float on {percent(found['share'])} of {found['samples']:,}")
+        parts.append(
+            f"the answer is float's on {percent(found['share'])} of {found['samples']:,} samples"
+        )
     else:
         parts.append("accuracy on labelled data was not measured")
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
@@ -112,8 +114,8 @@ def _weak_layers(facts: Facts) -> list[dict[str, str]]:
         _step(
             f"Look at `{layer['name']}`.",
             f"Its output has {layer['sqnr_db']:.1f} dB: noise is "
-            f"{percent(noise_share(layer['sqnr_db']))} of the signal. See whether its ranges "
-            "are wide for a few values; try another `--method` or more bits for it in the profile.",
+            f"{percent(noise_share(layer['sqnr_db']))} of the signal. See whether a few far "
+            "values stretch its ranges; try another `--method`, or more bits in the profile.",
             layer["id"],
         )
         for layer in weak[:NAMED]
@@ -146,8 +148,8 @@ def _clipping(facts: Facts) -> list[dict[str, str]]:
     return [
         _step(
             f"Check the threshold of `{layer['name']}`.",
-            f"{percent(layer['clipped'])} of its output is clipped. `--method max` clips nothing; "
-            "`percentile` and `mse` clip less than kl_j as a rule.",
+            f"{percent(layer['clipped'])} of its output is clipped. `--method max` clips nothing, "
+            "for coarser steps; `percentile` and `mse` stand between.",
             layer["id"],
         )
         for layer in sorted(clipped, key=lambda y: -float(y["clipped"]))[:NAMED]

@@ -138,14 +138,14 @@ def sensitivity(found: Sequence[Mapping[str, Any]]) -> str:
     worst = sorted(found, key=lambda s: float(s["sqnr_db"]))[:BARS]
     if not worst:
         return ""
-    width, row, left = 1080, 24, 420
+    names = [s["layer"] if len(s["layer"]) < 60 else "\u2026" + s["layer"][-58:] for s in worst]
+    width, row, left = 1080, 24, 24 + 8 * max(map(len, names))
     longest = noise_share(worst[0]["sqnr_db"]) or 1.0
     parts = []
     for i, entry in enumerate(worst):
         y, share = row * i + 16, noise_share(entry["sqnr_db"])
         length = round((width - left - 200) * share / longest, 1)
-        name = entry["layer"] if len(entry["layer"]) < 60 else "\u2026" + entry["layer"][-58:]
-        parts.append(_text(left - 12, y, name, "end"))
+        parts.append(_text(left - 12, y, names[i], "end"))
         parts.append(f'<rect class="bar" x="{left}" y="{y - 11}" width="{length}" height="14"/>')
         value = f"{percent(share)}, {entry['sqnr_db']:.1f} dB"
         parts.append(_text(left + length + 8, y, value, "start"))

@@ -132,13 +132,15 @@ def _group(
 def _member(tensor: Mapping[str, Any]) -> Facts:
     """What a tensor's own scale, which clips nothing, would be; what sharing one costs it."""
     own, shared = tensor.get("max_exponent"), tensor["exponent"]
-    comparable = own is not None and isinstance(shared, int)
+    lost = max(own - shared, 0) if own is not None and isinstance(shared, int) else 0
     alone, free = tensor.get("sqnr_alone_db"), tensor.get("sqnr_max_db")
-    cost = None if alone is None or free is None else round(max(free - alone, 0.0), 2)
+    cost = None
+    if lost and alone is not None and free is not None:
+        cost = round(max(free - alone, 0.0), 2)
     return {
         **{key: tensor[key] for key in ("name", "role", "bits", "exponent", "sqnr_db")},
         "max_exponent": own,
-        "lost_bits": max(own - shared, 0) if comparable else 0,
+        "lost_bits": lost,
         "cost_db": cost,
     }
 

@@ -64,7 +64,7 @@ def scale(exponent: int | list[int] | None) -> str:
     if exponent is None:
         return "?"
     ends = [exponent] if isinstance(exponent, int) else [max(exponent), min(exponent)]
-    return " \u2026 ".join(f"2{str(-e).translate(_SUPERSCRIPT)}" for e in dict.fromkeys(ends))
+    return "\u2026".join(f"2{str(-e).translate(_SUPERSCRIPT)}" for e in dict.fromkeys(ends))
 
 
 def prose(text: str) -> str:

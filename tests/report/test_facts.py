@@ -1,0 +1,170 @@
+"""The facts of a report are those of the output directory; what is advised follows from them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qgraph.errors import LoadError
+from qgraph.report.advice import noise_share, percent
+from qgraph.report.facts import read_facts
+from tests.helpers.cli import typical_images
+from tests.helpers.report import rewrite, statistic, written_directory
+
+FIRST = "block/0/conv/q8"
+SECOND = "block/1/conv/q8"
+
+
+@pytest.fixture(scope="module")
+def facts(written):
+    return read_facts(written)
+
+
+def test_layers_bring_the_numbers_of_their_tensors(facts, written):
+    manifest = json.loads((written / "manifest.json").read_text())
+    assert [y["name"] for y in facts["layers"]] == [y["name"] for y in manifest["layers"]]
+    for layer, known in zip(facts["layers"], manifest["layers"], strict=True):
+        assert known.items() <= layer.items()
+        assert layer["output_tensor"]["name"] == known["output"]
+        assert layer["weight_tensor"]["name"] == known["weight"]
+
+
+def test_statistics_are_those_of_the_samples(facts):
+    """`image` is fed as it is: what reaches its quantizer is known."""
+    image, first = typical_images(16), facts["layers"][0]["input_tensor"]
+    assert (first["elements"], first["zeros"]) == (image.size, 0)
+    assert first["least"] == image.min() and first["greatest"] == image.max()
+    assert sum(first["counts"]) == image.size and first["clipped"] == 0
+    width = 2.0 ** first["log2_width"]
+    edges = (first["first_bin"] + np.arange(len(first["counts"]) + 1)) * width
+    assert np.histogram(image, edges)[0].tolist() == first["counts"]
+    codes = np.clip(np.rint(image * 256.0), 0, 255) / 256
+    alone = 10 * np.log10((image**2).sum() / ((codes - image) ** 2).sum())
+    assert first["sqnr_db"] == pytest.approx(alone, abs=0.05)
+    assert first["sqnr_alone_db"] == pytest.approx(alone, abs=0.3)
+
+
+def test_the_sqnr_of_the_outputs_is_measured(facts):
+    assert facts["summary"]["outputs_sqnr_db"]["classes"] > 15
+    assert facts["summary"]["measured_samples"] == 16
+
+
+def test_groups_name_who_forced_whom(facts, tmp_path):
+    assert facts["scale_groups"] and all(g["inside_layer"] for g in facts["scale_groups"])
+    assert all(g["forced_by"][0]["op"] == "bias_add" for g in facts["scale_groups"])
+    assert all(g["widest"] in [m["name"] for m in g["members"]] for g in facts["scale_groups"])
+    folder = written_directory(tmp_path)
+    own_scale(folder, SECOND, 8)
+    (group,) = read_facts(folder)["scale_groups"]
+    assert (group["lost_bits"], group["widest"], group["inside_layer"]) == (2, FIRST, False)
+    assert group["forced_by"] == [{"node": "block/add", "op": "add", "members": [FIRST, SECOND]}]
+    assert [(m["lost_bits"], m["cost_db"]) for m in group["members"]] == [(0, None), (2, 1.5)]
+
+
+def own_scale(folder, name, exponent):
+    numbers = json.loads((folder / "statistics.json").read_text())
+    numbers["tensors"][name]["max_exponent"] = exponent
+    rewrite(folder, **{"statistics.json": numbers})
+
+
+def test_the_log_by_pass_and_by_reason(facts):
+    counts = {p["pass"]: p["count"] for p in facts["rewrites"]}
+    assert counts["mean-to-avg-pool"] == 1 and counts["insert-quantizers"] > 3
+    assert not any("sha256" in r["after"] for p in facts["rewrites"] for r in p["rewrites"])
+    assert facts["refusals"] == [
+        {
+            "pass": "insert-quantizers",
+            "reason": "stays float: softmax is a float op",
+            "nodes": ["scores"],
+        }
+    ]
+
+
+# -- verdict and advice ------------------------------------------------------------------------
+
+
+def with_outputs(folder, decibel, **changes):
+    written_directory(folder, **changes)
+    numbers = json.loads((folder / "statistics.json").read_text())
+    numbers["outputs_sqnr_db"] = decibel
+    rewrite(folder, **{"statistics.json": numbers})
+    return read_facts(folder)
+
+
+@pytest.mark.parametrize(
+    ("decibel", "word"),
+    [(40, "Very close"), (39, "Close"), (24.9, "Noticeably off"), (14.9, "Far from"), (-3, "Far")],
+)
+def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
+    facts = with_outputs(tmp_path, {"a": 60.0, "b": decibel, "exact": None})
+    assert facts["verdict"].startswith(word) and "`b`" in facts["verdict"]
+    assert "accuracy on labelled data was not measured" in facts["verdict"]
+    retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
+    assert bool(retrain) == (decibel < 15)
+
+
+def test_agreement_counts_where_it_was_measured(tmp_path):
+    facts = with_outputs(tmp_path, {"a": 60.0}, agreement={"share": 0.5, "samples": 1000})
+    assert facts["verdict"].startswith("Far from float")
+    assert "on 50 % of 1,000 samples" in facts["verdict"]
+    assert not any("Measure accuracy" in s["what"] for s in facts["next"])
+
+
+def test_outputs_that_are_not_float_leave_the_last_layer(tmp_path):
+    facts = with_outputs(tmp_path, {})
+    assert "last layer `block/3/conv`" in facts["verdict"]
+    empty = with_outputs(tmp_path / "empty", {}, layers=0, scale_groups={}, tensors=[])
+    assert empty["verdict"].startswith("Not known")
+
+
+def advised(folder, **changes):
+    return [s["what"] for s in read_facts(written_directory(folder, **changes))["next"]]
+
+
+def test_what_is_good_needs_no_advice(tmp_path):
+    steps = advised(tmp_path, layers=2, agreement={"share": 1.0, "samples": 10})
+    assert steps == []
+
+
+def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):
+    ops = [{"name": "scores", "op": "softmax"}, {"name": "x", "op": "Cumsum"}]
+    written_directory(tmp_path, calibration_samples=3, float_ops=ops)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["layers"][1]["sqnr_db"] = 12.0
+    numbers = json.loads((tmp_path / "statistics.json").read_text())
+    numbers["tensors"][SECOND] = statistic(own=8)
+    numbers["tensors"]["block/2/conv/q8"] = statistic(clipped=400)
+    rewrite(tmp_path, manifest, **{"statistics.json": numbers})
+    steps = read_facts(tmp_path)["next"]
+    assert [(s["what"], s["anchor"]) for s in steps] == [
+        ("Look at `block/1/conv`.", "layer-2"),
+        (f"Free `{SECOND}` of scale group g0.", "group-g0"),
+        ("Check the threshold of `block/2/conv`.", "layer-3"),
+        ("Measure accuracy on labelled data.", ""),
+        ("Decide where 2 ops in float should run.", "float-ops"),
+        ("Calibrate on more samples.", ""),
+    ]
+    why = [s["why"] for s in steps]
+    assert "12.0 dB: noise is 25.1 % of the signal" in why[0]
+    assert f"`{FIRST}` because of add, which costs it 2 bits, 1.5 dB" in why[1]
+    assert why[2].startswith("5 % of its output") and "Cumsum, softmax" in why[4]
+
+
+def test_shares():
+    assert noise_share(20) == pytest.approx(0.1) and noise_share(0) == 1
+    shown = [percent(s) for s in (0, 0.00001, 0.0123, 0.05, 0.1234, 0.9996, 1)]
+    assert shown == ["0 %", "< 0.01 %", "1.2 %", "5 %", "12.3 %", "100 %", "100 %"]
+
+
+# -- what is not an output directory -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["statistics.json", "rewrites.json"])
+def test_files_that_are_not_as_they_were_written(tmp_path, name):
+    written_directory(tmp_path)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(LoadError, match=f"{name}: is missing, or not as it was written"):
+        read_facts(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(LoadError, match=name):
+        read_facts(tmp_path)

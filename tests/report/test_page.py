@@ -1,0 +1,148 @@
+"""The page: one file that needs nothing else, whatever the names of layers are."""
+
+import json
+import re
+
+import pytest
+
+from qgraph.artifacts import FILES
+from qgraph.report.facts import read_facts
+from qgraph.report.page import prose, render, scale
+from tests.helpers.cli import left_in, run
+from tests.helpers.report import Page, written_directory
+
+
+@pytest.fixture(scope="module")
+def html(written):
+    return render(read_facts(written))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    return render(read_facts(written_directory(tmp_path_factory.mktemp("large"), 1000)))
+
+
+@pytest.fixture(params=["html", "large"])
+def page(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_nothing_is_fetched(page):
+    """No address but `data:,` for an icon, and anchors of this page."""
+    assert not re.search(r"https?:|//\w+\.|@import|\bsrc=|\burl\((?!#)", page)
+    addresses = [v for k, v in Page(page).attributes if k in ("href", "src", "action", "data")]
+    assert {a for a in addresses if not a.startswith("#")} == {"data:,"}
+
+
+def test_anchors_resolve_and_tags_close(page):
+    read = Page(page)
+    assert read.wrong == [] and read.open == []
+    assert len(read.ids) == len(set(read.ids)) and len(read.links) > 5
+    assert {link.removeprefix("#") for link in read.links} <= set(read.ids)
+
+
+def test_histograms_wait_inside_closed_details(page):
+    bodies = re.findall(r'<details id="layer-\d+"( open)?>(.*?)</details>', page, re.DOTALL)
+    assert bodies and all(body.count("<svg") == 2 for _, body in bodies)
+    assert [opened for opened, _ in bodies].count(" open") == 1
+
+
+def test_a_thousand_layers_stay_small(large):
+    assert 1_000_000 < len(large) < 6_000_000
+
+
+def test_what_is_said(html):
+    text = Page(html).text
+    for said in ("net.pb", "graffitist-int8", "What to do next", "mean-to-avg-pool", "kl_j"):
+        assert said in text
+    assert "scores" in text and "stays float: softmax is a float op" in text
+    assert "Not measured. qgraph analyze net.pb" in " ".join(text.split())
+
+
+def test_names_are_text_and_never_markup(tmp_path):
+    nasty = "</title><script>alert('x')</script>`&"
+    folder = written_directory(
+        tmp_path,
+        model=nasty,
+        float_ops=[{"name": nasty, "op": nasty}],
+        sensitivity=[{"layer": nasty, "sqnr_db": 20.0}],
+        outputs={nasty: "float32[?]"},
+    )
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["layers"][1].update(name=nasty, sqnr_db=3.0)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    read = Page(render(read_facts(folder)))
+    assert read.tags.count("script") == 1 and read.wrong == []
+    assert read.text.count("<script>alert('x')</script>") >= 5
+
+
+def test_sensitivity_and_agreement_are_shown_where_known(tmp_path):
+    known = {"agreement": {"share": 0.981, "samples": 1000}}
+    known["sensitivity"] = [{"layer": "block/2/conv", "sqnr_db": 20.0}]
+    text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
+    assert "10 %, 20.0 dB" in text and "98.1 %" in text and "Not measured" not in text
+
+
+def test_a_page_twice_is_the_same_page(html, written):
+    assert render(read_facts(written)) == html
+
+
+def test_scale_and_prose():
+    assert scale(6) == "2⁻⁶" and scale(-3) == "2³" and scale([5, 8, 5]) == "2⁻⁸…2⁻⁵"
+    assert scale([4, 4]) == "2⁻⁴" and scale(None) == "?"
+    assert prose("a `b<c` & d") == "a <code>b&lt;c</code> &amp; d"
+
+
+# -- the verb ----------------------------------------------------------------------------------
+
+
+def test_report_says_where_the_page_is(tmp_path):
+    folder = written_directory(tmp_path / "out")
+    before = left_in(folder)
+    done = run("report", folder)
+    assert done.code == 0 and done.err == ""
+    assert left_in(folder) == before | {"report.html"}
+    assert (folder / "report.html").resolve().as_uri() in done.out
+    assert done.out.startswith("Very close to float: ")
+    other = tmp_path / "other"
+    other.touch()
+    assert (folder / "report.html").stat().st_mode == other.stat().st_mode
+    assert run("report", folder).code == 0 and left_in(folder) == before | {"report.html"}
+
+
+def test_json_has_the_same_facts_and_writes_nothing(written):
+    done = run("report", written, "--json")
+    assert json.loads(done.out) == json.loads(json.dumps(read_facts(written)))
+    assert left_in(written) == set(FILES)
+
+
+def test_a_new_quantization_takes_the_old_report_away(written, tmp_path):
+    source = written.parent
+    arguments = ("quantize", source / "net.pb", "-c", source / "samples.npz", "-o", tmp_path / "o")
+    assert run(*arguments).code == 0 and run("report", tmp_path / "o").code == 0
+    assert run(*arguments, "--force").code == 0
+    assert left_in(tmp_path / "o") == set(FILES)
+
+
+def test_report_of_something_else(tmp_path, written):
+    done = run("report", tmp_path / "gone")
+    assert done.code == 3 and "not what `qgraph quantize` wrote" in done.err
+    done = run("report", written / "manifest.json")
+    assert done.code == 3 and "Traceback" not in done.err
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
+    folder = written_directory(tmp_path)
+    before = left_in(folder)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+    done = run("report", folder)
+    assert done.code == 8 and "report.html: cannot be written: disk full" in done.err
+    assert left_in(folder) == before
+
+
+def test_without_jinja2_there_is_still_json(tmp_path, monkeypatch):
+    folder = written_directory(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    done = run("report", folder)
+    assert done.code == 2 and "pip install 'qgraph[report]'" in done.err
+    assert run("report", folder, "--json").code == 0

@@ -18,7 +18,7 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, quantize
 from qgraph.parallel import Each
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
-from qgraph.quant.rounding import Reals, descend, quadratic_error, round_in_turn
+from qgraph.quant.rounding import Reals, descend, round_in_turn
 from qgraph.quant.topology import COMPUTE
 
 # Output positions that are looked at; 8,192 tell a layer of 1,024 inputs from noise.
@@ -161,10 +161,8 @@ class _Problem:
             ridge = np.where(size > 0, RIDGE * size, 1.0)
             hessian += ridge[:, None, None] * np.eye(hessian.shape[1])
             target = weights + np.linalg.solve(hessian, cross)
-            starts = [round_in_turn(target, hessian, low, high), self.plain[:, rows]]
-            ends = [descend(start, target, hessian, low, high) for start in starts]
-            errors = [quadratic_error(end, target, hessian) for end in ends]
-            codes[:, rows] = np.where((errors[0] < errors[1])[:, None], *ends)
+            rounded = round_in_turn(target, hessian, low, high)
+            codes[:, rows] = descend(rounded, target, hessian, low, high)
             if count > BLOCK:
                 rest -= _product(x[:, :, rows], codes[:, rows] - weights)
         return codes

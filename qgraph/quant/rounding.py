@@ -82,10 +82,3 @@ def descend(codes: Reals, v: Reals, hessian: Reals, lo: Any, hi: Any, sweeps: in
         if not moved:
             break
     return codes
-
-
-def quadratic_error(codes: Any, v: Reals, hessian: Reals) -> Reals:
-    """`(q - v)^T H (q - v)` for each column: float64 [groups, n]."""
-    off = codes - v
-    error: Reals = np.einsum("gkn,gkn->gn", off, hessian @ off)
-    return error

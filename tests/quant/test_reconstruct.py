@@ -15,7 +15,7 @@ from qgraph.numerics import quantize as codes_of
 from qgraph.quant import reconstruct
 from qgraph.quant.paired import quantized_constant_of
 from qgraph.quant.reconstruct import reconstruct_weights
-from qgraph.quant.rounding import descend, quadratic_error, round_in_turn
+from qgraph.quant.rounding import descend, round_in_turn
 from tests.helpers.quantized import PROFILES, assert_tf_equals_reference, quantize
 from tests.quant.test_paired import pair
 
@@ -31,6 +31,11 @@ def problem(seed: int, groups: int, k: int, n: int):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(groups, 3 * k, k)) + 2 * rng.normal(size=(groups, 3 * k, 1))
     return rng.uniform(-6, 6, (groups, k, n)), np.swapaxes(x, 1, 2) @ x + 1e-3 * np.eye(k)
+
+
+def quadratic_error(codes, v, hessian) -> np.ndarray:
+    """`(q - v)^T H (q - v)` for each column."""
+    return np.einsum("gkn,gkn->gn", codes - v, hessian @ (codes - v))
 
 
 # -- the solver ------------------------------------------------------------------------------

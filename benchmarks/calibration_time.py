@@ -28,7 +28,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.profile import load_profile
-from qgraph.recipes import FLOAT, static
+from qgraph.recipes import FLOAT, insert
 
 OUTPUT = "MobilenetV1/Predictions/Reshape"
 
@@ -61,8 +61,7 @@ def main() -> None:
     folded = load(path, outputs=[OUTPUT])
     PassManager(FLOAT).run(folded)
     quantized = folded.copy()
-    recipe = static(load_profile("graffitist-int8"))
-    PassManager(recipe[len(FLOAT) :]).run(quantized)
+    PassManager(insert(load_profile("graffitist-int8"))).run(quantized)
 
     def tensorflow() -> None:
         for image in data:

@@ -40,6 +40,15 @@ class Method(str, Enum):
     mse = "mse"
 
 
+class Effort(str, Enum):
+    """How much is tried to keep the network's accuracy, as in `qgraph.static`."""
+
+    plain = "plain"
+    fast = "fast"
+    default = "default"
+    thorough = "thorough"
+
+
 def quantize(
     model: Model,
     output: Annotated[
@@ -65,6 +74,18 @@ def quantize(
             metavar="METHOD", help="Thresholds of activations: kl_j, max, percentile or mse."
         ),
     ] = Method.kl_j,
+    effort: Annotated[
+        Effort,
+        typer.Option(
+            metavar="EFFORT",
+            help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
+            "the samples, and keep what does.",
+        ),
+    ] = Effort.plain,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
     ] = None,
@@ -101,6 +122,8 @@ def quantize(
             calibration,
             profile=target,
             mode=mode.value,
+            effort=effort.value,
+            budget=budget,
             method=method.value,
             inputs=names(inputs),
             outputs=names(outputs),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
+from qgraph.quant.plan import Plan
 
 FLOAT_OPS_SHOWN = 8
+TRIALS_SHOWN = 6
 LEGEND = (
     "acc bits: what the accumulator needs; exact in: the float type that holds its sums exactly; "
     "SQNR: the output against the float network\n"
@@ -25,12 +27,49 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
         [_layer(layer) for layer in found],
     )
     console().print(LEGEND, style="dim")
+    _print_trials(manifest["trials"])
+    _print_agreement(manifest["agreement"])
     kept = manifest["float_ops"]
     if kept:
         shown = ", ".join(f"{op['name']} ({op['op']})" for op in kept[:FLOAT_OPS_SHOWN])
         more = len(kept) - FLOAT_OPS_SHOWN
         rest = f" and {more} more (see manifest.json)" if more > 0 else ""
         console().print(f"float, outside the integer graph: {shown}{rest}\n")
+
+
+def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
+    """Which plans were tried, the best one first."""
+    if not trials:
+        return
+    rows = [
+        (
+            str(Plan(**trial["plan"])),
+            _decibel(trial["agreement"]["sqnr"]),
+            _share(trial["agreement"]["top1"]),
+            f"{trial['seconds']:.1f}",
+        )
+        for trial in trials[:TRIALS_SHOWN]
+    ]
+    samples = trials[0]["agreement"]["samples"]
+    columns = ("plan", ">SQNR\ndB", ">as\nfloat", ">s")
+    title = f"{len(trials)} plans compared on {samples} samples: the best ones, the first is kept"
+    print_table(title, columns, rows)
+
+
+def _print_agreement(found: Mapping[str, Any]) -> None:
+    words = [f"outputs are {_decibel(found['sqnr'])} dB above the quantization noise"]
+    if found["top1"] is not None:
+        words.append(f"{_share(found['top1'])} decide as the float network")
+    kept = "kept apart" if found["held_out"] else "that calibration saw too"
+    console().print(f"On {found['samples']} samples {kept}: {', '.join(words)}.\n")
+
+
+def _decibel(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _layer(layer: Mapping[str, Any]) -> tuple[Names | str, ...]:

@@ -24,7 +24,7 @@ from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
-from qgraph.quant.topology import COMPUTE, QUANTIZERS
+from qgraph.quant.topology import COMPUTE, QUANTIZERS, sources
 
 FORMAT = 1
 FILES = MappingProxyType(
@@ -116,8 +116,9 @@ def storage(result: Quantized, name: str) -> str:
 def statistics(result: Quantized) -> str:
     """JSON, a tensor a line: what the samples showed of every quantizer's input, in float.
 
-    Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `sqnr_alone_db` is
-    what the quantizer alone would leave, `max_exponent` the finest that clips nothing to speak of.
+    Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `vanished` elements
+    round to zero; `sqnr_alone_db` is what the quantizer alone would leave, `max_exponent` the
+    finest exponent that clips nothing.
     """
     measured = result.measured
     outputs = {name: finite(value) for name, value in measured.outputs.items()}
@@ -141,6 +142,7 @@ def _statistics(result: Quantized, name: str) -> dict[str, Any]:
         "zeros": found.histogram.zeros,
         "clipped_below": found.below,
         "clipped_above": found.above,
+        "vanished": found.vanished,
         "max_exponent": found.max_exponent(spec),
         "first_bin": first,
         "log2_width": log2_width,
@@ -160,7 +162,7 @@ def manifest(result: Quantized) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "versions": versions(),
-        **result.facts,
+        **_finite_all(result.facts),
         "calibration_method": result.calibration.method,
         "profile": asdict(result.profile),
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},
@@ -170,6 +172,15 @@ def manifest(result: Quantized) -> dict[str, Any]:
         "scale_groups": scale_groups(graph),
         "float_ops": float_ops(graph),
     }
+
+
+def _finite_all(facts: Any) -> Any:
+    """The same facts without infinities, which JSON does not have."""
+    if isinstance(facts, Mapping):
+        return {key: _finite_all(value) for key, value in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [_finite_all(value) for value in facts]
+    return finite(facts) if isinstance(facts, float) else facts
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -247,6 +258,7 @@ def layers(result: Quantized) -> list[dict[str, Any]]:
                 "name": node.name,
                 "op": node.op,
                 "input": x.name,
+                "input_scales": sources(result.graph, node.inputs[0]),
                 "weight": w.name,
                 "weight_bits": weight.bits,
                 "weight_exponent": weight.exponent,

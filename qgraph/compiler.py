@@ -7,8 +7,9 @@ result.save("out")
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from qgraph.errors import UsageError
@@ -21,11 +22,23 @@ from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
 from qgraph.passes import PassManager
-from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, load_data
+from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.recipes import FLOAT, static
 from qgraph.rewrite.trace import Trace
+from qgraph.static import (
+    Split,
+    Trial,
+    agreement,
+    build,
+    samples_of,
+    search,
+    split,
+    steps_of,
+    undivided,
+)
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # Enough to see a layer's noise, few enough not to be noticed beside calibration.
@@ -79,7 +92,9 @@ def quantize(
     *,
     profile: str | Path | Profile = "graffitist-int8",
     mode: str = "static",
+    effort: str = "plain",
     method: str = "kl_j",
+    budget: float | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
@@ -89,31 +104,31 @@ def quantize(
     """Quantize a trained network without retraining.
 
     model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
-    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). method:
-    how activation thresholds are found, `kl_j`, `max`, `percentile` or `mse`.
+    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms).
+    effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part of
+    the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
+    activation thresholds are found at first, `kl_j`, `max`, `percentile` or `mse`.
     """
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
-    options = Calibration(method, target.shift)
+    start = Plan(method=Calibration(method).method)
     progress("loading", 0, 1)
     graph = model.copy() if isinstance(model, Graph) else load(
         model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
     )  # fmt: skip
     data = load_data(calibration, graph, limit)
-    trace = Trace()
-    recipe = static(target)
-    done = 0
+    parts = split(graph, data) if effort != "plain" else undivided(graph, data)
+    trials = _searched(graph, target, parts, effort, start, budget, progress)
+    plan = trials[0].plan if trials else start
+    trace, original, done = Trace(), graph.copy(), itertools.count(1)
+    PassManager(FLOAT).run(original)
+    steps = len(static(target, plan))
 
     def passed(_: object) -> None:
-        nonlocal done
-        done += 1
-        progress("rewriting", done, len(recipe))
+        progress("rewriting", next(done), steps)
 
-    PassManager(FLOAT).run(graph, trace, passed)
-    floating = graph.copy()
-    PassManager(recipe[len(FLOAT) :]).run(graph, trace, passed)
-    calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n))
+    floating, graph = build(graph, target, plan, parts.learning, trace, passed, progress)
     found = bounds(graph)
     if target.accumulator_wraps:
         PassManager((WrapAccumulators(target.accumulator_bits),)).run(graph, trace)
@@ -124,10 +139,37 @@ def quantize(
     few = {name: array[:SQNR_SAMPLES] for name, array in data.items()}
     measured = measure(graph, floating, few)
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
+    near = agreement(original, graph, parts.report)
     facts = {
         "model": model.name if isinstance(model, Graph) else Path(model).name,
         "model_sha256": None if isinstance(model, Graph) else sha256_of(*files_of(Path(model))),
-        "calibration_samples": len(next(iter(data.values()))) if data else 0,
+        "calibration_samples": samples_of(parts.learning),
+        "effort": effort,
+        "plan": asdict(plan),
+        "trials": [asdict(trial) for trial in trials],
+        "agreement": {**asdict(near), "held_out": parts.apart},
     }
     sample = {name: array[: batches[name]] for name, array in data.items()}
-    return Quantized(graph, floating, target, options, trace, found, measured, sample, facts)
+    return Quantized(
+        graph, floating, target, Calibration(plan.method), trace, found, measured, sample, facts
+    )
+
+
+def _searched(
+    graph: Graph,
+    profile: Profile,
+    parts: Split,
+    effort: str,
+    start: Plan,
+    budget: float | None,
+    progress: Progress,
+) -> list[Trial]:
+    if effort == "plain":
+        return []
+    most, done = steps_of(effort), itertools.count(1)
+    progress("searching", 0, most)
+
+    def tried(_: Trial) -> None:
+        progress("searching", next(done), most)
+
+    return search(graph, profile, parts, effort, start, budget, tried)

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.passes import Pass
+from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
 from qgraph.transforms.collapse_concat import CollapseConcat
 from qgraph.transforms.convert_dilations import ConvertDilations
+from qgraph.transforms.equalize_channels import EqualizeChannels
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
+from qgraph.transforms.fold_constant_channels import FoldConstantChannels
 from qgraph.transforms.fold_constants import FoldConstants
 from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
@@ -27,8 +30,8 @@ from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
 
-# A float graph as it was trained -> the same function in the few forms that quantization knows.
-FLOAT: tuple[Pass, ...] = (
+# A float graph as it was trained -> layers with their batch norms still apart.
+CLEAN: tuple[Pass, ...] = (
     FixInputShape(),  # first: later passes read shapes
     StripUnused(),  # training leftovers must not count as second users
     RemoveTrainingNodes(),
@@ -40,6 +43,9 @@ FLOAT: tuple[Pass, ...] = (
     SinkTransposes(),  # layout first: "last axis" below means channels
     ConvertDilations(),
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
+)
+# -> the same function in the few forms that quantization knows.
+FOLD: tuple[Pass, ...] = (
     FoldBatchNorm(),
     LowerBatchNorm(),
     CollapseConcat(),
@@ -47,11 +53,24 @@ FLOAT: tuple[Pass, ...] = (
     AvgPoolToDepthwise(),
     StripUnused(),
 )
+FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 
 
-def static(profile: Profile) -> tuple[Pass, ...]:
+def prepare(plan: Plan) -> tuple[Pass, ...]:
+    """FLOAT, with what `plan` does to weights before they are quantized."""
+    constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
+    equalize = [EqualizeChannels(biases=plan.equalize == "biases")] if plan.equalize else []
+    return (*CLEAN, *constants, *FOLD, *equalize)
+
+
+def insert(profile: Profile) -> tuple[Pass, ...]:
+    """A float graph in those forms -> one with quantizers, ready to be calibrated."""
+    return (InsertQuantizers(profile), HoistQuantizers(), MarkScaleGroups())
+
+
+def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
     """A trained float graph -> one with quantizers, ready to be calibrated."""
-    return (*FLOAT, InsertQuantizers(profile), HoistQuantizers(), MarkScaleGroups())
+    return (*prepare(plan), *insert(profile))
 
 
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(

@@ -26,13 +26,15 @@ BINS_KEPT = 64
 class Statistics:
     """Of a float tensor before its quantizer; `below` and `above` count what is clipped.
 
-    Clipped is what moves by more than a step: 1.0, held as 255/256, is not.
+    Clipped is what moves by more than a step: 1.0, held as 255/256, is not. `vanished` is what is
+    no zero, and less than half a step.
     """
 
     histogram: Histogram
     elements: int
     below: int
     above: int
+    vanished: int
 
     def sqnr(self, spec: QuantSpec, exponent: int) -> float:
         """dB that a quantizer of this exponent leaves on its own, from the histogram."""
@@ -67,7 +69,8 @@ def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
     below = int(np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent)))
     above = int(np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent)))
     histogram = histogram_of([values], *range_of([values], ""))
-    return Statistics(histogram, values.size, below, above)
+    small = int(np.count_nonzero(np.abs(values) < np.ldexp(0.5, -exponent)))
+    return Statistics(histogram, values.size, below, above, small - histogram.zeros)
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
@@ -86,6 +89,7 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
         sum(p.elements for p in parts),
         sum(p.below for p in parts),
         sum(p.above for p in parts),
+        sum(p.vanished for p in parts),
     )
 
 

@@ -61,8 +61,7 @@ def calibrate(
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
     count = max((len(c) for c in chunks.values()), default=0)
-    # What is not finite is found, and said, when its threshold is chosen.
-    with np.errstate(all="ignore"), over_chunks(count) as each:
+    with over_chunks(count) as each:
         sweep = _Sweep(graph, options, each)
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -130,7 +129,9 @@ class _Sweep:
             inputs = (
                 self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs
             )
-            return evaluate(node.attrs, [*inputs])
+            # What is not finite is found, and said, where a threshold is chosen.
+            with np.errstate(all="ignore"):
+                return evaluate(node.attrs, [*inputs])
 
         results = [*self.each(at, range(self.count))]
         for index, value in enumerate(node.values):

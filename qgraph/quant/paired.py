@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import COMPUTE
@@ -83,17 +83,16 @@ def quantized_constant_of(graph: Graph, layer: Node) -> tuple[Node, Array] | Non
     return None if value is None else (quantizer, value)
 
 
-def set_constant(graph: Graph, layer: str, value: Array) -> None:
+def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None = None) -> None:
     """Give a layer other weights or another bias; who shares the old ones keeps them."""
     node = graph.nodes[layer]
     quantizer = graph.producer(node.inputs[1])
-    const = quantizer.inputs[0]
+    const, attrs = quantizer.inputs[0], {"spec": spec or quantizer.attrs["spec"]}
     if graph.use_count(const) == graph.use_count(quantizer.name) == 1:
         graph.set_attrs(const, value=value)
+        graph.set_attrs(quantizer.name, **attrs)
         return
-    own = graph.add(
-        "quantize", graph.const(value, const), name=quantizer.name, attrs=quantizer.attrs
-    )
+    own = graph.add("quantize", graph.const(value, const), name=quantizer.name, attrs=attrs)
     graph.replace(replace(node, inputs=(node.inputs[0], own)))
     if not graph.use_count(quantizer.name):
         graph.remove(quantizer.name)

@@ -15,7 +15,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.windows import explicit_pads, padded, taps
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import aligned, quantize
+from qgraph.numerics import ROUND, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
@@ -36,13 +36,15 @@ HELD_OUT = 4
 class Reconstruction:
     """A layer's output error, rms relative to the float output's, on images held out.
 
-    `before` is with weights to nearest; `channels` is the share of output channels that changed.
+    `before` is with weights to nearest; `channels` is the share of output channels that changed,
+    `finer` by how many powers of two the scale did.
     """
 
     layer: str
     before: float
     after: float
     channels: float
+    finer: int = 0
 
 
 def reconstruct_weights(
@@ -51,6 +53,7 @@ def reconstruct_weights(
     data: Mapping[str, Array],
     samples: int = SAMPLES,
     neighbours_only: bool = False,
+    finer: int = 0,
     on_node: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` anew, in place, one entry a layer.
@@ -58,48 +61,80 @@ def reconstruct_weights(
     graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
     output channel keeps its rounding to nearest unless the new one has less error both on the
     positions used and on those held out. `neighbours_only`: each code is the floor or the
-    ceiling of its weight. To be done before bounds on accumulators are worked out.
+    ceiling of its weight. `finer`: so many finer scales are tried too, which clip the largest
+    weights; not where a bias follows the scale. To be done before bounds on accumulators are
+    worked out.
     """
     done: list[Reconstruction] = []
 
     def visit(layer: Layer, each: Each) -> None:
-        held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
+        node = layer.node
+        held = quantized_constant_of(graph, node) if node.op in COMPUTE else None
         if held is None or held[0].attrs["spec"].role != "weight":
             return
         spec: QuantSpec = held[0].attrs["spec"]
-        problem = _Problem.of(layer, held[1], spec, samples, each)
-        codes, result = problem.solve(layer.node.name, neighbours_only, each)
-        done.append(result)
-        value = problem.to_weights(codes, held[1])
-        set_constant(graph, layer.node.name, value)
+        problem = _Problem.of(layer, held[1], samples, each)
+        plain = problem.nearest(spec)
+        most = finer if _has_stage(graph, node) else 0
+        choices = [
+            problem.solve(_finer(spec, steps), neighbours_only, each) for steps in range(most + 1)
+        ]
+        best = min(range(len(choices)), key=lambda i: choices[i].judged.sum())
+        if (choices[best].used.sum(), choices[best].judged.sum()) >= (
+            plain.used.sum(),
+            plain.judged.sum(),
+        ):
+            best = 0
+        chosen = choices[best]
+        value = chosen.weights.transpose(1, 0, 2).reshape(held[1].shape).astype(held[1].dtype)
+        set_constant(graph, node.name, value, _finer(spec, best))
+        power = problem.power or 1.0
+        before, after = (float(np.sqrt(c.judged.sum() / power)) for c in (plain, chosen))
+        changed = (chosen.weights != plain.weights).any(axis=1).mean()
+        done.append(Reconstruction(node.name, before, after, float(changed), best))
 
     run_paired(graph, floating, data, visit, on_node)
     return done
 
 
+def _finer(spec: QuantSpec, steps: int) -> QuantSpec:
+    return spec.with_exponent(frozen_exponent(np.asarray(spec.exponent) + steps))
+
+
+def _has_stage(graph: Graph, layer: Node) -> bool:
+    """True where the sum is requantized at once: no bias is on its scale."""
+    users = graph.users(layer.name)
+    return all(u.op == "quantize" for u in users) and not graph.is_output(layer.name)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Weights on a grid, [groups, k, n], and their squared errors, [groups, n]."""
+
+    weights: Reals
+    used: Reals
+    judged: Reals
+
+
 @dataclass(frozen=True)
 class _Problem:
-    """A layer as `groups` products `x [rows, k] @ w [k, n]`, weights in steps of their scale.
+    """A layer as `groups` products `x [rows, k] @ w [k, n]`, with its float outputs y.
 
-    x [groups, rows, k] float32; y [groups, rows, n], weights and plain [groups, k, n] float64;
-    held [rows] marks rows that are held out.
+    x [groups, rows, k], y [groups, rows, n], w [groups, k, n]; `used` and `judged` are rows.
     """
 
-    node: Node
-    spec: QuantSpec
     x: Array
-    y: Reals
-    weights: Reals
-    plain: Reals
-    held: Any
+    y: Array
+    w: Array
+    used: Any
+    judged: Any
 
     @staticmethod
-    def of(layer: Layer, w: Array, spec: QuantSpec, samples: int, each: Each) -> _Problem:
+    def of(layer: Layer, w: Array, samples: int, each: Each) -> _Problem:
         node, groups, channels = layer.node, _groups(layer, w), layer.wanted[0].shape[-1]
-        scaled = np.ldexp(w.astype(np.float64), aligned(spec.exponent, w.shape))
-        plain = quantize(w, spec).codes.astype(np.float64)
-        weights, codes = (_grouped(a, groups, channels) for a in (scaled, plain))
-        most = max(1, min(samples, LARGEST // (groups * weights.shape[1])))
+        # Depthwise weights are [h, w, group, n], others [h, w, k, group * n].
+        split = w.reshape(-1, groups, channels // groups).transpose(1, 0, 2)
+        most = max(1, min(samples, LARGEST // (groups * split.shape[1])))
         share = -(-most // len(layer.inputs))
         images = [len(x) for x in layer.inputs]
         starts = np.cumsum([0, *images])
@@ -116,68 +151,74 @@ class _Problem:
         columns, y, held = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         count = len(columns)
         x = columns.reshape(count, columns.shape[1], groups, -1).transpose(2, 0, 1, 3)
-        steps = np.ldexp(y.astype(np.float64), np.asarray(spec.exponent))
+        both = held.any() and not held.all()
         return _Problem(
-            node,
-            spec,
             np.ascontiguousarray(x).reshape(groups, count, -1),
-            steps.reshape(count, groups, -1).transpose(1, 0, 2),
-            weights,
-            codes,
-            held,
+            y.reshape(count, groups, -1).transpose(1, 0, 2),
+            np.ascontiguousarray(split),
+            ~held if both else slice(None),
+            held if both else slice(None),
         )
 
-    def solve(self, name: str, neighbours_only: bool, each: Each) -> tuple[Reals, Reconstruction]:
-        lo: Any = self.spec.lo
-        hi: Any = self.spec.hi
+    @property
+    def power(self) -> float:
+        return float((self.y[:, self.judged].astype(np.float64) ** 2).sum())
+
+    def nearest(self, spec: QuantSpec) -> _Choice:
+        """Weights as the quantizer makes them."""
+        return self._choice(self._codes(spec) * self._unit(spec))
+
+    def solve(self, spec: QuantSpec, neighbours_only: bool, each: Each) -> _Choice:
+        """The better of rounding to nearest and rounding for the output, for each channel."""
+        unit, plain = self._unit(spec), self.nearest(spec)
+        steps = self.w / unit
+        lo, hi = np.full_like(steps, spec.lo), np.full_like(steps, spec.hi)
         if neighbours_only:
-            lo, hi = (np.clip(f(self.weights), lo, hi) for f in (np.floor, np.ceil))
-        used = ~self.held if not self.held.all() else self.held
-        judged = self.held if self.held.any() else used
-        codes = self._codes(used, lo, hi, each)
-        before, after = self._errors(self.plain, used), self._errors(codes, used)
-        held_before, held_after = self._errors(self.plain, judged), self._errors(codes, judged)
-        better = (after < before) & (held_after < held_before)
-        chosen = np.where(better[:, None], codes, self.plain)
-        unit = np.ldexp(np.ones(before.size), -2 * np.asarray(self.spec.exponent))
-        unit = unit.reshape(before.shape)
-        power = float((unit * (self.y[:, judged] ** 2).sum(axis=1)).sum()) or 1.0
-        old, new = (
-            float(np.sqrt((unit * e).sum() / power))
-            for e in (held_before, np.where(better, held_after, held_before))
+            lo, hi = (np.clip(f(steps), spec.lo, spec.hi) for f in (np.floor, np.ceil))
+        rounded = self._choice(self._rounded(steps, unit, lo, hi, each) * unit)
+        better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
+        return _Choice(
+            np.where(better[:, None], rounded.weights, plain.weights),
+            np.where(better, rounded.used, plain.used),
+            np.where(better, rounded.judged, plain.judged),
         )
-        return chosen, Reconstruction(name, old, new, float(better.mean()))
 
-    def _codes(self, used: Any, lo: Any, hi: Any, each: Each) -> Reals:
-        """Blocks of inputs in turn, the others as they are by then."""
-        x, codes = self.x[:, used], self.weights.copy()
+    def _unit(self, spec: QuantSpec) -> Reals:
+        """The value of one step, [groups, 1, n]."""
+        groups, _, n = self.w.shape
+        return np.ldexp(np.ones(groups * n), -np.asarray(spec.exponent)).reshape(groups, 1, n)
+
+    def _codes(self, spec: QuantSpec) -> Reals:
+        steps = ROUND[spec.rounding](self.w / self._unit(spec))
+        codes: Reals = np.clip(steps, spec.lo, spec.hi)
+        return codes
+
+    def _choice(self, weights: Reals) -> _Choice:
+        return _Choice(
+            weights, self._errors(weights, self.used), self._errors(weights, self.judged)
+        )
+
+    def _errors(self, weights: Reals, rows: Any) -> Reals:
+        off = _product(self.x[:, rows], weights) - self.y[:, rows]
+        error: Reals = np.einsum("grn,grn->gn", off, off)
+        return error
+
+    def _rounded(self, steps: Reals, unit: Reals, lo: Reals, hi: Reals, each: Each) -> Reals:
+        """Codes; blocks of inputs in turn, the others as they are by then."""
+        x, codes = self.x[:, self.used], steps.copy()
         count = codes.shape[1]
-        rest = self.y[:, used] - _product(x, codes)
+        rest = self.y[:, self.used] / unit - _product(x, codes)
         for rows in (slice(i, min(i + BLOCK, count)) for i in range(0, count, BLOCK)):
-            weights = self.weights[:, rows]
-            low, high = (np.broadcast_to(a, codes.shape)[:, rows] for a in (lo, hi))
             hessian, cross = _moments(x[:, :, rows], rest, each)
             size = np.trace(hessian, axis1=1, axis2=2) / hessian.shape[1]
             ridge = np.where(size > 0, RIDGE * size, 1.0)
             hessian += ridge[:, None, None] * np.eye(hessian.shape[1])
-            target = weights + np.linalg.solve(hessian, cross)
-            rounded = round_in_turn(target, hessian, low, high)
-            codes[:, rows] = descend(rounded, target, hessian, low, high)
+            target = steps[:, rows] + np.linalg.solve(hessian, cross)
+            rounded = round_in_turn(target, hessian, lo[:, rows], hi[:, rows])
+            codes[:, rows] = descend(rounded, target, hessian, lo[:, rows], hi[:, rows])
             if count > BLOCK:
-                rest -= _product(x[:, :, rows], codes[:, rows] - weights)
+                rest -= _product(x[:, :, rows], codes[:, rows] - steps[:, rows])
         return codes
-
-    def _errors(self, codes: Reals, rows: Any) -> Reals:
-        """Squared error on `rows`, summed: [groups, n]."""
-        off = _product(self.x[:, rows], codes) - self.y[:, rows]
-        error: Reals = np.einsum("grn,grn->gn", off, off)
-        return error
-
-    def to_weights(self, codes: Reals, w: Array) -> Array:
-        """The exact values of codes, in the layout and dtype of `w`."""
-        whole = codes.transpose(1, 0, 2).reshape(w.shape)
-        value: Array = np.ldexp(whole, -aligned(self.spec.exponent, w.shape)).astype(w.dtype)
-        return value
 
 
 def _groups(layer: Layer, w: Array) -> int:
@@ -186,12 +227,6 @@ def _groups(layer: Layer, w: Array) -> int:
         return 1
     channels = layer.inputs[0].shape[-1]
     return int(channels if layer.node.op == "depthwise_conv2d" else channels // w.shape[2])
-
-
-def _grouped(w: Reals, groups: int, channels: int) -> Reals:
-    """Weights as [groups, k, n]: depthwise [h, w, group, n], others [h, w, k, group * n]."""
-    split = w.reshape(-1, groups, channels // groups)
-    return np.ascontiguousarray(split.transpose(1, 0, 2))
 
 
 def _choose(positions: int, most: int, seed: int) -> Any:

@@ -13,6 +13,8 @@ LEVELS = (
 )
 COLLAPSED = "Far from float"
 WEAK_DB = 20.0
+LOST_DB = 3.0
+VANISHED = 0.2
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
@@ -67,8 +69,10 @@ def verdict(facts: Facts) -> str:
         )
     if summary["agreement"]:
         found = summary["agreement"]
+        kept = "kept apart" if found["held_out"] else "that calibration saw too"
         parts.append(
-            f"the answer is float's on {percent(found['share'])} of {found['samples']:,} samples"
+            f"the answer is float's on {percent(found['share'])} of {found['samples']:,} samples "
+            f"{kept}"
         )
     else:
         parts.append("accuracy on labelled data was not measured")
@@ -108,18 +112,40 @@ def _retrain(facts: Facts) -> list[dict[str, str]]:
 
 
 def _weak_layers(facts: Facts) -> list[dict[str, str]]:
-    measured = [layer for layer in facts["layers"] if layer["sqnr_db"] is not None]
-    weak = sorted((y for y in measured if y["sqnr_db"] < WEAK_DB), key=lambda y: y["sqnr_db"])
+    """Where noise comes in, the most first; layers that only pass it on are not to blame."""
+    weak = [y for y in facts["layers"] if y["sqnr_db"] is not None and y["sqnr_db"] < WEAK_DB]
+    guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [
-        _step(
-            f"Look at `{layer['name']}`.",
-            f"Its output has {layer['sqnr_db']:.1f} dB: noise is "
-            f"{percent(noise_share(layer['sqnr_db']))} of the signal. See whether a few far "
-            "values stretch its ranges; try another `--method`, or more bits in the profile.",
-            layer["id"],
-        )
-        for layer in weak[:NAMED]
+        _step(f"Look at `{layer['name']}`.", f"{_fall(layer)} {_cause(layer)}", layer["id"])
+        for layer in sorted(guilty, key=lambda y: (-_lost(y), y["sqnr_db"]))[:NAMED]
     ]
+
+
+def _lost(layer: Facts) -> float:
+    """dB between a layer's input and its output. Below 0 dB there is nothing left to lose."""
+    before = layer["input_sqnr_db"]
+    return max(before, 0.0) - max(layer["sqnr_db"], 0.0) if before is not None else 0.0
+
+
+def _fall(layer: Facts) -> str:
+    found = layer["sqnr_db"]
+    if _lost(layer) >= LOST_DB:
+        return f"SQNR falls from {layer['input_sqnr_db']:.1f} to {found:.1f} dB here."
+    return f"Its output has {found:.1f} dB: noise is {percent(noise_share(found))} of the signal."
+
+
+def _cause(layer: Facts) -> str:
+    weights = layer["weight_tensor"] or {}
+    share = weights["vanished"] / weights["elements"] if weights.get("elements") else 0.0
+    if share > VANISHED:
+        return (
+            f"{percent(share)} of its weights round to zero, because the largest set the step: "
+            "scales per channel, more bits or retraining."
+        )
+    return (
+        "See whether a few far values stretch its ranges; try another `--method`, or more bits "
+        "in the profile."
+    )
 
 
 def _costly_groups(facts: Facts) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any
 from qgraph.artifacts import read_manifest
 from qgraph.errors import LoadError
 from qgraph.files import sha256_of
+from qgraph.quant.plan import Plan
 from qgraph.report.advice import next_steps, verdict
 
 Facts = dict[str, Any]
@@ -59,8 +60,17 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "outputs": manifest["outputs"],
         "measured_samples": statistics["samples"],
         "outputs_sqnr_db": statistics["outputs_sqnr_db"],
-        "agreement": manifest.get("agreement"),
+        "agreement": _agreement(manifest),
+        "plan": str(Plan(**manifest["plan"])),
     }
+
+
+def _agreement(manifest: Mapping[str, Any]) -> Facts | None:
+    """How many samples were decided as in float, where the outputs are classes."""
+    found = manifest.get("agreement")
+    if found is None or found["top1"] is None:
+        return None
+    return {"share": found["top1"], "samples": found["samples"], "held_out": found["held_out"]}
 
 
 def _clipped(tensor: Mapping[str, Any]) -> float | None:
@@ -73,11 +83,14 @@ def _clipped(tensor: Mapping[str, Any]) -> float | None:
 
 def _layer(index: int, layer: Mapping[str, Any], tensors: Mapping[str, Facts]) -> Facts:
     output = tensors.get(layer["output"] or "")
+    inputs = [tensors[name] for name in layer["input_scales"]]
+    before = [t["sqnr_db"] for t in inputs if t["sqnr_db"] is not None]
     return {
         **layer,
         "id": f"layer-{index + 1}",
         "clipped": output["clipped"] if output else None,
-        "input_tensor": tensors.get(layer["input"]),
+        "input_sqnr_db": min(before, default=None),
+        "input_tensors": inputs,
         "weight_tensor": tensors.get(layer["weight"]),
         "output_tensor": output,
     }

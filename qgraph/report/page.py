@@ -47,8 +47,10 @@ def render(facts: Mapping[str, Any]) -> str:
         key=lambda y: float(y["sqnr_db"]),
         default=None,
     )
+    advised = [s["anchor"] for s in facts["next"] if s["anchor"].startswith("layer-")]
     return template.render(
         **facts,
+        opened=next(iter(advised), weakest and weakest["id"]),
         charts=charts,
         weakest=weakest,
         noise_share=noise_share,

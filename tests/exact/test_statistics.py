@@ -17,10 +17,10 @@ lists = st.lists(floats, min_size=1, max_size=30)
 
 @given(st.lists(lists, min_size=1, max_size=4))
 def test_chunks_count_as_one(chunks):
-    whole = statistics_of(np.array(sum(chunks, []), "float32"), S8)
+    whole = statistics_of(np.array([v for c in chunks for v in c], "float32"), S8)
     parts = joined([statistics_of(np.array(c, "float32"), S8) for c in chunks])
     assert parts.histogram.counts.tolist() == whole.histogram.counts.tolist()
-    for name in ("elements", "below", "above"):
+    for name in ("elements", "below", "above", "vanished"):
         assert getattr(parts, name) == getattr(whole, name)
     for name in ("zeros", "low", "high", "power"):
         assert getattr(parts.histogram, name) == getattr(whole.histogram, name)
@@ -41,6 +41,11 @@ def test_clipped_is_what_moves_by_more_than_a_step():
     assert (found.below, found.above, found.elements, found.histogram.zeros) == (1, 2, 8, 1)
     found = statistics_of(np.array([-1, -1.001, -1.02, 1.0, 1.01], "float32"), S8)
     assert (found.below, found.above) == (1, 1)
+
+
+def test_vanished_is_what_rounds_to_zero():
+    found = statistics_of(np.array([0, 0.001, -0.001, 0.0039, 0.0041, 1], "float32"), S8)
+    assert (found.vanished, found.histogram.zeros) == (3, 1)
 
 
 def test_clipping_per_channel_is_against_each_channels_own_threshold():

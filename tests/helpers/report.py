@@ -23,7 +23,7 @@ def tensor(name, role, exponent=6, bits=8, signed=True, group=None, sqnr=35.0):
     }
 
 
-def statistic(seed=0, own=6, clipped=0, spread=0.5, count=64):
+def statistic(seed=0, own=6, clipped=0, vanished=0, spread=0.5, count=64):
     counts = np.histogram(np.random.default_rng(seed).normal(0, spread, 5000), count, (-2, 2))[0]
     return {
         "least": -1.9,
@@ -32,6 +32,7 @@ def statistic(seed=0, own=6, clipped=0, spread=0.5, count=64):
         "zeros": 3000,
         "clipped_below": 0,
         "clipped_above": clipped,
+        "vanished": vanished,
         "max_exponent": own,
         "first_bin": -count // 2,
         "log2_width": 2 - int(np.log2(count)),
@@ -63,6 +64,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
                 "name": name,
                 "op": "conv2d" if i % 2 else "depthwise_conv2d",
                 "input": f"{names[i - 1]}/q8" if i else "image/q8",
+                "input_scales": [f"{names[i - 1]}/q8" if i else "image/q8"],
                 "weight": f"{name}/weights",
                 "weight_bits": 8,
                 "weight_exponent": 6,
@@ -98,6 +100,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "model_sha256": None,
         "calibration_samples": 64,
         "calibration_method": "kl_j",
+        "plan": {"method": "kl_j"},
         "profile": {"name": "graffitist-int8", "description": "8-bit weights and activations"},
         "inputs": {"image": "float32[?,8,8,3]"},
         "outputs": {"classes": "float32[?,4]"},

@@ -31,7 +31,7 @@ def test_layers_bring_the_numbers_of_their_tensors(facts, written):
 
 def test_statistics_are_those_of_the_samples(facts):
     """`image` is fed as it is: what reaches its quantizer is known."""
-    image, first = typical_images(16), facts["layers"][0]["input_tensor"]
+    image, first = typical_images(16), facts["layers"][0]["input_tensors"][0]
     assert (first["elements"], first["zeros"]) == (image.size, 0)
     assert first["least"] == image.min() and first["greatest"] == image.max()
     assert sum(first["counts"]) == image.size and first["clipped"] == 0
@@ -104,7 +104,9 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
 
 
 def test_agreement_counts_where_it_was_measured(tmp_path):
-    facts = with_outputs(tmp_path, {"a": 60.0}, agreement={"share": 0.5, "samples": 1000})
+    facts = with_outputs(
+        tmp_path, {"a": 60.0}, agreement={"top1": 0.5, "samples": 1000, "held_out": True}
+    )
     assert facts["verdict"].startswith("Far from float")
     assert "on 50 % of 1,000 samples" in facts["verdict"]
     assert not any("Measure accuracy" in s["what"] for s in facts["next"])
@@ -122,7 +124,7 @@ def advised(folder, **changes):
 
 
 def test_what_is_good_needs_no_advice(tmp_path):
-    steps = advised(tmp_path, layers=2, agreement={"share": 1.0, "samples": 10})
+    steps = advised(tmp_path, layers=2, agreement={"top1": 1.0, "samples": 10, "held_out": True})
     assert steps == []
 
 
@@ -145,9 +147,29 @@ def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):
         ("Calibrate on more samples.", ""),
     ]
     why = [s["why"] for s in steps]
-    assert "12.0 dB: noise is 25.1 % of the signal" in why[0]
+    assert "SQNR falls from 40.0 to 12.0 dB here" in why[0]
     assert f"`{FIRST}` because of add, which costs it 2 bits, 1.5 dB" in why[1]
     assert why[2].startswith("5 % of its output") and "Cumsum, softmax" in why[4]
+
+
+def test_noise_is_blamed_on_the_layer_where_it_comes_in(tmp_path):
+    """Layer 2 loses most, layer 3 passes it on and is lower still, layer 4 has no known input."""
+    written_directory(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    decibels = dict(zip((FIRST, SECOND, "block/2/conv/q8"), (35.0, 5.0, 4.0), strict=True))
+    for tensor in manifest["tensors"]:
+        tensor["sqnr_db"] = decibels.get(tensor["name"], tensor["sqnr_db"])
+    for layer in manifest["layers"]:
+        layer["sqnr_db"] = decibels.get(layer["output"], 3.0)
+    manifest["layers"][3]["input_scales"] = []
+    numbers = json.loads((tmp_path / "statistics.json").read_text())
+    numbers["tensors"]["block/1/conv/weights"] = statistic(vanished=4000)
+    rewrite(tmp_path, manifest, **{"statistics.json": numbers})
+    facts = read_facts(tmp_path)
+    (step,) = [s for s in facts["next"] if s["what"].startswith("Look")]
+    assert step["anchor"] == "layer-2"
+    assert step["why"].startswith("SQNR falls from 35.0 to 5.0 dB here. 50 % of its weights round")
+    assert facts["layers"][3]["input_sqnr_db"] is None
 
 
 def test_shares():

@@ -77,7 +77,7 @@ def test_names_are_text_and_never_markup(tmp_path):
 
 
 def test_sensitivity_and_agreement_are_shown_where_known(tmp_path):
-    known = {"agreement": {"share": 0.981, "samples": 1000}}
+    known = {"agreement": {"top1": 0.981, "samples": 1000, "held_out": True}}
     known["sensitivity"] = [{"layer": "block/2/conv", "sqnr_db": 20.0}]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
     assert "10 %, 20.0 dB" in text and "98.1 %" in text and "Not measured" not in text

@@ -1,0 +1,256 @@
+"""Static mode: a network built by a plan, and the search for the plan that serves it best.
+
+Choice is by measurement. The samples given are split: thresholds and corrections come from one
+part, plans are compared on a second, and what is reported is measured on a third.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.exact.statistics import decibel
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
+from qgraph.passes import PassManager, PassResult
+from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.correct_bias import correct_biases
+from qgraph.quant.data import chunk_inputs
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import Profile
+from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.recipes import FLOAT, insert, prepare
+from qgraph.rewrite.trace import Trace
+
+EFFORTS = ("plain", "fast", "default", "thorough")
+COMPARED = 64  # samples at most that plans are compared on, and as many for the report
+FEWEST = 8  # samples below which there is nothing to split
+SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)
+
+Data = Mapping[str, Array]
+OnNode = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the quantized outputs are to the float network's, on `samples` samples.
+
+    `sqnr` in dB over all outputs (logits, where the output is their softmax), `top1` the share of
+    samples with the same largest output, None where outputs are no classes.
+    """
+
+    sqnr: float
+    top1: float | None
+    samples: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One plan that was tried: what it gave on the comparison part, and how long it took."""
+
+    plan: Plan
+    agreement: Agreement
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples for calibration, for comparing plans, and for the report; they may be the same."""
+
+    calibration: Data
+    comparison: Data
+    report: Data
+    apart: bool
+
+    @property
+    def learning(self) -> Data:
+        """All but the report's: what the network is built from once the plan stands."""
+        if not self.apart:
+            return self.calibration
+        return {
+            name: np.concatenate([array, self.comparison[name]])
+            for name, array in self.calibration.items()
+        }
+
+
+def samples_of(data: Data) -> int:
+    return len(next(iter(data.values()), ()))
+
+
+def undivided(graph: Graph, data: Data) -> Split:
+    """Calibration on all samples; compared and reported on the first of them."""
+    step = _batch(graph)
+    few = {name: array[: max(COMPARED // step, 1) * step] for name, array in data.items()}
+    return Split(data, few, few, apart=False)
+
+
+def _batch(graph: Graph) -> int:
+    """How many samples the graph takes at once, where its inputs say so; else 1."""
+    fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]
+    return int(np.lcm.reduce(fixed)) if fixed else 1
+
+
+def split(graph: Graph, data: Data) -> Split:
+    """Three parts with no sample in common, or the same samples three times if there are few."""
+    count, step = samples_of(data), _batch(graph)
+    held = min(COMPARED, count // 4) // step * step
+    if count < FEWEST or not held:
+        return undivided(graph, data)
+
+    def part(start: int, stop: int | None) -> Data:
+        return {name: array[start:stop] for name, array in data.items()}
+
+    return Split(part(0, count - 2 * held), part(-2 * held, -held), part(-held, None), apart=True)
+
+
+def build(
+    loaded: Graph,
+    profile: Profile,
+    plan: Plan,
+    data: Data,
+    trace: Trace,
+    on_pass: Callable[[PassResult], None] = lambda result: None,
+    on_node: OnNode = lambda stage, done, total: None,
+) -> tuple[Graph, Graph]:
+    """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin."""
+    graph = loaded.copy()
+    PassManager(prepare(plan)).run(graph, trace, on_pass)
+    floating = graph.copy()
+    PassManager(insert(profile)).run(graph, trace, on_pass)
+    options = Calibration(plan.method, profile.shift)
+    calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n))
+    if plan.reconstruct:
+        reconstruct_weights(
+            graph, floating, data, on_node=lambda i, n: on_node("reconstructing", i, n)
+        )
+    if plan.correct_bias:
+        correct_biases(graph, floating, data, lambda i, n: on_node("correcting", i, n))
+    return floating, graph
+
+
+# -- measuring ------------------------------------------------------------------------------
+
+
+def decisions(graph: Graph) -> list[str]:
+    """The values that outputs are decided by: an output itself, or the logits of a softmax."""
+    found = []
+    for value in graph.outputs.values():
+        node = graph.producer(value)
+        while node.op in ("softmax", "log_softmax", "reshape", "squeeze", "identity"):
+            value, node = node.inputs[0], graph.producer(node.inputs[0])
+        found.append(value)
+    return found
+
+
+def agreement(wanted: Graph, found: Graph, data: Data) -> Agreement:
+    """Compare two graphs of the same inputs and outputs over the samples of `data`."""
+    chunks = chunk_inputs(wanted, data)
+    count = len(next(iter(chunks.values()), []))
+    ends = decisions(wanted), decisions(found)
+
+    def compare(i: int) -> tuple[float, float, float, int]:
+        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        pairs = [
+            (a.astype(np.float64), b)
+            for a, b in zip(
+                evaluate(wanted, feeds, ends[0]).values(),
+                evaluate(found, feeds, ends[1]).values(),
+                strict=True,
+            )
+        ]
+        signal = sum(float((a**2).sum()) for a, _ in pairs)
+        noise = sum(float(((a - b) ** 2).sum()) for a, b in pairs)
+        a, b = pairs[0]
+        return signal, noise, float((a.argmax(-1) == b.argmax(-1)).sum()), a[..., 0].size
+
+    with over_chunks(count) as each:
+        signal, noise, same, total = np.sum([*each(compare, range(count))], axis=0)
+    shape = wanted.types[ends[0][0]].shape or ()
+    classes = len(ends[0]) == 1 and len(shape) >= 2 and shape[-1] not in (1, None)
+    top1 = float(same / total) if classes else None
+    return Agreement(decibel(signal, noise), top1, samples_of(data))
+
+
+# -- searching ------------------------------------------------------------------------------
+
+
+def search(
+    loaded: Graph,
+    profile: Profile,
+    parts: Split,
+    effort: str,
+    start: Plan = PLAIN,
+    budget: float | None = None,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+) -> list[Trial]:
+    """Plans that were tried, the best one first.
+
+    `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
+    `default` tries each step on top of what has helped so far, `thorough` goes through the steps
+    twice. `budget` in seconds: no trial begins after it. Ctrl-C ends the search; the best so far
+    is kept.
+    """
+    if effort not in EFFORTS:
+        raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
+    original = loaded.copy()
+    PassManager(FLOAT).run(original)
+    began = time.perf_counter()
+    trials: list[Trial] = []
+
+    def attempt(plan: Plan) -> None:
+        started = time.perf_counter()
+        _, graph = build(loaded, profile, plan, parts.calibration, Trace())
+        found = agreement(original, graph, parts.comparison)
+        trial = Trial(plan, found, time.perf_counter() - started)
+        trials.append(trial)
+        trials.sort(key=lambda trial: -trial.agreement.sqnr)
+        on_trial(trial)
+
+    attempt(start)
+    try:
+        for alternatives in _steps(effort):
+            for plan in alternatives(trials[0].plan):
+                if any(trial.plan == plan for trial in trials):
+                    continue
+                if budget is not None and time.perf_counter() - began > budget:
+                    return trials
+                attempt(plan)
+    except KeyboardInterrupt:
+        return trials
+    return trials
+
+
+def steps_of(effort: str) -> int:
+    """How many plans `search` tries at most."""
+    return 1 + sum(len(step(PLAIN)) for step in _steps(effort))
+
+
+def _steps(effort: str) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
+    """Each step makes alternatives to the best plan so far."""
+
+    def equalize(best: Plan) -> Sequence[Plan]:
+        return [replace(best, equalize=kind) for kind in ("weights", "biases", "")]
+
+    def constants(best: Plan) -> Sequence[Plan]:
+        return [replace(best, constant_channels=ratio) for ratio in (0.03, 0.1, 0.3)]
+
+    def corrections(best: Plan) -> Sequence[Plan]:
+        kinds = ((False, True), (True, False), (True, True))
+        return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
+
+    def methods(best: Plan) -> Sequence[Plan]:
+        return [replace(best, method=method) for method in ("kl_j", "mse", "percentile", "max")]
+
+    if effort == "fast":
+        yield lambda best: [SAFE]
+    if effort in ("default", "thorough"):
+        yield from (equalize, constants, corrections, methods)
+    if effort == "thorough":
+        # Once more: what did not help before weights were reconstructed may help now.
+        yield from (equalize, constants, corrections)

@@ -1,0 +1,121 @@
+"""Static mode: plans are compared on samples kept apart, and the best one is kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph import static
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import load_profile
+from qgraph.rewrite.trace import Trace
+from qgraph.static import agreement, build, decisions, search, split, steps_of
+
+RNG = np.random.default_rng(0)
+INT4 = load_profile("graffitist-int4")
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+
+
+def network(batch: int | None = None) -> Graph:
+    """Channels of very different range between layers: what one scale a tensor cannot hold."""
+    g = Graph("net")
+    x, scale = g.input("x", "float32", (batch, 6, 6, 3)), np.array([1e-3, 0.1, 1, 30] * 2)
+    for inputs, outputs, before, after in ((3, 8, 1, scale), (8, 8, 1 / scale[:, None], 1)):
+        w = RNG.normal(size=(3, 3, inputs, outputs)) * before * after
+        x = g.add("conv2d", x, g.const(w.astype(np.float32), "w"), attrs=WINDOW)
+        bias = RNG.normal(size=outputs) * after
+        x = g.add("relu", g.add("bias_add", x, g.const(bias.astype(np.float32), "b")))
+    x = g.add("mean", x, attrs={"axes": (1, 2), "keepdims": False})
+    w = g.const(RNG.normal(size=(8, 5)).astype(np.float32), "w")
+    g.outputs["y"] = g.add("softmax", g.add("matmul", x, w))
+    return g
+
+
+def samples(count: int) -> dict[str, np.ndarray]:
+    return {"x": RNG.normal(size=(count, 6, 6, 3)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("count", [8, 31, 500])
+def test_parts_share_no_sample(count: int) -> None:
+    graph, data = network(), {"x": np.arange(count, dtype=np.float32).reshape(-1, 1, 1, 1)}
+    parts = split(graph, data)
+    kinds = [parts.calibration, parts.comparison, parts.report]
+    seen = [set(part["x"].ravel().tolist()) for part in kinds]
+    assert parts.apart and all(seen)
+    assert not any(a & b for a, b in itertools.combinations(seen, 2))
+    assert set.union(*seen) == set(range(count))
+    assert set(parts.learning["x"].ravel().tolist()) == seen[0] | seen[1]
+
+
+def test_few_samples_are_not_split_and_batches_stay_whole() -> None:
+    assert not split(network(), samples(3)).apart
+    parts = split(network(batch=4), samples(40))
+    assert parts.apart and {len(p["x"]) % 4 for p in (parts.comparison, parts.report)} == {0}
+
+
+def test_outputs_are_compared_before_their_softmax() -> None:
+    graph = network()
+    assert decisions(graph) == ["matmul"]
+    same = agreement(graph, graph, samples(4))
+    assert same.sqnr == float("inf") and same.top1 == 1 and same.samples == 4
+
+
+def test_a_search_keeps_what_helps() -> None:
+    graph, data = network(), samples(48)
+    parts = split(graph, data)
+    tried: list[static.Trial] = []
+    trials = search(graph, INT4, parts, "default", on_trial=tried.append)
+    assert tried[0].plan == PLAIN
+    scores = [trial.agreement.sqnr for trial in trials]
+    assert scores == sorted(scores, reverse=True) and len(trials) <= steps_of("default")
+    assert len({trial.plan for trial in trials}) == len(trials)
+    assert trials[0].plan.equalize and scores[0] > tried[0].agreement.sqnr + 6
+    _, built = build(graph, INT4, trials[0].plan, parts.calibration, Trace())
+    assert agreement(graph, built, parts.comparison).sqnr == pytest.approx(scores[0], abs=0.1)
+
+
+def test_a_budget_of_nothing_leaves_the_first_plan() -> None:
+    graph = network()
+    start = Plan(method="mse")
+    trials = search(graph, INT4, split(graph, samples(16)), "thorough", start, budget=0)
+    assert [trial.plan for trial in trials] == [start]
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    graph, seen = network(), itertools.count(1)
+
+    def interrupt(_: static.Trial) -> None:
+        if next(seen) == 3:
+            raise KeyboardInterrupt
+
+    trials = search(graph, INT4, split(graph, samples(16)), "default", on_trial=interrupt)
+    assert len(trials) == 3
+    assert trials[0].agreement.sqnr == max(trial.agreement.sqnr for trial in trials)
+
+
+def test_ctrl_c_before_anything_is_measured_stops() -> None:
+    def interrupt(_: static.Trial) -> None:
+        raise KeyboardInterrupt
+
+    graph = network()
+    with pytest.raises(KeyboardInterrupt):
+        search(graph, INT4, split(graph, samples(16)), "fast", on_trial=interrupt)
+
+
+def test_unknown_effort() -> None:
+    graph = network()
+    with pytest.raises(UsageError, match="effort"):
+        search(graph, INT4, split(graph, samples(16)), "heroic")
+
+
+def test_quantize_reports_on_samples_kept_apart() -> None:
+    result = qgraph.quantize(network(), samples(48), profile=INT4, effort="fast")
+    assert result.facts["agreement"]["held_out"] and result.facts["agreement"]["samples"] == 12
+    assert len(result.facts["trials"]) == 2 and result.facts["calibration_samples"] == 36
+    plain = qgraph.quantize(network(), samples(48), profile=INT4)
+    assert plain.facts["trials"] == [] and not plain.facts["agreement"]["held_out"]

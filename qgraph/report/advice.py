@@ -18,6 +18,7 @@ VANISHED = 0.2
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
+ENOUGH_ANSWERS = 50
 NAMED = 3
 
 Facts = Mapping[str, Any]
@@ -35,9 +36,13 @@ def percent(share: float) -> str:
     return f"{share * 100:.{2 if share < 0.1 else 3}g} %"
 
 
-def _output(facts: Facts) -> tuple[str, float] | None:
-    """The output that is farthest from float, or else the last layer: words for it, and dB."""
-    known = {n: db for n, db in facts["summary"]["outputs_sqnr_db"].items() if db is not None}
+def _noise(facts: Facts) -> tuple[str, float] | None:
+    """Where noise was measured last, and dB: all outputs, the worst one, or the last layer."""
+    summary = facts["summary"]
+    agreement = summary["agreement"]
+    if agreement and agreement["sqnr"] is not None:
+        return "outputs", agreement["sqnr"]
+    known = {n: db for n, db in summary["outputs_sqnr_db"].items() if db is not None}
     if known:
         name = min(known, key=lambda n: float(known[n]))
         return f"output `{name}`", known[name]
@@ -46,38 +51,43 @@ def _output(facts: Facts) -> tuple[str, float] | None:
 
 
 def level(facts: Facts) -> int | None:
-    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured."""
-    output, agreement = _output(facts), facts["summary"]["agreement"]
-    if output is None and agreement is None:
+    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured.
+
+    The share of equal answers decides if there are enough of them, else the worse of both.
+    """
+    noise, agreement = _noise(facts), facts["summary"]["agreement"]
+    share = agreement["top1"] if agreement else None
+    if noise is None and share is None:
         return None
-    decibel = output[1] if output else float("inf")
-    share = agreement["share"] if agreement else 1.0
-    passed = (i for i, (db, same, _) in enumerate(LEVELS) if decibel >= db and share >= same)
+    enough = share is not None and agreement["samples"] >= ENOUGH_ANSWERS
+    decibel = noise[1] if noise and not enough else float("inf")
+    passed = (
+        i
+        for i, (db, same, _) in enumerate(LEVELS)
+        if decibel >= db and (share is None or share >= same)
+    )
     return next(passed, len(LEVELS))
 
 
 def verdict(facts: Facts) -> str:
     """One sentence, of what was measured and nothing else."""
-    place, output, summary = level(facts), _output(facts), facts["summary"]
+    place, noise, summary = level(facts), _noise(facts), facts["summary"]
     if place is None:
         return "Not known: no output was compared with the float network."
+    found = summary["agreement"]
+    count = found["samples"] if found else summary["measured_samples"]
+    kept = "kept apart from" if found and found["held_out"] else "that served"
     parts = []
-    if output:
-        parts.append(
-            f"quantization noise at the {output[0]} is {percent(noise_share(output[1]))} of the "
-            f"signal ({output[1]:.1f} dB, on {summary['measured_samples']} calibration samples)"
-        )
-    if summary["agreement"]:
-        found = summary["agreement"]
-        kept = "kept apart" if found["held_out"] else "that calibration saw too"
-        parts.append(
-            f"the answer is float's on {percent(found['share'])} of {found['samples']:,} samples "
-            f"{kept}"
-        )
-    else:
-        parts.append("accuracy on labelled data was not measured")
+    if noise:
+        share = percent(noise_share(noise[1]))
+        parts.append(f"noise at the {noise[0]} is {share} of the signal ({noise[1]:.1f} dB)")
+    if found and found["top1"] is not None:
+        parts.append(f"the float network's answer is kept on {percent(found['top1'])}")
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
-    return f"{word}: {', and '.join(parts)}."
+    return (
+        f"{word}: on {count:,} samples {kept} calibration, {' and '.join(parts)}; accuracy on "
+        "labelled data was not measured."
+    )
 
 
 # -- what to do next ------------------------------------------------------------------------
@@ -90,7 +100,7 @@ def next_steps(facts: Facts) -> list[dict[str, str]]:
         *_weak_layers(facts),
         *_costly_groups(facts),
         *_clipping(facts),
-        *_accuracy(facts),
+        *_accuracy(),
         *_float_ops(facts),
         *_samples(facts),
     ]
@@ -182,9 +192,7 @@ def _clipping(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _accuracy(facts: Facts) -> list[dict[str, str]]:
-    if facts["summary"]["agreement"]:
-        return []
+def _accuracy() -> list[dict[str, str]]:
     return [
         _step(
             "Measure accuracy on labelled data.",

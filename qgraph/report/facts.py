@@ -34,6 +34,7 @@ def read_facts(folder: Path) -> Facts:
         "scale_groups": _groups(manifest["scale_groups"], tensors, log["rewrites"]),
         "float_ops": manifest["float_ops"],
         "sensitivity": manifest.get("sensitivity"),
+        "trials": [_trial(t) for t in manifest["trials"]],
         "rewrites": _by_pass(log["rewrites"]),
         "refusals": _alike(log["refusals"]),
     }
@@ -60,17 +61,9 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "outputs": manifest["outputs"],
         "measured_samples": statistics["samples"],
         "outputs_sqnr_db": statistics["outputs_sqnr_db"],
-        "agreement": _agreement(manifest),
+        "agreement": manifest["agreement"],
         "plan": str(Plan(**manifest["plan"])),
     }
-
-
-def _agreement(manifest: Mapping[str, Any]) -> Facts | None:
-    """How many samples were decided as in float, where the outputs are classes."""
-    found = manifest.get("agreement")
-    if found is None or found["top1"] is None:
-        return None
-    return {"share": found["top1"], "samples": found["samples"], "held_out": found["held_out"]}
 
 
 def _clipped(tensor: Mapping[str, Any]) -> float | None:
@@ -94,6 +87,12 @@ def _layer(index: int, layer: Mapping[str, Any], tensors: Mapping[str, Facts]) -
         "weight_tensor": tensors.get(layer["weight"]),
         "output_tensor": output,
     }
+
+
+def _trial(trial: Mapping[str, Any]) -> Facts:
+    """One plan that was tried, what it gave, how long it took."""
+    plan = str(Plan(**trial["plan"]))
+    return {**trial["agreement"], "plan": plan, "seconds": trial["seconds"]}
 
 
 # -- scale groups ---------------------------------------------------------------------------

@@ -101,6 +101,8 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "calibration_samples": 64,
         "calibration_method": "kl_j",
         "plan": {"method": "kl_j"},
+        "trials": [],
+        "agreement": None,
         "profile": {"name": "graffitist-int8", "description": "8-bit weights and activations"},
         "inputs": {"image": "float32[?,8,8,3]"},
         "outputs": {"classes": "float32[?,4]"},

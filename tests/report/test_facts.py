@@ -97,19 +97,30 @@ def with_outputs(folder, decibel, **changes):
 )
 def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     facts = with_outputs(tmp_path, {"a": 60.0, "b": decibel, "exact": None})
-    assert facts["verdict"].startswith(word) and "`b`" in facts["verdict"]
-    assert "accuracy on labelled data was not measured" in facts["verdict"]
+    assert facts["verdict"].startswith(word) and "output `b`" in facts["verdict"]
+    assert "on 16 samples that served calibration" in facts["verdict"]
     retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
     assert bool(retrain) == (decibel < 15)
 
 
-def test_agreement_counts_where_it_was_measured(tmp_path):
-    facts = with_outputs(
-        tmp_path, {"a": 60.0}, agreement={"top1": 0.5, "samples": 1000, "held_out": True}
-    )
-    assert facts["verdict"].startswith("Far from float")
-    assert "on 50 % of 1,000 samples" in facts["verdict"]
-    assert not any("Measure accuracy" in s["what"] for s in facts["next"])
+@pytest.mark.parametrize(
+    ("decibel", "share", "samples", "word"),
+    [
+        (20.0, 0.995, 1000, "Very close"),  # many answers say more than decibels
+        (20.0, 0.995, 49, "Noticeably off"),  # few do not
+        (60.0, 0.5, 49, "Far"),
+        (60.0, 0.5, 1000, "Far"),
+        (20.0, None, 1000, "Noticeably off"),
+        (None, 0.96, 1000, "Close"),
+    ],
+)
+def test_agreement_counts_where_it_was_measured(tmp_path, decibel, share, samples, word):
+    known = {"sqnr": decibel, "top1": share, "samples": samples, "held_out": True}
+    verdict = with_outputs(tmp_path, {"a": 60.0}, agreement=known)["verdict"]
+    assert verdict.startswith(word) and "samples kept apart from calibration" in verdict
+    assert ("20.0 dB" in verdict) == (decibel == 20.0)
+    assert ("99.5 %" in verdict) == (share == 0.995)
+    assert verdict.endswith("accuracy on labelled data was not measured.")
 
 
 def test_outputs_that_are_not_float_leave_the_last_layer(tmp_path):
@@ -123,9 +134,17 @@ def advised(folder, **changes):
     return [s["what"] for s in read_facts(written_directory(folder, **changes))["next"]]
 
 
-def test_what_is_good_needs_no_advice(tmp_path):
-    steps = advised(tmp_path, layers=2, agreement={"top1": 1.0, "samples": 10, "held_out": True})
-    assert steps == []
+def test_what_is_good_needs_no_advice_but_to_measure(tmp_path):
+    assert advised(tmp_path, layers=2) == ["Measure accuracy on labelled data."]
+
+
+def test_plans_that_were_tried(tmp_path):
+    near = {"sqnr": 30.0, "top1": 0.9, "samples": 20}
+    plan = {"method": "mse", "correct_bias": True}
+    trials = [{"plan": plan, "agreement": near, "seconds": 1.5}]
+    (trial,) = read_facts(written_directory(tmp_path, trials=trials))["trials"]
+    assert trial.pop("plan") == "thresholds by mse, biases corrected"
+    assert trial == {**near, "seconds": 1.5}
 
 
 def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):

@@ -76,11 +76,14 @@ def test_names_are_text_and_never_markup(tmp_path):
     assert read.text.count("<script>alert('x')</script>") >= 5
 
 
-def test_sensitivity_and_agreement_are_shown_where_known(tmp_path):
-    known = {"agreement": {"top1": 0.981, "samples": 1000, "held_out": True}}
+def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
+    near = {"sqnr": 31.0, "top1": 0.981, "samples": 1000}
+    known = {"agreement": {**near, "held_out": True}}
+    known["trials"] = [{"plan": {"method": "mse"}, "agreement": near, "seconds": 12.3}]
     known["sensitivity"] = [{"layer": "block/2/conv", "sqnr_db": 20.0}]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
     assert "10 %, 20.0 dB" in text and "98.1 %" in text and "Not measured" not in text
+    assert "Plans tried" in text and "thresholds by mse" in text and "12.3" in text
 
 
 def test_a_page_twice_is_the_same_page(html, written):

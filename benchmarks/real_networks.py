@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.real import cifar, formats, mobilenet, policies
+from benchmarks.real import cifar, efforts, formats, mobilenet, policies
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console, import_tensorflow_quietly
 
@@ -24,6 +24,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "mobilenet": mobilenet.tables,
     "formats": formats.tables,
     "policies": policies.tables,
+    "efforts": efforts.tables,
 }
 
 

@@ -23,7 +23,7 @@ from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent,
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
-from qgraph.quant.topology import CLIPS, QUANTIZERS, value_exponent
+from qgraph.quant.topology import CLIPS, COMPUTE, QUANTIZERS, value_exponent
 
 Exponent = int | tuple[int, ...]
 
@@ -180,6 +180,8 @@ class _Sweep:
         spec: QuantSpec = node.attrs["spec"]
         accumulator = self._accumulator(node)
         if accumulator is not None:
+            if spec.role == "bias":
+                self._make_room(node, accumulator)
             return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
         if source in self.static:
@@ -194,6 +196,28 @@ class _Sweep:
         method = "max" if spec.role == "internal" else self.options.method
         exponent = choose_exponent(chunks, extremes, spec, method, self.each)
         return self._legal(exponent, self.exponents.get(source))
+
+    def _make_room(self, bias: Node, accumulator: str) -> None:
+        """Coarsen the weights of a layer whose bias does not fit the scale of its accumulator.
+
+        Weights may be so small that the bias, on a scale as fine, is past its bits: saturated,
+        it would be a wrong constant.
+        """
+        spec: QuantSpec = bias.attrs["spec"]
+        layer = self.graph.producer(accumulator)
+        while layer.op in ("bias_add", *CLIPS):
+            layer = self.graph.producer(layer.inputs[0])
+        if layer.op not in COMPUTE:
+            return
+        sizes = np.abs(self.static[bias.inputs[0]].astype(np.float64))
+        scale = np.asarray(self.exponents[accumulator])
+        peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
+        room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
+        excess = np.where(peaks > 0, np.maximum(scale - np.array(room), 0), 0)
+        if excess.any():
+            excess = excess if scale.ndim else excess[0]
+            for name in {layer.inputs[1], layer.name, accumulator}:
+                self.exponents[name] = frozen_exponent(np.asarray(self.exponents[name]) - excess)
 
     def _of_constant(self, node: Node) -> Exponent:
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import qgraph.quant.data
+from qgraph import numerics
 from qgraph.errors import CalibrationError, ExactnessError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import ROUNDINGS, QuantSpec, TensorType
+from qgraph.numerics import dequantize
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.topology import QUANTIZERS, value_exponent
@@ -222,3 +224,18 @@ def test_scales_out_of_range_name_the_tensor():
 def test_unknown_method():
     with pytest.raises(UsageError, match="unknown calibration method `best`"):
         Calibration("best")
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_bias_that_does_not_fit_its_accumulator_makes_the_weights_coarser(per_channel):
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 4))
+    w = g.const(uniform((4, 3)) * np.float32(2.0**-22), "w")
+    bias = np.array([50, -3, 0], np.float32)
+    g.outputs["y"] = g.add("bias_add", g.add("matmul", x, w), g.const(bias, "b"))
+    insert(g, replace(INT32_BIAS, per_channel=per_channel))
+    calibrate(g, {"x": uniform((8, 4))})
+    spec = spec_of(g, "b/q32")
+    np.testing.assert_allclose(dequantize(numerics.quantize(bias, spec)), bias, rtol=1e-8)
+    weights, inputs = (np.asarray(spec_of(g, n).exponent) for n in ("w/q8", "x/q8"))
+    assert np.array_equal(np.asarray(spec.exponent), weights + inputs)

@@ -79,12 +79,8 @@ def reconstruct_weights(
         choices = [
             problem.solve(_finer(spec, steps), neighbours_only, each) for steps in range(most + 1)
         ]
-        best = min(range(len(choices)), key=lambda i: choices[i].judged.sum())
-        if (choices[best].used.sum(), choices[best].judged.sum()) >= (
-            plain.used.sum(),
-            plain.judged.sum(),
-        ):
-            best = 0
+        allowed = [i for i, c in enumerate(choices) if c.used.sum() <= plain.used.sum()]
+        best = min(allowed, key=lambda i: float(choices[i].judged.sum()))
         chosen = choices[best]
         value = chosen.weights.transpose(1, 0, 2).reshape(held[1].shape).astype(held[1].dtype)
         set_constant(graph, node.name, value, _finer(spec, best))
@@ -186,7 +182,8 @@ class _Problem:
     def _unit(self, spec: QuantSpec) -> Reals:
         """The value of one step, [groups, 1, n]."""
         groups, _, n = self.w.shape
-        return np.ldexp(np.ones(groups * n), -np.asarray(spec.exponent)).reshape(groups, 1, n)
+        unit: Reals = np.ldexp(np.ones(groups * n), -np.asarray(spec.exponent))
+        return unit.reshape(groups, 1, n)
 
     def _codes(self, spec: QuantSpec) -> Reals:
         steps = ROUND[spec.rounding](self.w / self._unit(spec))

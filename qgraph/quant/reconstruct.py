@@ -1,7 +1,8 @@
 """Weights rounded so that a layer's output is near, not each weight (AdaRound's aim).
 
-Scales stay as calibration chose them; codes are chosen against the float layer's own output, on
-inputs as the quantized network has them, so that a layer also makes up for errors before it.
+Codes are chosen against the float layer's own output, on inputs as the quantized network has them,
+so that a layer also makes up for errors before it. Scales stay as calibration chose them, unless
+finer ones are asked for: few bits serve most weights better where the largest are clipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.windows import explicit_pads, padded, taps
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import ROUND, frozen_exponent
+from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
@@ -68,26 +69,24 @@ def reconstruct_weights(
     done: list[Reconstruction] = []
 
     def visit(layer: Layer, each: Each) -> None:
-        node = layer.node
-        held = quantized_constant_of(graph, node) if node.op in COMPUTE else None
+        held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
         if held is None or held[0].attrs["spec"].role != "weight":
             return
-        spec: QuantSpec = held[0].attrs["spec"]
-        problem = _Problem.of(layer, held[1], samples, each)
+        quantizer, w = held
+        spec: QuantSpec = quantizer.attrs["spec"]
+        problem = _Problem.of(layer, w, samples, each)
+        most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
+        specs = [_finer(spec, i) for i in range((most if _has_stage(graph, layer.node) else 0) + 1)]
+        choices = [problem.solve(s, neighbours_only, each) for s in specs]
         plain = problem.nearest(spec)
-        most = finer if _has_stage(graph, node) else 0
-        choices = [
-            problem.solve(_finer(spec, steps), neighbours_only, each) for steps in range(most + 1)
-        ]
         allowed = [i for i, c in enumerate(choices) if c.used.sum() <= plain.used.sum()]
         best = min(allowed, key=lambda i: float(choices[i].judged.sum()))
-        chosen = choices[best]
-        value = chosen.weights.transpose(1, 0, 2).reshape(held[1].shape).astype(held[1].dtype)
-        set_constant(graph, node.name, value, _finer(spec, best))
-        power = problem.power or 1.0
-        before, after = (float(np.sqrt(c.judged.sum() / power)) for c in (plain, chosen))
-        changed = (chosen.weights != plain.weights).any(axis=1).mean()
-        done.append(Reconstruction(node.name, before, after, float(changed), best))
+        chosen = choices[best].weights
+        value = chosen.transpose(1, 0, 2).reshape(w.shape).astype(w.dtype)
+        set_constant(graph, layer.node.name, value, specs[best])
+        before, after = (problem.relative(c) for c in (plain, choices[best]))
+        changed = float((chosen != plain.weights).any(axis=1).mean())
+        done.append(Reconstruction(layer.node.name, before, after, changed, best))
 
     run_paired(graph, floating, data, visit, on_node)
     return done
@@ -156,9 +155,9 @@ class _Problem:
             held if both else slice(None),
         )
 
-    @property
-    def power(self) -> float:
-        return float((self.y[:, self.judged].astype(np.float64) ** 2).sum())
+    def relative(self, choice: _Choice) -> float:
+        power = float((self.y[:, self.judged].astype(np.float64) ** 2).sum())
+        return float(np.sqrt(choice.judged.sum() / (power or 1.0)))
 
     def nearest(self, spec: QuantSpec) -> _Choice:
         """Weights as the quantizer makes them."""

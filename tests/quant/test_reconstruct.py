@@ -237,3 +237,41 @@ def test_the_same_twice():
     for graph in graphs:
         reconstruct_weights(graph, floating, data, samples=100)
     assert (graphs[0].constant("w") == graphs[1].constant("w")).all()
+
+
+def outlier(op: str = "matmul") -> Graph:
+    """One weight that asks for a scale on which the others are hardly there."""
+    w = np.random.default_rng(1).normal(0, 0.1, (24, 3)).astype(np.float32)
+    w[0, 0] = 1.01
+    return layer(op, w, 24)
+
+
+def test_a_finer_scale_is_taken_where_the_output_is_nearer():
+    floating = outlier()
+    data = {"x": np.random.default_rng(2).normal(size=(200, 24)).astype(np.float32)}
+    data["x"][:, 0] *= 0.01  # the large weight counts for little
+    errors, taken = [], []
+    for finer in (0, 1, 3):
+        graph = coarse(floating, data)
+        spec = graph.nodes["w/q8"].attrs["spec"]
+        (done,) = reconstruct_weights(graph, floating, data, finer=finer)
+        spec = spec.with_exponent(spec.exponent + done.finer)
+        assert graph.nodes["w/q8"].attrs["spec"] == spec
+        steps = graph.constant("w") * 2.0**spec.exponent
+        assert (steps == codes_of(graph.constant("w"), spec).codes).all()
+        errors.append(output_error(graph, floating, data))
+        taken.append(done.finer)
+    assert taken[0] == 0 and taken[1] == 1 and taken[2] > 1
+    assert errors[0] > errors[1] > errors[2]
+
+
+@pytest.mark.parametrize("profile", ["int4", "int32-bias", "per-channel", "per-channel-int32"])
+@pytest.mark.parametrize("seed", [0, 11])
+def test_with_finer_scales_the_emission_equals_the_reference(seed, profile):
+    graph, floating, data = pair(seed, profile)
+    done = reconstruct_weights(graph, floating, data, finer=2)
+    verify(graph)
+    if PROFILES[profile].bits.internal is None:  # biases are on the scale of the sum
+        biased = [r for r in done if graph.users(r.layer)[0].op != "quantize"]
+        assert biased and not any(r.finer for r in biased)
+    assert assert_tf_equals_reference(graph, data) > 3

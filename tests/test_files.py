@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qgraph.errors import OutputError
-from qgraph.files import check_free, sha256_of, whole_directory
+from qgraph.files import check_free, sha256_of, whole_directory, write_whole
 
 
 def write(path: Path, text: str, **options) -> None:
@@ -89,3 +89,19 @@ def test_hashes_see_content_and_names(tmp_path):
     assert sha256_of(tmp_path / "a") != sha256_of(tmp_path / "b")
     (tmp_path / "a/sub/file").write_text("other")
     assert sha256_of(tmp_path / "a/sub/file") != sha256_of(tmp_path / "b/sub/other")
+
+
+def test_one_file_is_replaced_or_left(tmp_path, monkeypatch):
+    write_whole(tmp_path / "page", b"old")
+    write_whole(tmp_path / "page", b"new")
+    assert (tmp_path / "page").read_bytes() == b"new"
+    with pytest.raises(OutputError, match="cannot be written: No such file"):
+        write_whole(tmp_path / "gone/page", b"")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OutputError, match="cannot be written: disk full"):
+        write_whole(tmp_path / "page", b"newer")
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"new"]
+
+
+def fail(*_):
+    raise OSError(28, "disk full")

@@ -11,6 +11,7 @@ LEVELS = (
     (25.0, 0.95, "Close to float"),
     (15.0, 0.80, "Noticeably off"),
 )
+NOTICEABLE = 2
 COLLAPSED = "Far from float"
 WEAK_DB = 20.0
 LOST_DB = 3.0
@@ -96,6 +97,7 @@ def verdict(facts: Facts) -> str:
 def next_steps(facts: Facts) -> list[dict[str, str]]:
     """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
     return [
+        *_effort(facts),
         *_retrain(facts),
         *_weak_layers(facts),
         *_costly_groups(facts),
@@ -108,6 +110,18 @@ def next_steps(facts: Facts) -> list[dict[str, str]]:
 
 def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
     return {"what": what, "why": why, "anchor": anchor}
+
+
+def _effort(facts: Facts) -> list[dict[str, str]]:
+    if (level(facts) or 0) < NOTICEABLE or facts["trials"]:
+        return []
+    return [
+        _step(
+            "Quantize again with `--effort default`.",
+            "It tries what helps without training, like equalized channels and corrected biases, "
+            "on part of the samples, and keeps what does.",
+        )
+    ]
 
 
 def _retrain(facts: Facts) -> list[dict[str, str]]:
@@ -150,7 +164,7 @@ def _cause(layer: Facts) -> str:
     if share > VANISHED:
         return (
             f"{percent(share)} of its weights round to zero, because the largest set the step: "
-            "scales per channel, more bits or retraining."
+            "equalized channels, scales per channel or more bits help."
         )
     return (
         "See whether a few far values stretch its ranges; try another `--method`, or more bits "

@@ -127,7 +127,8 @@ def noise_along(layers: Sequence[Mapping[str, Any]]) -> str:
     x, y = places[worst]
     anchor = "start" if x < width / 3 else "end" if x > width * 2 / 3 else "middle"
     parts.append(f'<circle class="ring" cx="{x}" cy="{y}" r="7"/>')
-    parts.append(_text(x, y + 22, f"{points[worst][1]['name']}, {values[worst]:.1f} dB", anchor))
+    least = number(round(values[worst], 1))
+    parts.append(_text(x, y + 22, f"{points[worst][1]['name']}, {least} dB", anchor))
     parts.append(_text(left + 20, height - 6, "first layer", "start"))
     parts.append(_text(width - 40, height - 6, "last layer", "end"))
     return _svg(width, height, "SQNR of each layer's output, in dB", parts)

@@ -40,6 +40,7 @@ def render(facts: Mapping[str, Any]) -> str:
         number=charts.number,
         shorten=shorten,
         prose=prose,
+        breakable=breakable,
     )
     template = environment.get_template("report.html.j2")
     weakest = min(
@@ -70,8 +71,14 @@ def scale(exponent: int | list[int] | None) -> str:
 
 
 def prose(text: str) -> str:
-    """HTML of a sentence whose names stand in backticks."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+    """HTML of a sentence: names in backticks, minus signs, percent signs that stay with numbers."""
+    marked = re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+    return re.sub(r"(?<=[ (])-(?=\d)", "\u2212", marked).replace(" %", "\u00a0%")
+
+
+def breakable(name: str) -> str:
+    """HTML of a node's name that may break after slashes."""
+    return escape(name).replace("/", "/<wbr>")
 
 
 def decibel(value: float | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 
 
 def tensor(name, role, exponent=6, bits=8, signed=True, group=None, sqnr=35.0):

@@ -70,7 +70,7 @@ def test_noise_along_the_network_names_the_weakest():
     layers = [{"name": f"l<{i}>", "sqnr_db": v} for i, v in enumerate([40, None, -12.5, 30])]
     root, parts = parsed(charts.noise_along(layers))
     assert len(parts["dot"]) == 3 and len(parts["ring"]) == 1
-    assert "l<2>, -12.5 dB" in [t.text for t in root.iter("text")]
+    assert "l<2>, \u221212.5 dB" in [t.text for t in root.iter("text")]
     heights = [float(d.get("cy")) for d in parts["dot"]]
     assert heights[1] > heights[2] > heights[0]
     many = [{"name": "l", "sqnr_db": 30.0}] * 1000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import LoadError
-from qgraph.report.advice import noise_share, percent
+from qgraph.report.advice import next_steps, noise_share, percent
 from qgraph.report.facts import read_facts
 from tests.helpers.cli import typical_images
 from tests.helpers.report import rewrite, statistic, written_directory
@@ -101,6 +101,10 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     assert "on 16 samples that served calibration" in facts["verdict"]
     retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
     assert bool(retrain) == (decibel < 15)
+    effort = [s for s in facts["next"] if "--effort" in s["what"]]
+    assert bool(effort) == (decibel < 25)
+    facts["trials"] = [{}]
+    assert not any("--effort" in s["what"] for s in next_steps(facts))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from qgraph.artifacts import FILES
 from qgraph.report.facts import read_facts
-from qgraph.report.page import prose, render, scale
+from qgraph.report.page import breakable, prose, render, scale
 from tests.helpers.cli import left_in, run
 from tests.helpers.report import Page, written_directory
 
@@ -90,10 +90,12 @@ def test_a_page_twice_is_the_same_page(html, written):
     assert render(read_facts(written)) == html
 
 
-def test_scale_and_prose():
+def test_scale_prose_and_names():
     assert scale(6) == "2⁻⁶" and scale(-3) == "2³" and scale([5, 8, 5]) == "2⁻⁸…2⁻⁵"
     assert scale([4, 4]) == "2⁻⁴" and scale(None) == "?"
     assert prose("a `b<c` & d") == "a <code>b&lt;c</code> &amp; d"
+    assert prose("3 % (-2.0 dB), `x-1`") == "3\u00a0% (\u22122.0 dB), <code>x-1</code>"
+    assert breakable("a/<b>/c") == "a/<wbr>&lt;b&gt;/<wbr>c"
 
 
 # -- the verb ----------------------------------------------------------------------------------

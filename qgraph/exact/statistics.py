@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf, nextafter
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,10 @@ def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
     exponent = aligned(spec.exponent, values.shape)
     below = int(np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent)))
     above = int(np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent)))
-    histogram = histogram_of([values], *range_of([values], ""))
+    low, high = range_of([values], "")
+    # Above the greatest element, so that an edge is never counted below itself.
+    histogram = histogram_of([values], low, nextafter(high, inf) if high > 0 else high)
+    histogram = replace(histogram, high=high)
     small = int(np.count_nonzero(np.abs(values) < np.ldexp(0.5, -exponent)))
     return Statistics(histogram, values.size, below, above, small - histogram.zeros)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 
@@ -185,7 +186,9 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch, capfd):
         with progress_bar() as report:
             report("loading", 0, 1)
             report("calibrating", 3, 7)
-        drawn = os.read(master, 10_000).decode()
+        drawn = ""
+        while "3/7" not in drawn and select.select([master], [], [], 5)[0]:
+            drawn += os.read(master, 10_000).decode()
         os.close(master)
     assert "calibrating" in drawn and "3/7" in drawn
     with open(os.devnull, "w") as nowhere:

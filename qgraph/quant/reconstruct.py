@@ -1,8 +1,8 @@
 """Weights rounded so that a layer's output is near, not each weight (AdaRound's aim).
 
 Codes are chosen against the float layer's own output, on inputs as the quantized network has them,
-so that a layer also makes up for errors before it. Scales stay as calibration chose them, unless
-finer ones are asked for: few bits serve most weights better where the largest are clipped.
+so that a layer also makes up for errors before it. A finer scale than calibration's is taken where
+that is nearer: few bits serve most weights better if the largest are clipped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def reconstruct_weights(
     data: Mapping[str, Array],
     samples: int = SAMPLES,
     neighbours_only: bool = False,
-    finer: int = 0,
+    finer: int = 2,
     on_node: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` anew, in place, one entry a layer.

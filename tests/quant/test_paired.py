@@ -1,5 +1,7 @@
 """Two graphs side by side: who is visited, with what, and that a change is seen from then on."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,9 @@ def test_a_shared_constant_stays_with_the_other_layer():
         _, value = quantized_constant_of(graph, graph.nodes[layer])
         set_constant(graph, layer, value * np.float32(factor))
     verify(graph)
+    assert all(
+        graph.use_count(n.name) for n in graph.topological() if n.op in ("const", "quantize")
+    )
     held = {n: quantized_constant_of(graph, graph.nodes[n])[1].tolist() for n in graph.nodes
             if layer_of(graph, graph.nodes[n])}  # fmt: skip
     assert held == {
@@ -84,11 +89,27 @@ def test_a_shared_constant_stays_with_the_other_layer():
     }  # fmt: skip
 
 
-def test_values_are_freed_and_progress_is_told():
+def test_progress_is_told():
     graph, floating, data = pair(0)
     told = []
     run_paired(graph, floating, data, lambda *_: None, lambda i, n: told.append((i, n)))
     assert told == [(i + 1, len(graph.nodes)) for i in range(len(graph.nodes))]
+
+
+def test_values_are_freed_once_used():
+    g = two_layers(shared=False)
+    data = {"x": np.float32([[1, 2], [3, -4]])}
+    graph = quantize(g.copy(), INT8, data)
+    seen, alive = {}, {}
+
+    def visit(layer, each):
+        alive[layer.node.name] = [name for name, ref in seen.items() if ref() is not None]
+        seen[layer.node.name] = weakref.ref(layer.inputs[0])
+        seen[f"float {layer.node.name}"] = weakref.ref(layer.wanted[0])
+
+    run_paired(graph, g, data, visit)
+    assert "one/biased" not in alive["two"] and "float one" not in alive["two"]
+    assert "float one/biased" in alive["two"]  # which `two` takes
 
 
 def test_layers_that_the_float_graph_lacks_are_not_visited():

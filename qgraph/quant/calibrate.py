@@ -81,6 +81,7 @@ class _Sweep:
         self.chunks: dict[str, list[Array]] = {}
         self.left: dict[str, int] = {}
         self.groups: dict[str, int] = {}
+        self.waiting: list[Node] = []
 
     def start(self, chunks: Mapping[str, list[Array]]) -> None:
         self.chunks.update(chunks)
@@ -112,31 +113,50 @@ class _Sweep:
             self._run(node)
         for value in node.inputs:
             self.left[value] -= 1
-            if not self.left[value]:
-                self.chunks.pop(value, None)
 
     def _run(self, node: Node) -> None:
-        evaluate = op_definition(node.op).evaluate
-        if evaluate is None:
+        """Run what needs no data; the rest waits until a threshold is asked for."""
+        if op_definition(node.op).evaluate is None:
             raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
         if all(v in self.static for v in node.inputs):
             self.static[node.name] = np.asarray(
-                evaluate(node.attrs, [self.static[v] for v in node.inputs])
+                _evaluate(node, [self.static[v] for v in node.inputs])
             )
-            return
+        else:
+            self.waiting.append(node)
 
-        def at(i: int) -> Any:
-            inputs = (
-                self.static[v] if v in self.static else self.chunks[v][i] for v in node.inputs
-            )
-            # What is not finite is found, and said, where a threshold is chosen.
-            with np.errstate(all="ignore"):
-                return evaluate(node.attrs, [*inputs])
+    def _catch_up(self) -> None:
+        """Run the nodes that wait, one chunk through all of them before the next.
+
+        So a chunk stays in cache on its way from one quantizer to the next.
+        """
+        nodes, self.waiting = self.waiting, []
+        if not nodes:
+            return
+        made = {v for node in nodes for v in node.values}
+        kept = [v for v in made if self.left.get(v)]
+
+        def at(i: int) -> dict[str, Array]:
+            values: dict[str, Any] = {}
+            for node in nodes:
+                inputs = [
+                    self.static[v]
+                    if v in self.static
+                    else values[v]
+                    if v in made
+                    else self.chunks[v][i]
+                    for v in node.inputs
+                ]
+                result = _evaluate(node, inputs)
+                values.update(
+                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
+                )
+            return {v: values[v] for v in kept}
 
         results = [*self.each(at, range(self.count))]
-        for index, value in enumerate(node.values):
-            single = node.outputs == 1
-            self.chunks[value] = [r if single else r[index] for r in results]
+        self.chunks.update({v: [r[v] for r in results] for v in kept})
+        for value in [v for v in self.chunks if not self.left.get(v)]:
+            del self.chunks[value]
 
     # -- exponents -------------------------------------------------------------------------
 
@@ -186,6 +206,7 @@ class _Sweep:
         source = node.inputs[0]
         if source in self.static:
             return self._of_constant(node)
+        self._catch_up()
         chunks = self.chunks[source]
         if node.op == "lookup":
             function = POINTWISE[node.attrs["function"]]
@@ -279,6 +300,14 @@ class _Sweep:
                 node=node.name,
                 hint="widen `shift` in the profile, or look at who forced the scale group",
             )
+
+
+def _evaluate(node: Node, inputs: list[Array]) -> Any:
+    evaluate = op_definition(node.op).evaluate
+    assert evaluate is not None
+    # What is not finite is found, and said, where a threshold is chosen.
+    with np.errstate(all="ignore"):
+        return evaluate(node.attrs, inputs)
 
 
 def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) -> Exponent:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.errors import ExactnessError, UsageError
 from qgraph.exact.statistics import decibel
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.passes import PassManager, PassResult
-from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.calibrate import Calibration, calibrate, check_shifts
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.plan import PLAIN, Plan
@@ -129,6 +130,7 @@ def build(
         reconstruct_weights(
             graph, floating, data, on_node=lambda i, n: on_node("reconstructing", i, n)
         )
+        check_shifts(graph, profile.shift)  # it may have chosen finer scales
     if plan.correct_bias:
         correct_biases(graph, floating, data, lambda i, n: on_node("correcting", i, n))
     return floating, graph
@@ -220,7 +222,8 @@ def search(
                     continue
                 if budget is not None and time.perf_counter() - began > budget:
                     return trials
-                attempt(plan)
+                with suppress(ExactnessError):  # a plan that the target cannot carry
+                    attempt(plan)
     except KeyboardInterrupt:
         return trials
     return trials

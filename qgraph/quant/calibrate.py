@@ -287,16 +287,22 @@ class _Sweep:
                     spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
                 )
             exponents[node.name] = exponent
-            self._check_shift(node, exponents.get(node.inputs[0]), exponent)
+        check_shifts(self.graph, self.options.shift)
 
-    def _check_shift(self, node: Node, source: Any, exponent: Any) -> None:
+
+def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
+    """Raise ExactnessError at a requantization whose right shift is outside `shift`."""
+    exponents: dict[str, Any] = {}
+    for node in graph.topological():
+        exponents[node.name] = value_exponent(node, exponents)
+        source = exponents.get(node.inputs[0]) if node.op == "quantize" else None
         if source is None:
-            return
-        shift = np.asarray(source) - np.asarray(exponent)
-        least, most = self.options.shift
-        if np.any(shift < least) or np.any(shift > most):
+            continue
+        needed = np.asarray(source) - np.asarray(exponents[node.name])
+        if np.any(needed < shift[0]) or np.any(needed > shift[1]):
             raise ExactnessError(
-                f"needs a requantization shift of {shift}, the profile allows {least} to {most}",
+                f"needs a requantization shift of {needed}, "
+                f"the profile allows {shift[0]} to {shift[1]}",
                 node=node.name,
                 hint="widen `shift` in the profile, or look at who forced the scale group",
             )

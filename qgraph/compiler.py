@@ -138,21 +138,29 @@ def quantize(
     progress("measuring", 0, 1)
     few = {name: array[:SQNR_SAMPLES] for name, array in data.items()}
     measured = measure(graph, floating, few)
-    batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
-    near = agreement(original, graph, parts.report)
     facts = {
-        "model": model.name if isinstance(model, Graph) else Path(model).name,
-        "model_sha256": None if isinstance(model, Graph) else sha256_of(*files_of(Path(model))),
+        **_source(model),
         "calibration_samples": samples_of(parts.learning),
         "effort": effort,
         "plan": asdict(plan),
         "trials": [asdict(trial) for trial in trials],
-        "agreement": {**asdict(near), "held_out": parts.apart},
+        "agreement": {
+            **asdict(agreement(original, graph, parts.report)),
+            "held_out": parts.apart,
+        },
     }
+    batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     sample = {name: array[: batches[name]] for name, array in data.items()}
     return Quantized(
         graph, floating, target, Calibration(plan.method), trace, found, measured, sample, facts
     )
+
+
+def _source(model: str | Path | Graph) -> dict[str, object]:
+    if isinstance(model, Graph):
+        return {"model": model.name, "model_sha256": None}
+    path = Path(model)
+    return {"model": path.name, "model_sha256": sha256_of(*files_of(path))}
 
 
 def _searched(

@@ -153,7 +153,7 @@ def decisions(graph: Graph) -> list[str]:
 def agreement(wanted: Graph, found: Graph, data: Data) -> Agreement:
     """Compare two graphs of the same inputs and outputs over the samples of `data`."""
     chunks = chunk_inputs(wanted, data)
-    count = len(next(iter(chunks.values()), []))
+    count = len(next(iter(chunks.values())))
     ends = decisions(wanted), decisions(found)
 
     def compare(i: int) -> tuple[float, float, float, int]:

@@ -21,6 +21,8 @@ Data = str | Path | Array | Mapping[str, Array]
 
 def check_source(source: Data | None) -> None:
     """Raise CalibrationError for what can be told without the graph: no data, no such file."""
+    if not graph.inputs:
+        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
     if source is None:
         raise CalibrationError(
             "there is no calibration data",

@@ -21,8 +21,6 @@ Data = str | Path | Array | Mapping[str, Array]
 
 def check_source(source: Data | None) -> None:
     """Raise CalibrationError for what can be told without the graph: no data, no such file."""
-    if not graph.inputs:
-        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
     if source is None:
         raise CalibrationError(
             "there is no calibration data",
@@ -43,6 +41,8 @@ def load_data(source: Data | None, graph: Graph, limit: int | None = None) -> di
     is one of each), `module:function` that returns a `tf.data.Dataset`, an iterable of batches or
     arrays, or the arrays themselves. Raises CalibrationError.
     """
+    if not graph.inputs:
+        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
     check_source(source)
     assert source is not None
     named = {k: v[:limit] for k, v in _by_input(_read(source, limit), graph).items()}

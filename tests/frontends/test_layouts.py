@@ -10,6 +10,7 @@ from qgraph.ir.text import print_graph
 from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
 from tests.helpers.tf_layers import (
     IMAGE,
+    batch_norm,
     conv,
     depthwise,
     raw,

@@ -11,6 +11,7 @@ from tests.helpers.tf_layers import (
     FIXED,
     IMAGE,
     MATRIX,
+    batch_norm,
     conv,
     depthwise,
     pool,
@@ -193,15 +194,6 @@ def test_dilated_depthwise():
 # -- batch norm -----------------------------------------------------------------------------
 
 BATCH_NORMS = {"v1": raw.FusedBatchNorm, "v2": raw.FusedBatchNormV2, "v3": raw.FusedBatchNormV3}
-
-
-def batch_norm(op, x, **attrs):
-    channels = x.shape[1] if attrs.get("data_format") == "NCHW" else x.shape[-1]
-    scale, offset, mean = (
-        tf.constant(np.linspace(-1, 2, channels) + i, tf.float32) for i in range(3)
-    )
-    return op(x=x, scale=scale, offset=offset, mean=mean, variance=tf.abs(mean) + 0.1,
-              is_training=False, epsilon=0.01, **attrs)  # fmt: skip
 
 
 @pytest.mark.parametrize("version", BATCH_NORMS)

@@ -35,3 +35,12 @@ def pool(op, x, k, s, padding, **attrs):
 
 def resize(x, size, **attrs):
     return raw.ResizeNearestNeighbor(images=x, size=size, **attrs)
+
+
+def batch_norm(op, x, **attrs):
+    channels = x.shape[1] if attrs.get("data_format") == "NCHW" else x.shape[-1]
+    scale, offset, mean = (
+        tf.constant(np.linspace(-1, 2, channels) + i, tf.float32) for i in range(3)
+    )
+    return op(x=x, scale=scale, offset=offset, mean=mean, variance=tf.abs(mean) + 0.1,
+              is_training=False, epsilon=0.01, **attrs)  # fmt: skip

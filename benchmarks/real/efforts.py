@@ -89,7 +89,7 @@ def _of(
 ) -> Iterator[Table]:
     """One table by effort, one that adds the steps of the thorough plan one after the other."""
     target = load_profile(profile)
-    efforts = Table(f"{title}, by effort", COLUMNS, notes=notes)
+    efforts = Table(f"{title}, by effort", COLUMNS, notes=[*notes])
     plan = PLAIN
     for effort in EFFORTS:
         start = time.perf_counter()

@@ -231,17 +231,21 @@ class _Inserter:
         return "wide", node.name
 
     def _clip(self, node: Node) -> bool:
-        """Clip a wide value to a constant on its own scale, before it is made narrow."""
-        wide = [self.forms[v].kind == "wide" for v in node.inputs]
-        constant = [self.forms[v].kind == "const" for v in node.inputs]
-        if not (any(wide) and any(constant)):
+        """Clip a wide value to a constant on its own scale, before it is made narrow.
+
+        The result of a product has no scale of its own yet: it takes the internal stage.
+        """
+        kinds = [self.forms[v].kind for v in node.inputs]
+        if sorted(kinds) != ["const", "wide"]:
             return False
-        bits = self.bits.internal or max(self.bits.bias, 16)
-        inputs = [
-            self.forms[v].value if is_wide else self.constant(v, "clip", bits, True, node.name)
-            for v, is_wide in zip(node.inputs, wide, strict=True)
-        ]
-        self.connect(node, *inputs)
+        value, bound = node.inputs if kinds[0] == "wide" else node.inputs[::-1]
+        wide = self.forms[value].value
+        if not sources(self.graph, wide):
+            if self.bits.internal is None:
+                return False
+            wide = self.internal(value)
+        clip = self.constant(bound, "clip", self.bits.internal or 16, True, node.name)
+        self.connect(node, *((wide, clip) if kinds[0] == "wide" else (clip, wide)))
         return True
 
     def _is_float_arithmetic(self, node: Node) -> bool:

@@ -23,7 +23,7 @@ from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent,
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
-from qgraph.quant.topology import CLIPS, COMPUTE, QUANTIZERS, value_exponent
+from qgraph.quant.topology import COMPUTE, QUANTIZERS, value_exponent
 
 Exponent = int | tuple[int, ...]
 
@@ -165,11 +165,11 @@ class _Sweep:
         return self._accumulator(node) is None
 
     def _accumulator(self, node: Node) -> str | None:
-        """The accumulator whose scale a bias or a clip has to take, if it has one."""
+        """The accumulator whose scale a bias has to take, if it has one."""
         spec: QuantSpec = node.attrs["spec"]
-        if spec.role not in ("bias", "clip") or spec.group is not None:
+        if spec.role != "bias" or spec.group is not None:
             return None
-        users = [u for u in self.graph.users(node.name) if u.op in ("bias_add", *CLIPS)]
+        users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
         return users[0].inputs[0] if users else None
 
     def _settle(self, node: Node, exponent: Exponent) -> None:
@@ -200,8 +200,7 @@ class _Sweep:
         spec: QuantSpec = node.attrs["spec"]
         accumulator = self._accumulator(node)
         if accumulator is not None:
-            if spec.role == "bias":
-                self._make_room(node, accumulator)
+            self._make_room(node, accumulator)
             return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
         if source in self.static:
@@ -226,7 +225,7 @@ class _Sweep:
         """
         spec: QuantSpec = bias.attrs["spec"]
         layer = self.graph.producer(accumulator)
-        while layer.op in ("bias_add", *CLIPS):
+        while layer.op == "bias_add":
             layer = self.graph.producer(layer.inputs[0])
         if layer.op not in COMPUTE:
             return

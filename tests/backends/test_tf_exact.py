@@ -172,6 +172,21 @@ def test_random_networks(seed, profile):
     assert assert_tf_equals_reference(graph, feeds_of(graph, batch=3))
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("scaled", ["mul", "bias_add", "add"])
+def test_values_clipped_at_both_ends(profile, scaled):
+    """As observations are: scaled, then clipped; a clip has no scale to give to others."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 4))
+    constant = g.const(np.array([0.5, 3, 40, 1], np.float32), "c")
+    y = g.add("matmul", x, g.const(np.eye(4, dtype=np.float32), "w")) if scaled != "mul" else x
+    y = g.add(scaled, y, constant)
+    y = g.add("minimum", y, g.const(np.float32(10), "high"))
+    g.outputs["y"] = g.add("maximum", g.const(np.float32(-10), "low"), y)
+    quantize(g, PROFILES[profile])
+    assert assert_tf_equals_reference(g, feeds_of(g))
+
+
 def test_wrapping_of_any_size():
     graph = quantize(network("leaky"), PROFILES["wrap"])
     assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e9))

@@ -86,8 +86,10 @@ def assume_exponents(graph: Graph) -> None:
             continue
         spec = node.attrs["spec"]
         value = graph.constant(node.inputs[0])
-        own = value is not None and spec.group is None
-        exponent = constant_exponent(value, spec) if own else 4 + (spec.bits > 8) * 6  # type: ignore[arg-type]
+        if value is not None and spec.group is None:
+            exponent = constant_exponent(value, spec)
+        else:
+            exponent = 10 if spec.bits > 8 else 4
         graph.set_attrs(node.name, spec=spec.with_exponent(exponent))
     graph.facts.add("calibrated")
 

@@ -46,7 +46,7 @@ def main() -> None:
     exact, wanted = accuracy(MODEL, *split.test)
     ours, found = accuracy(output / "inference.pb", *split.test)
     print_table(
-        f"{len(wanted)} test images, none of them used before",
+        f"{len(wanted)} test images, used neither to train nor to calibrate",
         ("=network", ">accuracy", "file"),
         [
             ("float32", f"{exact:.2%}", str(MODEL)),

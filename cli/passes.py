@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def passes(as_json: Json = False) -> None:
     """Show the recipes and their passes, in order."""
     from qgraph.cli.console import console, print_table
-    from qgraph.recipes import FLOAT, RECIPES
+    from qgraph.recipes import FLOAT, OPTIONAL, RECIPES
 
     if as_json:
         shown = {
             name: [{"name": s.name, "options": str(s), "summary": _summary(s)} for s in recipe]
-            for name, recipe in RECIPES.items()
+            for name, recipe in {**RECIPES, "optional": OPTIONAL}.items()
         }
         print(json.dumps(shown))
         return
@@ -33,6 +33,11 @@ def passes(as_json: Json = False) -> None:
         if shared:
             rows.insert(0, (f"1-{shared}", "...", "as in recipe float"))
         print_table(f"recipe {name}", (">#", "=pass", "what it does"), rows)
+    print_table(
+        "in recipe static where --plan, --effort or the profile asks for it",
+        ("=pass", "what it does"),
+        [(step.name, _summary(step)) for step in OPTIONAL],
+    )
     console().print("what each would do to a model: qgraph inspect MODEL")
 
 

@@ -69,19 +69,28 @@ def quantize(
     ] = Mode.static,
     profile: Profile = "graffitist-int8",
     method: Annotated[
-        Method,
+        Method | None,
         typer.Option(
-            metavar="METHOD", help="Thresholds of activations: kl_j, max, percentile or mse."
+            metavar="METHOD",
+            help="Thresholds of activations: kl_j, max, percentile or mse. [default: kl_j]",
         ),
-    ] = Method.kl_j,
+    ] = None,
     effort: Annotated[
-        Effort,
+        Effort | None,
         typer.Option(
             metavar="EFFORT",
             help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-            "the samples, and keep what does.",
+            "the samples, and keep what does. [default: plain]",
         ),
-    ] = Effort.plain,
+    ] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Exactly these steps, in place of an effort: equalize=biases,correct-bias,"
+            "method=mse. A wrong one lists what is there.",
+        ),
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
@@ -113,6 +122,8 @@ def quantize(
     check_model(model)
     check_source(calibration)
     target, input_shapes = load_profile(profile), shapes(input_shape)
+    chosen = effort and effort.value, method and method.value
+    compiler.first_plan(plan, *chosen)
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
         progress("loading", 0, 1)
         import_tensorflow_quietly()
@@ -122,9 +133,10 @@ def quantize(
             calibration,
             profile=target,
             mode=mode.value,
-            effort=effort.value,
+            effort=chosen[0],
+            plan=plan,
             budget=budget,
-            method=method.value,
+            method=chosen[1],
             inputs=names(inputs),
             outputs=names(outputs),
             input_shapes=input_shapes,

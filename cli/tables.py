@@ -28,6 +28,8 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
     )
     console().print(LEGEND, style="dim")
     _print_trials(manifest["trials"])
+    again = Plan(**manifest["plan"]).spec()
+    console().print(f"The same again: --plan {again}\n", soft_wrap=True)
     _print_agreement(manifest["agreement"])
     kept = manifest["float_ops"]
     if kept:

@@ -24,11 +24,12 @@ from qgraph.ir.types import Array, Shape
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, load_data
-from qgraph.quant.plan import Plan
+from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.recipes import FLOAT, static
 from qgraph.rewrite.trace import Trace
 from qgraph.static import (
+    USUAL_EFFORT,
     Split,
     Trial,
     agreement,
@@ -92,8 +93,9 @@ def quantize(
     *,
     profile: str | Path | Profile = "graffitist-int8",
     mode: str = "static",
-    effort: str = "plain",
-    method: str = "kl_j",
+    effort: str | None = None,
+    plan: str | Plan | None = None,
+    method: str | None = None,
     budget: float | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -107,12 +109,13 @@ def quantize(
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms).
     effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part of
     the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
-    activation thresholds are found at first, `kl_j`, `max`, `percentile` or `mse`.
+    activation thresholds are found at first, `kl_j`, `max`, `percentile` or `mse`. plan: exactly
+    these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads them.
     """
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
-    start = Plan(method=Calibration(method).method)
+    start, effort = first_plan(plan, effort, method)
     progress("loading", 0, 1)
     graph = model.copy() if isinstance(model, Graph) else load(
         model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
@@ -120,15 +123,15 @@ def quantize(
     data = load_data(calibration, graph, limit)
     parts = split(graph, data) if effort != "plain" else undivided(graph, data)
     trials = _searched(graph, target, parts, effort, start, budget, progress)
-    plan = trials[0].plan if trials else start
+    kept = trials[0].plan if trials else start
     trace, original, done = Trace(), graph.copy(), itertools.count(1)
     PassManager(FLOAT).run(original)
-    steps = len(static(target, plan))
+    steps = len(static(target, kept))
 
     def passed(_: object) -> None:
         progress("rewriting", next(done), steps)
 
-    floating, graph = build(graph, target, plan, parts.learning, trace, passed, progress)
+    floating, graph = build(graph, target, kept, parts.learning, trace, passed, progress)
     found = bounds(graph)
     if target.accumulator_wraps:
         PassManager((WrapAccumulators(target.accumulator_bits),)).run(graph, trace)
@@ -142,7 +145,8 @@ def quantize(
         **_source(model),
         "calibration_samples": samples_of(parts.learning),
         "effort": effort,
-        "plan": asdict(plan),
+        "plan": asdict(kept),
+        "plan_spec": kept.spec(),
         "trials": [asdict(trial) for trial in trials],
         "agreement": {
             **asdict(agreement(original, graph, parts.report)),
@@ -152,8 +156,26 @@ def quantize(
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     sample = {name: array[: batches[name]] for name, array in data.items()}
     return Quantized(
-        graph, floating, target, Calibration(plan.method), trace, found, measured, sample, facts
+        graph, floating, target, Calibration(kept.method), trace, found, measured, sample, facts
     )
+
+
+def first_plan(plan: str | Plan | None, effort: str | None, method: str | None) -> tuple[Plan, str]:
+    """The plan to begin with, and the effort. Raises UsageError where they exclude each other."""
+    if plan is None:
+        return Plan(method=Calibration(method or PLAIN.method).method), effort or USUAL_EFFORT
+    found = plan if isinstance(plan, Plan) else parse_plan(plan)
+    if effort not in (None, "plain"):
+        raise UsageError(
+            f"a plan is built as it is: effort `{effort}` would look for another",
+            hint="give one of them",
+        )
+    if method not in (None, found.method):
+        raise UsageError(
+            f"the plan takes thresholds by {found.method}, the method says {method}",
+            hint=f"put method={method} into the plan",
+        )
+    return found, "plain"
 
 
 def _source(model: str | Path | Graph) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.passes import Pass
-from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.plan import PLAIN, Plan, everything
 from qgraph.quant.profile import Profile
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
@@ -29,6 +29,7 @@ from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
+from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # A float graph as it was trained -> layers with their batch norms still apart.
 CLEAN: tuple[Pass, ...] = (
@@ -59,7 +60,8 @@ FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 def prepare(plan: Plan) -> tuple[Pass, ...]:
     """FLOAT, with what `plan` does to weights before they are quantized."""
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
-    equalize = [EqualizeChannels(biases=plan.equalize == "biases")] if plan.equalize else []
+    biases, powers = plan.equalize == "biases", plan.powers_of_two
+    equalize = [EqualizeChannels(biases, powers_of_two=powers)] if plan.equalize else []
     return (*CLEAN, *constants, *FOLD, *equalize)
 
 
@@ -75,4 +77,9 @@ def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
 
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
     {"float": FLOAT, "static": static(Profile("graffitist-int8"))}
+)
+# What joins `static` where a plan or a profile asks for it.
+OPTIONAL: tuple[Pass, ...] = (
+    *(step for step in prepare(everything()) if step not in FLOAT),
+    WrapAccumulators(32),
 )

@@ -30,6 +30,7 @@ from qgraph.recipes import FLOAT, insert, prepare
 from qgraph.rewrite.trace import Trace
 
 EFFORTS = ("plain", "fast", "default", "thorough")
+USUAL_EFFORT = "plain"
 COMPARED = 64  # samples at most that plans are compared on, and as many for the report
 FEWEST = 8  # samples below which there is nothing to split
 SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)

@@ -11,6 +11,7 @@ import qgraph
 from qgraph import static
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import load_profile
 from qgraph.rewrite.trace import Trace
@@ -119,3 +120,20 @@ def test_quantize_reports_on_samples_kept_apart() -> None:
     assert len(result.facts["trials"]) == 2 and result.facts["calibration_samples"] == 36
     plain = qgraph.quantize(network(), samples(48), profile=INT4)
     assert plain.facts["trials"] == [] and not plain.facts["agreement"]["held_out"]
+
+
+def test_a_plan_is_built_as_it_is() -> None:
+    plan = Plan(equalize="biases", powers_of_two=True, method="mse", correct_bias=True)
+    graph, data = network(), samples(8)
+    result = qgraph.quantize(graph, data, plan=plan.spec())
+    assert result.facts["plan_spec"] == plan.spec() and result.facts["trials"] == []
+    again = qgraph.quantize(graph, data, plan=plan, effort="plain", method="mse")
+    assert print_graph(result.graph) == print_graph(again.graph)
+    rules = {(r.pass_name, r.node) for r in result.trace.rewrites}
+    assert any(name == "equalize-channels" for name, _ in rules)
+
+
+@pytest.mark.parametrize("other", [{"effort": "fast"}, {"method": "max"}])
+def test_a_plan_goes_with_no_effort_and_no_other_method(other: dict) -> None:
+    with pytest.raises(UsageError, match="plan"):
+        qgraph.quantize(network(), samples(8), plan="reconstruct", **other)

@@ -19,7 +19,7 @@ from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static import EFFORTS, build, split
@@ -96,7 +96,7 @@ def _of(
         result = quantize(model, data, profile=target, effort=effort)
         taken = time.perf_counter() - start
         efforts.add(effort, *measure(result.graph), taken)
-        plan = Plan(**result.facts["plan"])  # type: ignore[arg-type]
+        plan = parse_plan(str(result.facts["plan_spec"]))
     efforts.notes.append(f"the thorough plan: {plan}")
     yield efforts
     yield _ablation(title, model, target, plan, data, measure)

@@ -63,6 +63,7 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "outputs_sqnr_db": statistics["outputs_sqnr_db"],
         "agreement": manifest["agreement"],
         "plan": str(Plan(**manifest["plan"])),
+        "plan_spec": Plan(**manifest["plan"]).spec(),
     }
 
 
@@ -91,8 +92,9 @@ def _layer(index: int, layer: Mapping[str, Any], tensors: Mapping[str, Facts]) -
 
 def _trial(trial: Mapping[str, Any]) -> Facts:
     """One plan that was tried, what it gave, how long it took."""
-    plan = str(Plan(**trial["plan"]))
-    return {**trial["agreement"], "plan": plan, "seconds": trial["seconds"]}
+    plan = Plan(**trial["plan"])
+    said = {"plan": str(plan), "plan_spec": plan.spec()}
+    return {**trial["agreement"], **said, "seconds": trial["seconds"]}
 
 
 # -- scale groups ---------------------------------------------------------------------------

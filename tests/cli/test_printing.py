@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import select
 import subprocess
@@ -9,11 +10,12 @@ import sys
 
 import pytest
 
+from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
 from qgraph.cli.quantize import Method
 from qgraph.errors import QGraphError
 from qgraph.quant.thresholds import METHODS
-from qgraph.recipes import RECIPES
+from qgraph.recipes import OPTIONAL, RECIPES
 from tests.helpers.cli import run, small_network
 
 
@@ -150,8 +152,9 @@ def test_json_is_one_document_and_nothing_else(model, samples, written, tmp_path
     assert {p["name"] for p in inspected["passes"]} == {p.name for p in RECIPES["static"]}
     assert inspected["refusals"][0]["node"] == "scores"
     recipes = json.loads(run("passes", "--json").out)
+    wanted = {**RECIPES, "optional": OPTIONAL}
     assert {k: [p["name"] for p in v] for k, v in recipes.items()} == {
-        k: [p.name for p in v] for k, v in RECIPES.items()
+        k: [p.name for p in v] for k, v in wanted.items()
     }
 
 
@@ -160,6 +163,14 @@ def test_passes(columns):
     shown = run("passes").out
     assert all(step.name in shown for recipe in RECIPES.values() for step in recipe)
     assert "as in recipe float" in shown and "recipe static" in shown
+
+
+def test_every_pass_there_is_is_shown():
+    shown = run("passes").out
+    modules = [module.name for module in pkgutil.iter_modules(transforms.__path__)]
+    assert len(modules) > 20
+    for name in modules:
+        assert name.replace("_", "-") in shown
 
 
 def test_every_pass_says_what_it_does():

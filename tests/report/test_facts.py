@@ -148,6 +148,7 @@ def test_plans_that_were_tried(tmp_path):
     trials = [{"plan": plan, "agreement": near, "seconds": 1.5}]
     (trial,) = read_facts(written_directory(tmp_path, trials=trials))["trials"]
     assert trial.pop("plan") == "thresholds by mse, biases corrected"
+    assert trial.pop("plan_spec") == "method=mse,correct-bias"
     assert trial == {**near, "seconds": 1.5}
 
 

@@ -157,27 +157,33 @@ def agreement(wanted: Graph, found: Graph, data: Data) -> Agreement:
     count = len(next(iter(chunks.values())))
     ends = decisions(wanted), decisions(found)
 
-    def compare(i: int) -> tuple[float, float, float, int]:
+    def compare(i: int) -> Tally:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        pairs = [
-            (a.astype(np.float64), b)
-            for a, b in zip(
-                evaluate(wanted, feeds, ends[0]).values(),
-                evaluate(found, feeds, ends[1]).values(),
-                strict=True,
-            )
-        ]
-        signal = sum(float((a**2).sum()) for a, _ in pairs)
-        noise = sum(float(((a - b) ** 2).sum()) for a, b in pairs)
-        a, b = pairs[0]
-        return signal, noise, float((a.argmax(-1) == b.argmax(-1)).sum()), a[..., 0].size
+        a, b = (evaluate(g, feeds, e) for g, e in zip((wanted, found), ends, strict=True))
+        return tally([*a.values()], [*b.values()])
 
     with over_chunks(count) as each:
-        signal, noise, same, total = np.sum([*each(compare, range(count))], axis=0)
-    shape = wanted.types[ends[0][0]].shape or ()
-    classes = len(ends[0]) == 1 and len(shape) >= 2 and shape[-1] not in (1, None)
-    top1 = float(same / total) if classes else None
-    return Agreement(decibel(signal, noise), top1, samples_of(data))
+        return judge(wanted, ends[0], [*each(compare, range(count))], samples_of(data))
+
+
+Tally = tuple[float, float, float, int]  # signal, noise, samples of the same class, all samples
+
+
+def tally(wanted: Sequence[Array], found: Sequence[Array]) -> Tally:
+    """What one chunk of samples adds to an agreement."""
+    exact = [a.astype(np.float64) for a in wanted]
+    signal = sum(float((a**2).sum()) for a in exact)
+    noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(exact, found, strict=True))
+    a, b = exact[0], found[0]
+    return signal, noise, float((a.argmax(-1) == b.argmax(-1)).sum()), a[..., 0].size
+
+
+def judge(graph: Graph, ends: Sequence[str], tallies: Sequence[Tally], samples: int) -> Agreement:
+    """The agreement that tallies of the values `ends` add up to."""
+    signal, noise, same, total = np.sum(tallies, axis=0)
+    shape = graph.types[ends[0]].shape or ()
+    classes = len(ends) == 1 and len(shape) >= 2 and shape[-1] not in (1, None)
+    return Agreement(decibel(signal, noise), float(same / total) if classes else None, samples)
 
 
 # -- searching ------------------------------------------------------------------------------

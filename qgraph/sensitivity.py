@@ -1,0 +1,129 @@
+"""Which layers hurt: each one quantized alone, and all but it.
+
+Every quantizer belongs to one part of the network: a layer with its weights, sums, bias and
+output, or an input, a sum, a table that has a quantizer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from qgraph.exact.compare import original
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array
+from qgraph.quant.topology import COMPUTE, QUANTIZERS
+from qgraph.static import Agreement
+from qgraph.switched import Variant, agreements
+
+OnChunk = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A layer or another node with quantizers: of `weights`, of `sums` and biases, of `output`."""
+
+    name: str
+    op: str
+    weights: frozenset[str] = frozenset()
+    sums: frozenset[str] = frozenset()
+    output: frozenset[str] = frozenset()
+
+    @property
+    def quantizers(self) -> frozenset[str]:
+        return self.weights | self.sums | self.output
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What a part costs at the outputs: `alone` it only is quantized, `all_but` all else is."""
+
+    part: Part
+    alone: Agreement
+    all_but: Agreement
+
+
+@dataclass(frozen=True)
+class Sensitivities:
+    """Of all parts, in the order of the network, and of the `whole` network."""
+
+    whole: Agreement
+    parts: tuple[Sensitivity, ...]
+
+    def by_harm(self) -> list[Sensitivity]:
+        """The worst first: the most noise where it alone is quantized."""
+        return sorted(self.parts, key=lambda s: (s.alone.sqnr, s.all_but.sqnr * -1))
+
+
+def sensitivities(
+    graph: Graph,
+    floating: Graph,
+    data: Mapping[str, Array],
+    on_chunk: OnChunk = lambda done, total: None,
+) -> Sensitivities:
+    """Quantize each part of `graph` alone, and all but it, on the samples of `data`.
+
+    graph: calibrated, made of `floating`. The work is that of about as many halves of a run as
+    there are parts, twice. Ctrl-C gives what the samples seen until then showed.
+    """
+    parts = parts_of(graph)
+    variants = [Variant(True)]
+    for part in parts:
+        variants += [Variant(False, part.quantizers), Variant(True, part.quantizers)]
+    whole, *found = agreements(graph, floating, data, variants, on_chunk)
+    pairs = zip(parts, found[::2], found[1::2], strict=True)
+    return Sensitivities(whole, tuple(Sensitivity(*pair) for pair in pairs))
+
+
+def parts_of(graph: Graph) -> list[Part]:
+    """The parts, in order; every quantizer is in exactly one."""
+    owners: dict[str, str] = {}
+    found: dict[str, dict[str, set[str]]] = {}
+    for node in graph.topological():
+        owner = next((owners[v] for v in node.inputs if v in owners), None)
+        if node.op in QUANTIZERS:
+            if graph.constant(node.inputs[0]) is not None:
+                continue  # with who takes it
+            name = owner or original(graph, node.name)
+            narrow = node.attrs["spec"].role in ("input", "activation")
+            _add(found, name, "output" if narrow else "sums", node.name)
+            owner = None if narrow else name
+        elif node.op not in ("const", "input") and not (owner or op_definition(node.op).moves):
+            owner = node.name
+        if owner:
+            owners.update(dict.fromkeys(node.values, owner))
+            for quantizer in map(graph.producer, node.inputs):
+                constant = quantizer.op == "quantize" and graph.constant(quantizer.inputs[0])
+                if constant is not None and constant is not False:
+                    kind = "weights" if quantizer.attrs["spec"].role in ("weight", "scale") else "sums"
+                    _add(found, owner, kind, quantizer.name)
+    return _without_doubles(graph, found)
+
+
+def _add(found: dict[str, dict[str, set[str]]], name: str, kind: str, quantizer: str) -> None:
+    found.setdefault(name, {}).setdefault(kind, set()).add(quantizer)
+
+
+def _without_doubles(graph: Graph, found: Mapping[str, Mapping[str, set[str]]]) -> list[Part]:
+    """Constants that several parts share belong to the first."""
+    taken: set[str] = set()
+    parts = []
+    for name, kinds in found.items():
+        own = {kind: frozenset(names - taken) for kind, names in kinds.items()}
+        part = Part(name, _op(graph, name), **own)
+        taken |= part.quantizers
+        if part.quantizers:
+            parts.append(part)
+    return parts
+
+
+def _op(graph: Graph, name: str) -> str:
+    node: Node = graph.producer(name)
+    return str(node.attrs["function"]) if node.op == "lookup" else node.op
+
+
+def is_layer(part: Part, graph: Graph) -> bool:
+    """True for layers with weights of their own or shared ones."""
+    node = graph.nodes.get(part.name)
+    return node is not None and node.op in COMPUTE and bool(part.weights)

@@ -1,0 +1,171 @@
+"""A quantized network with some of its quantizers switched off: what does each one cost?
+
+One calibrated graph serves all variants. A variant is run from the first quantizer in which it
+differs from a base run, in which all quantizers are on, or all off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.types import Array
+from qgraph.numerics import quantized_constant
+from qgraph.parallel import over_chunks
+from qgraph.quant.data import chunk_inputs
+from qgraph.quant.topology import QUANTIZERS
+from qgraph.static import Agreement, Tally, decisions, judge, tally
+
+
+@dataclass(frozen=True)
+class Variant:
+    """All quantizers are `on`, or all off; those `flipped` are the other way."""
+
+    on: bool
+    flipped: frozenset[str] = frozenset()
+
+
+def agreements(
+    graph: Graph,
+    floating: Graph,
+    data: Mapping[str, Array],
+    variants: Sequence[Variant],
+    on_chunk: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Agreement]:
+    """How near each variant of `graph` is to `floating`, on the samples of `data`.
+
+    graph: calibrated, made of `floating`. Ctrl-C gives what the samples seen until then showed;
+    before any is done it is passed on.
+    """
+    switches, chunks = _Switches(graph, floating), chunk_inputs(graph, data)
+    count = len(next(iter(chunks.values())))
+    plans = {on: _BasePlan(switches, on, variants) for on in (False, True)}
+    parts: list[list[Tally]] = []
+
+    def at(i: int) -> list[Tally]:
+        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        wanted, found = [], {}
+        for on, plan in plans.items():  # float first: it is what all are compared with
+            if not plan.variants and on:
+                continue
+            values = plan.base(feeds)
+            wanted = wanted or [values[v] for v in switches.ends]
+            found.update({v: tally(wanted, ends) for v, ends in plan.run(values)})
+        return [found[v] for v in variants]
+
+    with over_chunks(count) as each:
+        wave = max(len(os.sched_getaffinity(0)), 1)
+        try:
+            for start in range(0, count, wave):
+                parts += each(at, range(start, min(start + wave, count)))
+                on_chunk(len(parts), count)
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+    seen = sum(len(c) for c in next(iter(chunks.values()))[: len(parts)])
+    return [judge(graph, switches.ends, found, seen) for found in zip(*parts, strict=True)]
+
+
+class _Switches:
+    """Runs nodes with some quantizers off; constants are held both ways."""
+
+    def __init__(self, graph: Graph, floating: Graph) -> None:
+        self.graph = graph
+        self.ends = decisions(graph)
+        self.order = [n for n in graph.topological() if n.op != "const"]
+        self.constants = {
+            node.name: pair for node in self.order if (pair := _both(graph, floating, node))
+        }
+
+    def behind(self, names: Collection[str]) -> list[Node]:
+        """The nodes named and all that they reach."""
+        reached: set[str] = set()
+        found = []
+        for node in self.order:
+            if node.name in names or not reached.isdisjoint(node.inputs):
+                reached.update(node.values)
+                found.append(node)
+        return found
+
+    def run(
+        self,
+        nodes: Sequence[Node],
+        values: dict[str, Array],
+        is_on: Callable[[str], bool],
+        keep: Collection[str],
+    ) -> None:
+        """Run `nodes` on what is in `values`; results no longer used are dropped, but for `keep`."""
+        left = Counter(v for node in nodes for v in node.inputs)
+        made: set[str] = set()
+        for node in nodes:
+            results = self._results(node, values, is_on(node.name))
+            values.update(zip(node.values, results, strict=True))
+            made.update(node.values)
+            left.subtract(node.inputs)
+            for value in {*node.inputs, *node.values} & made:
+                if left[value] <= 0 and value not in keep:
+                    values.pop(value, None)
+
+    def _results(self, node: Node, values: Mapping[str, Array], on: bool) -> tuple[Array, ...]:
+        if node.name in self.constants:
+            return (self.constants[node.name][on],)
+        inputs = [values[v] if v in values else self.graph.constant(v) for v in node.inputs]
+        if node.op in QUANTIZERS and not on:
+            x: Array = inputs[0]  # type: ignore[assignment]
+            lookup = node.op == "lookup"
+            return (POINTWISE[node.attrs["function"]](node.attrs, x) if lookup else x,)
+        evaluate = op_definition(node.op).evaluate
+        assert evaluate is not None
+        with np.errstate(all="ignore"):
+            result = evaluate(node.attrs, inputs)  # type: ignore[arg-type]
+        return tuple(map(np.asarray, result if isinstance(result, tuple) else (result,)))
+
+
+def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
+    """A quantized constant off and on. Off it is the float network's, whatever was done to it."""
+    held = graph.constant(node.inputs[0]) if node.op == "quantize" else None
+    if held is None:
+        return None
+    plain: Array = held
+    for user in graph.users(node.name):
+        twin = floating.nodes.get(user.name)
+        index = user.inputs.index(node.name)
+        value = floating.constant(twin.inputs[index]) if twin and index < len(twin.inputs) else None
+        if value is not None and value.shape == held.shape:
+            plain = value
+            break
+    return plain, quantized_constant(held, node.attrs["spec"])
+
+
+class _BasePlan:
+    """One base run, and the variants that start from its values."""
+
+    def __init__(self, switches: _Switches, on: bool, variants: Sequence[Variant]) -> None:
+        self.switches = switches
+        self.on = on
+        self.variants = {v: switches.behind(v.flipped) for v in variants if v.on == on}
+        self.keep = {*switches.ends}
+        for nodes in self.variants.values():
+            made = {value for node in nodes for value in node.values}
+            self.keep.update(v for node in nodes for v in node.inputs if v not in made)
+
+    def base(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        values = {name: np.asarray(array) for name, array in feeds.items()}
+        nodes = [n for n in self.switches.order if n.op != "input"]
+        self.switches.run(nodes, values, lambda name: self.on, self.keep)
+        return values
+
+    def run(self, base: dict[str, Array]) -> Iterator[tuple[Variant, list[Array]]]:
+        for variant, nodes in self.variants.items():
+            values, flipped = dict(base), variant.flipped
+            self.switches.run(
+                nodes, values, lambda name, f=flipped: self.on != (name in f), self.switches.ends
+            )
+            yield variant, [values[v] for v in self.switches.ends]

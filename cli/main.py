@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from qgraph.cli.analyze import analyze
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command()(quantize)
 app.command()(inspect)
+app.command()(analyze)
 app.command()(report)
 app.command()(passes)
 

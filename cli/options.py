@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,67 @@ InputShapes = Annotated[
 ]
 Profile = Annotated[
     str, typer.Option(help="Target profile: a built-in name or a YAML file.", metavar="NAME")
+]
+Calibration = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        "-c",
+        metavar="DATA",
+        help="A few dozen typical inputs: a .npy, a .npz with an array for each input, "
+        "or module:function that returns a tf.data.Dataset.",
+    ),
+]
+
+
+class Method(str, Enum):
+    """The methods of `qgraph.quant.thresholds`, which takes too long to import for `--help`."""
+
+    kl_j = "kl_j"
+    max = "max"
+    percentile = "percentile"
+    mse = "mse"
+
+
+class Effort(str, Enum):
+    """How much is tried to keep the network's accuracy, as in `qgraph.static`."""
+
+    plain = "plain"
+    fast = "fast"
+    default = "default"
+    thorough = "thorough"
+
+
+MethodOption = Annotated[
+    Method | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Thresholds of activations: kl_j, max, percentile or mse. [default: kl_j]",
+    ),
+]
+EffortOption = Annotated[
+    Effort | None,
+    typer.Option(
+        metavar="EFFORT",
+        help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
+        "the samples, and keep what does. [default: plain]",
+    ),
+]
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="STEPS",
+        help="Exactly these steps, in place of an effort: equalize=biases,correct-bias,"
+        "method=mse. A wrong one lists what is there.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 

@@ -13,11 +13,17 @@ from typing import Annotated
 import typer
 
 from qgraph.cli.options import (
+    Budget,
+    Calibration,
+    EffortOption,
     Inputs,
     InputShapes,
     Json,
+    Limit,
+    MethodOption,
     Model,
     Outputs,
+    PlanOption,
     Profile,
     check_model,
     names,
@@ -31,73 +37,27 @@ class Mode(str, Enum):
     static = "static"
 
 
-class Method(str, Enum):
-    """The methods of `qgraph.quant.thresholds`, which takes too long to import for `--help`."""
-
-    kl_j = "kl_j"
-    max = "max"
-    percentile = "percentile"
-    mse = "mse"
-
-
-class Effort(str, Enum):
-    """How much is tried to keep the network's accuracy, as in `qgraph.static`."""
-
-    plain = "plain"
-    fast = "fast"
-    default = "default"
-    thorough = "thorough"
-
-
 def quantize(
     model: Model,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory to write, new or empty.")
     ],
-    calibration: Annotated[
-        str | None,
-        typer.Option(
-            "--calibration",
-            "-c",
-            metavar="DATA",
-            help="A few dozen typical inputs: a .npy, a .npz with an array for each input, "
-            "or module:function that returns a tf.data.Dataset.",
-        ),
-    ] = None,
+    calibration: Calibration = None,
     mode: Annotated[
         Mode, typer.Option(metavar="MODE", help="static: thresholds from data, without training.")
     ] = Mode.static,
     profile: Profile = "graffitist-int8",
-    method: Annotated[
-        Method | None,
+    method: MethodOption = None,
+    effort: EffortOption = None,
+    plan: PlanOption = None,
+    budget: Budget = None,
+    limit: Limit = None,
+    sensitivity: Annotated[
+        bool,
         typer.Option(
-            metavar="METHOD",
-            help="Thresholds of activations: kl_j, max, percentile or mse. [default: kl_j]",
+            "--sensitivity", help="Also work out which layers hurt, and why, for the report."
         ),
-    ] = None,
-    effort: Annotated[
-        Effort | None,
-        typer.Option(
-            metavar="EFFORT",
-            help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-            "the samples, and keep what does. [default: plain]",
-        ),
-    ] = None,
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STEPS",
-            help="Exactly these steps, in place of an effort: equalize=biases,correct-bias,"
-            "method=mse. A wrong one lists what is there.",
-        ),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
-    ] = None,
+    ] = False,
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
@@ -141,6 +101,7 @@ def quantize(
             outputs=names(outputs),
             input_shapes=input_shapes,
             limit=limit,
+            sensitivity=sensitivity,
             progress=progress,
         )
         progress("writing", 0, 1)

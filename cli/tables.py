@@ -8,13 +8,17 @@ from typing import Any
 
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
-from qgraph.quant.plan import Plan
+from qgraph.quant.plan import PLAIN, Plan
 
 FLOAT_OPS_SHOWN = 8
 TRIALS_SHOWN = 6
 LEGEND = (
     "acc bits: what the accumulator needs; exact in: the float type that holds its sums exactly; "
     "SQNR: the output against the float network\n"
+)
+SENSITIVITY_LEGEND = (
+    "alone: only this part is quantized; all but: everything else is; dB: the outputs (logits) "
+    "against the float network, on {} samples; as float: the same class\n"
 )
 
 
@@ -66,8 +70,8 @@ def _print_agreement(found: Mapping[str, Any]) -> None:
     console().print(f"On {found['samples']} samples {kept}: {', '.join(words)}.\n")
 
 
-def _decibel(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _decibel(value: float | None, missing: str = "-") -> str:
+    return missing if value is None else f"{value:.1f}"
 
 
 def _share(value: float | None) -> str:
@@ -92,6 +96,47 @@ def _scale(exponent: int | list[int] | tuple[int, ...] | None) -> str:
         least, most = -max(exponent), -min(exponent)
         return f"2^{least}" if least == most else f"2^{least}..{most}"
     return f"2^{-exponent}" if exponent is not None else "?"
+
+
+def print_sensitivity(manifest: Mapping[str, Any], top: int) -> None:
+    """Layers by harm, the worst first, and why."""
+    found = manifest["sensitivity"]
+    rows = [
+        (
+            Names(entry["layer"]),
+            _decibel(entry["sqnr_db"], "exact"),
+            _share(entry["top1"]),
+            _decibel(entry["all_but_sqnr_db"], "exact"),
+            _share(entry["all_but_top1"]),
+            _reason(entry),
+        )
+        for entry in found[:top]
+    ]
+    more = f", the worst {top} of them" if len(found) > top else ""
+    title = f"{len(found)} parts with quantizers{more}, profile {manifest['profile']['name']}"
+    columns = ("part", ">alone\ndB", ">as\nfloat", ">all but\ndB", ">as\nfloat", "why")
+    print_table(title, columns, rows)
+    samples = found[0]["samples"] if found else 0
+    console().print(SENSITIVITY_LEGEND.format(samples), style="dim")
+    _print_agreement(manifest["agreement"])
+
+
+def _reason(entry: Mapping[str, Any]) -> str:
+    """The likely reason, and what its weights and its output cost, each alone."""
+    where = entry["where_db"]
+    stages = ", ".join(f"{kind} {_decibel(db, 'exact')}" for kind, db in where.items())
+    reason = entry["reasons"][0] if entry["reasons"] else ""
+    return f"{reason} ({stages} dB)" if reason else "-"
+
+
+def print_next_steps(model: Path, calibration: str | None, manifest: Mapping[str, Any]) -> None:
+    """What to type next, by what was found."""
+    effort, plan = manifest["effort"], manifest["plan_spec"]
+    if effort == "plain":
+        how = "--effort default" if plan == PLAIN.spec() else f"--plan {plan}"
+    else:
+        how = f"--effort {effort}"
+    console().print(f"next: qgraph quantize {model} -c {calibration} {how} -o out", soft_wrap=True)
 
 
 def print_files(output: Path) -> None:

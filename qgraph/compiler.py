@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from qgraph.analysis import SAMPLES as SENSITIVITY_SAMPLES
+from qgraph.analysis import analysis
 from qgraph.errors import UsageError
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.compare import Measured, measure
@@ -34,6 +36,7 @@ from qgraph.static import (
     Trial,
     agreement,
     build,
+    first_samples,
     samples_of,
     search,
     split,
@@ -101,6 +104,7 @@ def quantize(
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     limit: int | None = None,
+    sensitivity: bool = False,
     progress: Progress = _silent,
 ) -> Quantized:
     """Quantize a trained network without retraining.
@@ -111,6 +115,8 @@ def quantize(
     the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
     activation thresholds are found at first, `kl_j`, `max`, `percentile` or `mse`. plan: exactly
     these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads them.
+    sensitivity: work out which layers hurt, and why (`qgraph.analysis`); takes many runs of the
+    network.
     """
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
@@ -153,6 +159,11 @@ def quantize(
             "held_out": parts.apart,
         },
     }
+    if sensitivity:
+        samples = first_samples(graph, parts.comparison, SENSITIVITY_SAMPLES)
+        facts["sensitivity"] = analysis(
+            graph, floating, measured, samples, lambda i, n: progress("analysing", i, n)
+        )
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     sample = {name: array[: batches[name]] for name, array in data.items()}
     return Quantized(

@@ -1,7 +1,7 @@
 """Which layers hurt: each one quantized alone, and all but it.
 
-Every quantizer belongs to one part of the network: a layer with its weights, sums, bias and
-output, or an input, a sum, a table that has a quantizer of its own.
+Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or
+an input, a sum, a table that has a quantizer of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from qgraph.exact.compare import original
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array
-from qgraph.quant.topology import COMPUTE, QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS
 from qgraph.static import Agreement
 from qgraph.switched import Variant, agreements
 
@@ -22,17 +22,16 @@ OnChunk = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Part:
-    """A layer or another node with quantizers: of `weights`, of `sums` and biases, of `output`."""
+    """A layer or another node with quantizers: of its `weights`, bias and sums; of its `output`."""
 
     name: str
     op: str
     weights: frozenset[str] = frozenset()
-    sums: frozenset[str] = frozenset()
     output: frozenset[str] = frozenset()
 
     @property
     def quantizers(self) -> frozenset[str]:
-        return self.weights | self.sums | self.output
+        return self.weights | self.output
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Sensitivities:
 
     def by_harm(self) -> list[Sensitivity]:
         """The worst first: the most noise where it alone is quantized."""
-        return sorted(self.parts, key=lambda s: (s.alone.sqnr, s.all_but.sqnr * -1))
+        return sorted(self.parts, key=lambda s: (s.alone.sqnr, -s.all_but.sqnr))
 
 
 def sensitivities(
@@ -87,17 +86,15 @@ def parts_of(graph: Graph) -> list[Part]:
                 continue  # with who takes it
             name = owner or original(graph, node.name)
             narrow = node.attrs["spec"].role in ("input", "activation")
-            _add(found, name, "output" if narrow else "sums", node.name)
+            _add(found, name, "output" if narrow else "weights", node.name)
             owner = None if narrow else name
         elif node.op not in ("const", "input") and not (owner or op_definition(node.op).moves):
             owner = node.name
         if owner:
             owners.update(dict.fromkeys(node.values, owner))
-            for quantizer in map(graph.producer, node.inputs):
-                constant = quantizer.op == "quantize" and graph.constant(quantizer.inputs[0])
-                if constant is not None and constant is not False:
-                    kind = "weights" if quantizer.attrs["spec"].role in ("weight", "scale") else "sums"
-                    _add(found, owner, kind, quantizer.name)
+        for quantizer in map(graph.producer, node.inputs):
+            if quantizer.op == "quantize" and graph.constant(quantizer.inputs[0]) is not None:
+                _add(found, owner or node.name, "weights", quantizer.name)
     return _without_doubles(graph, found)
 
 
@@ -121,9 +118,3 @@ def _without_doubles(graph: Graph, found: Mapping[str, Mapping[str, set[str]]]) 
 def _op(graph: Graph, name: str) -> str:
     node: Node = graph.producer(name)
     return str(node.attrs["function"]) if node.op == "lookup" else node.op
-
-
-def is_layer(part: Part, graph: Graph) -> bool:
-    """True for layers with weights of their own or shared ones."""
-    node = graph.nodes.get(part.name)
-    return node is not None and node.op in COMPUTE and bool(part.weights)

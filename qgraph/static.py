@@ -87,9 +87,14 @@ def samples_of(data: Data) -> int:
 
 def undivided(graph: Graph, data: Data) -> Split:
     """Calibration on all samples; compared and reported on the first of them."""
-    step = _batch(graph)
-    few = {name: array[: max(COMPARED // step, 1) * step] for name, array in data.items()}
+    few = first_samples(graph, data, COMPARED)
     return Split(data, few, few, apart=False)
+
+
+def first_samples(graph: Graph, data: Data, most: int) -> Data:
+    """The first samples, `most` of them or one whole batch."""
+    count = max(most // (step := _batch(graph)), 1) * step
+    return {name: array[:count] for name, array in data.items()}
 
 
 def _batch(graph: Graph) -> int:

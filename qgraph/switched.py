@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -51,7 +52,8 @@ def agreements(
 
     def at(i: int) -> list[Tally]:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
-        wanted, found = [], {}
+        wanted: list[Array] = []
+        found: dict[Variant, Tally] = {}
         for on, plan in plans.items():  # float first: it is what all are compared with
             if not plan.variants and on:
                 continue
@@ -101,7 +103,7 @@ class _Switches:
         is_on: Callable[[str], bool],
         keep: Collection[str],
     ) -> None:
-        """Run `nodes` on what is in `values`; results no longer used are dropped, but for `keep`."""
+        """Run `nodes` on `values`; results that are used no more are dropped, but for `keep`."""
         left = Counter(v for node in nodes for v in node.inputs)
         made: set[str] = set()
         for node in nodes:
@@ -124,24 +126,28 @@ class _Switches:
         evaluate = op_definition(node.op).evaluate
         assert evaluate is not None
         with np.errstate(all="ignore"):
-            result = evaluate(node.attrs, inputs)  # type: ignore[arg-type]
+            result = evaluate(node.attrs, inputs)
         return tuple(map(np.asarray, result if isinstance(result, tuple) else (result,)))
 
 
 def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
-    """A quantized constant off and on. Off it is the float network's, whatever was done to it."""
+    """A quantized constant off and on."""
     held = graph.constant(node.inputs[0]) if node.op == "quantize" else None
     if held is None:
         return None
-    plain: Array = held
-    for user in graph.users(node.name):
-        twin = floating.nodes.get(user.name)
-        index = user.inputs.index(node.name)
+    return plain_constant(graph, floating, node), quantized_constant(held, node.attrs["spec"])
+
+
+def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:
+    """What the float network has in place of a quantized constant, whatever was done to it."""
+    held = graph.constant(quantizer.inputs[0])
+    assert held is not None
+    for user in graph.users(quantizer.name):
+        twin, index = floating.nodes.get(user.name), user.inputs.index(quantizer.name)
         value = floating.constant(twin.inputs[index]) if twin and index < len(twin.inputs) else None
         if value is not None and value.shape == held.shape:
-            plain = value
-            break
-    return plain, quantized_constant(held, node.attrs["spec"])
+            return value
+    return held
 
 
 class _BasePlan:
@@ -164,8 +170,9 @@ class _BasePlan:
 
     def run(self, base: dict[str, Array]) -> Iterator[tuple[Variant, list[Array]]]:
         for variant, nodes in self.variants.items():
-            values, flipped = dict(base), variant.flipped
-            self.switches.run(
-                nodes, values, lambda name, f=flipped: self.on != (name in f), self.switches.ends
-            )
+            values = dict(base)
+            self.switches.run(nodes, values, partial(self._is_on, variant), self.switches.ends)
             yield variant, [values[v] for v in self.switches.ends]
+
+    def _is_on(self, variant: Variant, name: str) -> bool:
+        return self.on != (name in variant.flipped)

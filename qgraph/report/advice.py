@@ -161,15 +161,25 @@ def _fall(layer: Facts) -> str:
 def _cause(layer: Facts) -> str:
     weights = layer["weight_tensor"] or {}
     share = weights["vanished"] / weights["elements"] if weights.get("elements") else 0.0
+    if layer.get("reasons"):
+        return f"{_capital(layer['reasons'][0])}."
     if share > VANISHED:
         return (
-            f"{percent(share)} of its weights round to zero, because the largest set the step: "
+            f"{rounds_to_zero(share)}, because the largest set the step: "
             "equalized channels, scales per channel or more bits help."
         )
     return (
         "See whether a few far values stretch its ranges; try another `--method`, or more bits "
         "in the profile."
     )
+
+
+def rounds_to_zero(share: float) -> str:
+    return f"{percent(share)} of its weights round to zero"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _costly_groups(facts: Facts) -> list[dict[str, str]]:

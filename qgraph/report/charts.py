@@ -135,19 +135,33 @@ def noise_along(layers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def sensitivity(found: Sequence[Mapping[str, Any]]) -> str:
-    """Noise at the outputs where one layer alone is quantized: bars, the longest is the worst."""
-    worst = sorted(found, key=lambda s: float(s["sqnr_db"]))[:BARS]
+    """Noise at the outputs where one layer alone is quantized: bars, the longest is the worst.
+
+    A second, thinner bar where all but this layer is quantized, if that was measured.
+    """
+    known = [s for s in found if s["sqnr_db"] is not None]
+    worst = sorted(known, key=lambda s: float(s["sqnr_db"]))[:BARS]
     if not worst:
         return ""
     names = [s["layer"] if len(s["layer"]) < 60 else "\u2026" + s["layer"][-58:] for s in worst]
-    width, row, left = 1080, 24, 24 + 8 * max(map(len, names))
-    longest = noise_share(worst[0]["sqnr_db"]) or 1.0
+    both = any(s.get("all_but_sqnr_db") is not None for s in worst)
+    width, row, left = 1080, 36 if both else 24, 24 + 8 * max(map(len, names))
+    kinds = [("sqnr_db", "bar", "", 14), ("all_but_sqnr_db", "rest", "all but it ", 8)]
+    shares = [noise_share(s[key]) for s in worst for key, *_ in kinds if s.get(key) is not None]
+    longest = max(shares) or 1.0
     parts = []
     for i, entry in enumerate(worst):
-        y, share = row * i + 16, noise_share(entry["sqnr_db"])
-        length = round((width - left - 200) * share / longest, 1)
+        y = row * i + 16
         parts.append(_text(left - 12, y, names[i], "end"))
-        parts.append(f'<rect class="bar" x="{left}" y="{y - 11}" width="{length}" height="14"/>')
-        value = f"{percent(share)}, {entry['sqnr_db']:.1f} dB"
-        parts.append(_text(left + length + 8, y, value, "start"))
+        for key, style, words, thick in kinds:
+            if entry.get(key) is None:
+                continue
+            share = noise_share(entry[key])
+            length = round((width - left - 240) * share / longest, 1)
+            parts.append(
+                f'<rect class="{style}" x="{left}" y="{y - 11}" width="{length}" height="{thick}"/>'
+            )
+            value = f"{words}{percent(share)}, {entry[key]:.1f} dB".replace("-", "\u2212")
+            parts.append(_text(left + length + 8, y if thick > 8 else y - 3, value, "start"))
+            y += 14
     return _svg(width, row * len(worst) + 8, "noise at the outputs, one layer quantized", parts)

@@ -28,9 +28,13 @@ def read_facts(folder: Path) -> Facts:
     }
     for tensor in tensors.values():
         tensor["clipped"] = _clipped(tensor)
+    reasons = {s["layer"]: s.get("reasons") for s in manifest.get("sensitivity") or ()}
     facts = {
         "summary": _summary(manifest, statistics),
-        "layers": [_layer(i, layer, tensors) for i, layer in enumerate(manifest["layers"])],
+        "layers": [
+            _layer(i, {**layer, "reasons": reasons.get(layer["name"])}, tensors)
+            for i, layer in enumerate(manifest["layers"])
+        ],
         "scale_groups": _groups(manifest["scale_groups"], tensors, log["rewrites"]),
         "float_ops": manifest["float_ops"],
         "sensitivity": manifest.get("sensitivity"),

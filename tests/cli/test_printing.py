@@ -12,7 +12,7 @@ import pytest
 
 from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
-from qgraph.cli.quantize import Method
+from qgraph.cli.options import Method
 from qgraph.errors import QGraphError
 from qgraph.quant.thresholds import METHODS
 from qgraph.recipes import OPTIONAL, RECIPES

@@ -1,0 +1,88 @@
+"""Which layers hurt and why, as facts that a table, a page and a machine can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from qgraph.exact.compare import Measured
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.report.causes import Cause, causes
+from qgraph.sensitivity import Part, Sensitivity, sensitivities
+from qgraph.switched import Variant, agreements
+
+# Enough to tell layers apart: noise at the outputs is summed over samples and classes.
+SAMPLES = 32
+# So many of the worst are looked into.
+EXPLAINED = 10
+WHERE = ("weights", "output")
+
+Facts = dict[str, Any]
+
+
+def analysis(
+    graph: Graph,
+    floating: Graph,
+    measured: Measured,
+    data: Mapping[str, Array],
+    on_chunk: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Facts]:
+    """One entry for each part of the network, the most harmful first.
+
+    `layer` and `op`; `sqnr_db` and `top1` where it alone is quantized, `all_but_sqnr_db` and
+    `all_but_top1` where all else is. For the worst also `where_db`, its weights (with the bias)
+    and its output each alone, and `reasons`, the most likely first. graph: calibrated, made of
+    `floating`.
+    """
+    found = sensitivities(graph, floating, data, on_chunk).by_harm()
+    explained = [s.part for s in found[:EXPLAINED]]
+    where = _where(graph, floating, data, explained)
+    facts = []
+    for sensitivity in found:
+        entry = _entry(sensitivity)
+        part = sensitivity.part
+        if part.name in where:
+            entry["where_db"] = where[part.name]
+            known = causes(graph, floating, part, measured, data)
+            entry["reasons"] = _likely(known, where[part.name])
+        facts.append(entry)
+    return facts
+
+
+def _entry(found: Sensitivity) -> Facts:
+    return {
+        "layer": found.part.name,
+        "op": found.part.op,
+        "sqnr_db": found.alone.sqnr,
+        "top1": found.alone.top1,
+        "all_but_sqnr_db": found.all_but.sqnr,
+        "all_but_top1": found.all_but.top1,
+        "samples": found.alone.samples,
+        "where_db": {},
+        "reasons": [],
+    }
+
+
+def _where(
+    graph: Graph, floating: Graph, data: Mapping[str, Array], parts: list[Part]
+) -> dict[str, dict[str, float]]:
+    """SQNR at the outputs of the stages of each part, each quantized alone."""
+    stages = [(p, kind, getattr(p, kind)) for p in parts for kind in WHERE if getattr(p, kind)]
+    found = agreements(graph, floating, data, [Variant(False, names) for _, _, names in stages])
+    where: dict[str, dict[str, float]] = {}
+    for (part, kind, _), agreement in zip(stages, found, strict=True):
+        where.setdefault(part.name, {})[kind] = agreement.sqnr
+    return where
+
+
+def _likely(known: list[Cause], where: Mapping[str, float]) -> list[str]:
+    """Reasons of the stage that costs most come first; if it has none, what it costs."""
+    worst = min(where, key=lambda kind: where[kind])
+    if where[worst] == float("inf"):
+        return []
+    ranked = sorted(known, key=lambda cause: where[cause.where])
+    texts = [cause.text for cause in ranked]
+    if not any(cause.where == worst for cause in known):
+        texts.insert(0, f"nothing stands out in its {worst}: more bits help")
+    return texts

@@ -1,0 +1,79 @@
+"""`qgraph analyze` and `--sensitivity`: which layers hurt, for people and machines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers.cli import run
+from tests.helpers.report import Page
+
+
+@pytest.fixture(scope="module")
+def bad_channel(model, samples, tmp_path_factory):
+    """The small network with weights of its first layer blown up behind one input channel."""
+    from tensorflow.core.framework import graph_pb2
+
+    graph = graph_pb2.GraphDef.FromString(model.read_bytes())
+    for node in graph.node:
+        tensor = node.attr["value"].tensor
+        if node.op == "Const" and [d.size for d in tensor.tensor_shape.dim] == [3, 3, 3, 6]:
+            w = np.frombuffer(tensor.tensor_content, "float32").reshape(3, 3, 3, 6).copy()
+            w[:, :, 1] *= 500
+            tensor.tensor_content = w.tobytes()
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "bad.pb").write_bytes(graph.SerializeToString())
+    images = np.load(samples)
+    arrays = {k: images[k] * np.float32([1, 1e-3, 1]) for k in images.files}
+    np.savez(folder / "c.npz", **arrays)
+    return folder / "bad.pb", folder / "c.npz"
+
+
+def test_a_table_by_harm_with_reason_and_next_command(bad_channel):
+    model, data = bad_channel
+    found = run("analyze", model, "-c", data)
+    assert found.code == 0, found.err
+    rows = [line for line in found.out.splitlines() if " dB)" in line]
+    assert rows[0].startswith("first ") and "input channel 1 has weights up to" in rows[0]
+    assert "its input hardly varies" in rows[0]
+    assert found.out.splitlines()[-1].startswith(f"next: qgraph quantize {model} -c {data} ")
+
+
+def test_json_has_the_same_in_order(bad_channel):
+    model, data = bad_channel
+    found = json.loads(run("analyze", model, "-c", data, "--json").out)
+    entries = found["sensitivity"]
+    assert entries[0]["layer"] == "first"
+    assert {e["layer"] for e in entries} == {"image", "first", "mean/pool", "second"}
+    known = [e["sqnr_db"] for e in entries if e["sqnr_db"] is not None]
+    assert known == sorted(known)
+    assert all(e["samples"] == 16 for e in entries)
+    best = max(entries, key=lambda e: e["all_but_sqnr_db"])
+    assert best["layer"] == "first"
+
+
+def test_top_limits_rows(bad_channel):
+    model, data = bad_channel
+    out = run("analyze", model, "-c", data, "--top", 1).out
+    assert "the worst 1 of them" in out and "second" not in out
+
+
+def test_quantize_writes_it_for_the_report(bad_channel, tmp_path):
+    model, data = bad_channel
+    out = tmp_path / "out"
+    assert run("quantize", model, "-c", data, "-o", out, "--sensitivity").code == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["sensitivity"][0]["layer"] == "first"
+    assert run("report", out).code == 0
+    text = Page((out / "report.html").read_text()).text
+    assert "all but it" in text and "Input channel 1 has weights up to" in text
+
+
+def test_quantize_alone_does_not(written):
+    assert "sensitivity" not in json.loads((written / "manifest.json").read_text())
+
+
+def test_no_calibration_is_the_same_error_as_in_quantize(model, tmp_path):
+    found = run("analyze", model)
+    assert found.code == run("quantize", model, "-o", tmp_path / "o").code == 6
+    assert "calibration" in found.err

@@ -1,0 +1,151 @@
+"""Parts of a network quantized alone, and all but them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph import switched
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import load_profile
+from qgraph.quant.topology import QUANTIZERS
+from qgraph.rewrite.trace import Trace
+from qgraph.sensitivity import parts_of, sensitivities
+from qgraph.static import agreement, build, decisions
+from qgraph.switched import Variant, agreements
+from tests.helpers.evaluate import random_feeds
+from tests.helpers.random_graphs import random_cnn
+
+INT8 = load_profile("graffitist-int8")
+RNG = np.random.default_rng(0)
+INF = float("inf")
+MAX = Plan(method="max")
+
+
+def mlp(widths: tuple[int, ...] = (6, 8, 5), weights=None) -> Graph:
+    g = Graph("mlp")
+    x = g.input("x", "float32", (None, widths[0]))
+    for i, shape in enumerate(itertools.pairwise(widths)):
+        w = RNG.normal(size=shape) if weights is None else weights[i]
+        x = g.add("matmul", x, g.const(np.asarray(w, np.float32), f"w{i}"), name=f"fc{i}")
+        bias = g.const(RNG.normal(size=shape[1]).astype(np.float32), f"b{i}")
+        x = g.add("relu", g.add("bias_add", x, bias), name=f"relu{i}")
+    g.outputs["y"] = x
+    return g
+
+
+def samples(count: int = 40, width: int = 6) -> dict[str, np.ndarray]:
+    return {"x": RNG.normal(size=(count, width)).astype(np.float32)}
+
+
+def made(graph: Graph, data, plan: Plan = MAX) -> tuple[Graph, Graph]:
+    return build(graph, INT8, plan, data, Trace())
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_every_quantizer_is_in_one_part_and_switches_give_both_networks(seed: int) -> None:
+    graph = random_cnn(seed)
+    data = random_feeds(graph, batch=4)
+    floating, quantized = made(graph, data)
+    owned = [q for part in parts_of(quantized) for q in part.quantizers]
+    assert sorted(owned) == sorted(n.name for n in quantized.nodes.values() if n.op in QUANTIZERS)
+    everything = frozenset(owned)
+    off, on, none_left, all_on = agreements(
+        quantized,
+        floating,
+        data,
+        [Variant(False), Variant(True), Variant(True, everything), Variant(False, everything)],
+    )
+    assert off.sqnr == none_left.sqnr == INF
+    assert on == all_on
+    ends = decisions(quantized), decisions(floating)
+    if len(ends[0]) == len(ends[1]):
+        direct = agreement(floating, quantized, data)
+        assert on.sqnr == pytest.approx(direct.sqnr, abs=1e-6) or on.sqnr == direct.sqnr
+
+
+def test_one_layer_alone_is_all_but_its_input() -> None:
+    graph, data = mlp((6, 5)), samples()
+    floating, quantized = made(graph, data)
+    found = {s.part.name: s for s in sensitivities(quantized, floating, data).parts}
+    assert list(found) == ["x", "fc0"]
+    assert found["fc0"].alone == found["x"].all_but and found["x"].alone == found["fc0"].all_but
+    assert found["fc0"].alone.sqnr < INF and found["x"].alone.sqnr < INF
+
+
+def test_resumed_runs_are_whole_runs() -> None:
+    """A layer alone, against a graph whose other quantizers are taken out by hand."""
+    graph, data = mlp(), samples(8)
+    floating, quantized = made(graph, data)
+    part = next(p for p in parts_of(quantized) if p.name == "fc1")
+    (found,) = agreements(quantized, floating, data, [Variant(False, part.quantizers)])
+    alone = quantized.copy()
+    for node in list(alone.nodes.values()):
+        if node.op == "quantize" and node.name not in part.quantizers:
+            alone.set_attrs(node.name, spec=_wide(node.attrs["spec"]))
+    wanted, got = (evaluate(g, data)["y"].astype(float) for g in (floating, alone))
+    noise = 10 * np.log10((wanted**2).sum() / ((wanted - got) ** 2).sum())
+    assert found.sqnr == pytest.approx(noise, abs=0.05)
+
+
+def _wide(spec):
+    return type(spec)(**{**spec.__dict__, "bits": 32, "signed": True, "exponent": 24})
+
+
+def test_off_is_the_float_network_though_constants_were_changed() -> None:
+    graph, data = mlp(), samples()
+    plan = Plan(method="max", reconstruct=True, correct_bias=True)
+    floating, quantized = made(graph, data, plan)
+    assert agreements(quantized, floating, data, [Variant(False)])[0].sqnr == INF
+
+
+def test_the_bad_layer_is_the_worst_both_ways() -> None:
+    spread = np.ones((8, 8), np.float32) * RNG.normal(size=(8, 8))
+    spread[3] *= 300
+    graph = mlp((6, 8, 8, 5), [RNG.normal(size=(6, 8)), spread, RNG.normal(size=(8, 5))])
+    first = graph.nodes["w0"].attrs["value"] * np.where(np.arange(8) == 3, 1e-3, 1)
+    graph.set_attrs("w0", value=first.astype(np.float32))
+    data = samples()
+    found = sensitivities(*reversed(made(graph, data)), data)
+    worst = found.by_harm()[0]
+    assert worst.part.name == "fc1"
+    assert worst.all_but.sqnr == max(s.all_but.sqnr for s in found.parts)
+
+
+def test_ctrl_c_gives_what_the_samples_seen_showed(monkeypatch) -> None:
+    graph, data = mlp(), samples(40)
+    floating, quantized = made(graph, data)
+    monkeypatch.setattr(switched.os, "sched_getaffinity", lambda _: {0})
+
+    def interrupt(done: int, total: int) -> None:
+        assert total == 5
+        if done == 2:
+            raise KeyboardInterrupt
+
+    found = sensitivities(quantized, floating, data, interrupt)
+    first = {"x": data["x"][:16]}
+    assert found.whole.samples == 16
+    assert found == sensitivities(quantized, floating, first)
+
+
+def test_ctrl_c_before_anything_is_measured_stops(monkeypatch) -> None:
+    graph, data = mlp(), samples(8)
+    floating, quantized = made(graph, data)
+    monkeypatch.setattr(switched, "tally", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        sensitivities(quantized, floating, data)
+
+
+def test_nothing_to_quantize() -> None:
+    g = Graph("empty")
+    g.outputs["y"] = g.add("exp", g.input("x", "float32", (None, 6)))
+    data = samples()
+    found = sensitivities(*reversed(made(g, data)), data)
+    assert found.parts == () and found.whole.sqnr == INF

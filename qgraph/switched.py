@@ -80,7 +80,7 @@ class _Switches:
 
     def __init__(self, graph: Graph, floating: Graph) -> None:
         self.graph = graph
-        self.ends = decisions(graph)
+        self.ends = list(dict.fromkeys(decisions(graph)))
         self.order = [n for n in graph.topological() if n.op != "const"]
         self.constants = {
             node.name: pair for node in self.order if (pair := _both(graph, floating, node))

@@ -29,7 +29,8 @@ def bad_channel(model, samples, tmp_path_factory):
     return folder / "bad.pb", folder / "c.npz"
 
 
-def test_a_table_by_harm_with_reason_and_next_command(bad_channel):
+def test_a_table_by_harm_with_reason_and_next_command(bad_channel, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
     model, data = bad_channel
     found = run("analyze", model, "-c", data)
     assert found.code == 0, found.err

@@ -23,6 +23,7 @@ from qgraph.transforms.lower_batch_norm import LowerBatchNorm
 from qgraph.transforms.lower_leaky_relu import LowerLeakyRelu
 from qgraph.transforms.mark_scale_groups import MarkScaleGroups
 from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
+from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
@@ -60,9 +61,10 @@ FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 def prepare(plan: Plan) -> tuple[Pass, ...]:
     """FLOAT, with what `plan` does to weights before they are quantized."""
     constants = [FoldConstantChannels(plan.constant_channels)] if plan.constant_channels else []
+    prune = [PruneConstantChannels()] if constants else []
     biases, powers = plan.equalize == "biases", plan.powers_of_two
     equalize = [EqualizeChannels(biases, powers_of_two=powers)] if plan.equalize else []
-    return (*CLEAN, *constants, *FOLD, *equalize)
+    return (*CLEAN, *constants, *FOLD, *prune, *equalize)
 
 
 def insert(profile: Profile) -> tuple[Pass, ...]:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import (
@@ -22,6 +21,7 @@ from qgraph.rewrite.constants import (
     channel_vector,
     channels_of,
     is_layer,
+    is_unpadded,
     only_user,
     other_users,
     times,
@@ -153,7 +153,7 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
     weights = graph.constant(layer.inputs[1])
     if weights is None:
         return f"the weights of `{layer.name}` are not constant"
-    if affine.shift.any() and not _is_unpadded(graph, layer, weights):
+    if affine.shift.any() and not is_unpadded(graph, layer):
         return f"`{layer.name}` pads with zeros, which the shift would have to reach too"
     scaled, offset = _scaled_inputs(layer.op, weights, affine)
     offset = offset.astype(weights.dtype)
@@ -167,20 +167,6 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
         biased = rewriter.add("bias_add", layer.name, vector, name=f"{layer.name}/shifted")
         graph.redirect(layer.name, biased)
     return None
-
-
-def _is_unpadded(graph: Graph, layer: Node, weights: Array) -> bool:
-    if layer.op == "matmul" or layer.attrs["padding"] == "valid":
-        return True
-    kernel: Any = weights.shape[:2]
-    if layer.attrs["padding"] == "same" and kernel == (1, 1):
-        return True
-    sizes: Any = (graph.types[layer.inputs[0]].shape or (None,) * 4)[1:3]
-    if layer.attrs["padding"] == "same" and None in sizes:
-        return False
-    attrs = layer.attrs
-    pads = explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
-    return not any(n for pair in pads for n in pair)
 
 
 def _scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float64]:

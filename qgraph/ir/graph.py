@@ -212,6 +212,18 @@ class Graph:
         for value in changed:
             self._retype_users(value)
 
+    def replace_all(self, nodes: Iterable[Node]) -> None:
+        """Put nodes in the places of those of their names, all at once, then infer every type.
+
+        For changes that only fit together, like a channel gone from a layer and from the next.
+        """
+        for node in nodes:
+            self._unlink(self.nodes[node.name])
+            self.nodes[node.name] = node
+            self._link(node)
+        self._order = None
+        self.refresh_types()
+
     def set_attrs(self, name: str, **changes: Any) -> None:
         node = self.nodes[name]
         self.replace(replace(node, attrs={**node.attrs, **changes}))

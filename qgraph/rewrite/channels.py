@@ -8,6 +8,7 @@ Where anything else reads or makes a value, its channels are frozen: their facto
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +64,12 @@ class _Union:
             self.parents[self.root(y)] = self.root(x)
 
 
-def channel_map(graph: Graph) -> ChannelMap:
-    """The channels of every float value of a folded graph."""
+def channel_map(graph: Graph, also: frozenset[str] = frozenset()) -> ChannelMap:
+    """The channels of every float value of a folded graph.
+
+    `also`: ops beside the usual ones that hand on each channel by itself, for those who ask for
+    more than factors.
+    """
     union = _Union()
     ids: dict[str, Ids] = {}
     frozen: list[Ids] = []
@@ -76,7 +81,8 @@ def channel_map(graph: Graph) -> ChannelMap:
         if product
     }
     for node in graph.topological():
-        found = _through(graph, node, ids, union, leaky)
+        found = ids[node.inputs[0]] if node.op in also else None
+        found = _through(graph, node, ids, union, leaky) if found is None else found
         if found is None:
             frozen += [ids[v] for v in node.inputs if v in ids]
             for value in node.values:
@@ -108,20 +114,21 @@ def _through(
     x = ids[node.inputs[0]] if node.inputs else None
     if is_layer(node) and graph.constant(node.inputs[1]) is not None:
         return union.new(_channels(graph, node.name))
-    if node.attrs.get("pool") or node.op in _SAME or _is_spatial(graph, node):
+    if node.attrs.get("pool") or node.op in _SAME or is_spatial(graph, node):
         return x
     if node.name in leaky:
         return ids[leaky[node.name]]
     if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
         return np.concatenate([ids[v] for v in node.inputs])
     if node.op == "reshape":
-        return _flattened(graph, node, ids)
+        tiled: Ids | None = flattened(graph, node, x)
+        return tiled
     if node.op in ("add", "sub", "maximum"):
         return _joined(graph, node, ids, union)
     return None
 
 
-def _is_spatial(graph: Graph, node: Node) -> bool:
+def is_spatial(graph: Graph, node: Node) -> bool:
     """True for what moves or averages positions, and leaves the last axis as it is."""
     if node.op not in _SPATIAL or node.attrs.get("value"):
         return False
@@ -129,17 +136,19 @@ def _is_spatial(graph: Graph, node: Node) -> bool:
     rank = before.rank or 0
     if node.op in ("mean", "reduce_max", "squeeze"):
         return all(axis % rank != rank - 1 for axis in node.attrs["axes"])
-    same = before.shape is not None and after.shape is not None
     whole = node.op != "slice" or node.attrs["strides"][-1] in (None, 1)
-    return same and whole and before.shape[-1] == after.shape[-1]  # type: ignore[index]
+    sizes = [t.shape[-1] for t in (before, after) if t.shape]
+    return whole and len(sizes) == 2 and sizes[0] == sizes[1]
 
 
-def _flattened(graph: Graph, node: Node, ids: dict[str, Ids]) -> Ids | None:
-    """[n, h, w, c] -> [n, h * w * c]: the channels, once for each position."""
+def flattened(graph: Graph, node: Node, channels: Any) -> Any:
+    """[n, h, w, c] -> [n, h * w * c]: what is known of each channel, once for each position.
+
+    None where the reshape does something else.
+    """
     before, after = graph.types[node.inputs[0]].shape, graph.types[node.name].shape
     if before is None or after is None or len(after) != 2 or before[0] != after[0]:
         return None
-    channels = ids[node.inputs[0]]
     return np.tile(channels, (after[1] or 0) // len(channels)) if len(channels) else None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 
 Float64 = npt.NDArray[np.float64]
@@ -21,6 +22,21 @@ COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 def is_layer(node: Node) -> bool:
     """True for ops with weights; an average pool in depthwise form has none of its own."""
     return node.op in COMPUTE and not node.attrs.get("pool", False)
+
+
+def is_unpadded(graph: Graph, layer: Node) -> bool:
+    """True where every window of the layer lies inside its input, as far as is known."""
+    if layer.op == "matmul" or layer.attrs["padding"] == "valid":
+        return True
+    kernel: Any = (graph.types[layer.inputs[1]].shape or ())[:2]
+    if layer.attrs["padding"] == "same" and kernel == (1, 1):
+        return True
+    sizes: Any = (graph.types[layer.inputs[0]].shape or (None,) * 4)[1:3]
+    if layer.attrs["padding"] == "same" and None in sizes:
+        return False
+    attrs = layer.attrs
+    pads = explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
+    return not any(n for pair in pads for n in pair)
 
 
 def channels_of(graph: Graph, value: str) -> int | None:

@@ -1,0 +1,98 @@
+"""Which channels of which values are constant, whatever the input is, and the constant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.rewrite.channels import flattened, is_spatial
+from qgraph.rewrite.constants import (
+    COMPUTE,
+    Float64,
+    channel_vector,
+    channels_of,
+    is_unpadded,
+)
+
+_ELEMENTWISE = frozenset(
+    {"relu", "relu6", "identity", "bias_add", "add", "sub", "mul", "maximum", "minimum", *POINTWISE}
+)
+
+
+def constant_channels(graph: Graph) -> dict[str, Float64]:
+    """For each value the number that each channel holds at every position, NaN where it varies.
+
+    A channel is a slice along the last axis. Known are layers (whose weights are zero, or whose
+    inputs are constant and meet no zero padding), what is done element by element, pools, what
+    moves positions, concats and flattening.
+    """
+    known: dict[str, Float64] = {}
+    for node in graph.topological():
+        for value in node.values:
+            known[value] = np.full(channels_of(graph, value) or 0, np.nan)
+        found = _constants(graph, node, known)
+        if found is not None and found.shape == known[node.name].shape:
+            known[node.name] = found
+    return known
+
+
+def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Any:
+    if node.attrs.get("pool"):  # averages, also in two steps: a padded sum, and its reciprocals
+        return known[node.inputs[0]]
+    if node.op in COMPUTE:
+        return _of_layer(graph, node, known[node.inputs[0]])
+    if node.op in _ELEMENTWISE:
+        return _elementwise(graph, node, known)
+    if node.op in ("max_pool", "avg_pool"):
+        return known[node.inputs[0]]
+    if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
+        return np.concatenate([known[v] for v in node.inputs])
+    if node.op == "reshape":
+        return flattened(graph, node, known[node.inputs[0]])
+    if is_spatial(graph, node):
+        inside = known[node.inputs[0]]
+        return np.where(inside == 0, 0, np.nan) if node.op == "pad" else inside
+    return None
+
+
+def _of_layer(graph: Graph, layer: Node, inputs: Float64) -> Any:
+    weights: Any = graph.constant(layer.inputs[1])
+    if weights is None or not len(inputs):
+        return None
+    taps, live = sum_of_taps(weights), live_pairs(weights)
+    wild = np.isnan(inputs)
+    if not is_unpadded(graph, layer):
+        wild |= inputs != 0
+    constants = np.where(wild, 0, inputs)
+    if layer.op == "depthwise_conv2d":
+        found = np.where(live & wild[:, None], np.nan, constants[:, None] * taps)
+        return found.reshape(-1)
+    if len(inputs) != len(taps):  # groups
+        return None
+    return np.where((live & wild[:, None]).any(axis=0), np.nan, constants @ taps)
+
+
+def sum_of_taps(weights: Any) -> Any:
+    """The sum over the window, [inputs, outputs or multiplier]."""
+    return weights.sum(axis=tuple(range(weights.ndim - 2)), dtype=np.float64)
+
+
+def live_pairs(weights: Any) -> Any:
+    """True for pairs of channels with a weight that is not zero."""
+    return (weights != 0).any(axis=tuple(range(weights.ndim - 2)))
+
+
+def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Any:
+    channels = channels_of(graph, node.name)
+    inputs = []
+    for value in node.inputs:
+        vector = channel_vector(graph, value, channels)
+        inputs.append(known[value] if vector is None else vector.astype(np.float64))
+    if any(len(vector) != channels for vector in inputs):
+        return None
+    evaluate = op_definition(node.op).evaluate
+    return evaluate(node.attrs, inputs) if evaluate else None

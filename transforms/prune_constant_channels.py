@@ -1,0 +1,158 @@
+"""Channels that are constant, out of the layers that make them and those that read them.
+
+A channel whose weights are all zero is `activation(bias)` everywhere. What the next layer makes of
+it is a constant too, which goes into that layer's bias; then nothing needs the channel. At the
+border of a convolution that pads with zeros this does not hold. But all constant channels see the
+same border: there they become one, of weights `sum_k (c_k / c) W_k` where c is its constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.passes import Pass
+from qgraph.rewrite.constant_channels import sum_of_taps
+from qgraph.rewrite.constants import is_unpadded, only_user
+from qgraph.rewrite.removable import Removable
+from qgraph.rewrite.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class PruneConstantChannels(Pass):
+    """Remove channels that are constant, and those that nothing reads. Keeps the function.
+
+    Layers become smaller. Through biases, ReLU, ReLU6, leaky ReLU, pools, sums, concats and
+    flattening, into conv2d and matmul; a depthwise layer loses a channel on both sides at once.
+    Every layer keeps a channel. Refusals: a channel that something else reads or makes; groups;
+    a constant other than 0 into a depthwise layer that pads.
+    """
+
+    name: ClassVar[str] = "prune-constant-channels"
+    requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
+
+    def apply(self, rewriter: Rewriter) -> None:
+        rewriter.rule = "prune"
+        while (state := Removable(rewriter.graph)).gone.any():
+            _apply(rewriter, state)
+        _refuse(rewriter, state)
+
+
+# -- taking channels out ----------------------------------------------------------------------
+
+
+def _apply(rewriter: Rewriter, state: Removable) -> None:
+    graph, changed, offsets = rewriter.graph, [], {}
+    for node in graph.topological():
+        if not node.inputs or node.name not in state.channels.ids:
+            continue
+        kept = [state.kept(value) for value in (node.inputs[0], node.name)]
+        if all(mask.all() for mask in kept):
+            continue
+        if node.op in ("conv2d", "depthwise_conv2d", "matmul"):
+            weights, offset = _smaller(state, node, *kept)
+            offsets[node.name] = offset
+            made = rewriter.const(weights, f"{node.name}/weights")
+            after = replace(node, inputs=(node.inputs[0], made))
+            rewriter.log(node, _told(graph, node, *kept))
+        else:
+            after = _sliced(rewriter, node, kept[1])
+        changed.append((node, after))
+    graph.replace_all(after for _, after in changed)
+    for old, _ in changed:
+        for value in old.inputs:
+            rewriter.prune(value)
+    for name, offset in offsets.items():
+        if offset.any():
+            _add_to_bias(rewriter, graph.nodes[name], offset)
+
+
+def _smaller(state: Removable, layer: Node, kept_in: Any, kept_out: Any) -> tuple[Any, Any]:
+    """Weights without the channels that go, and what these gave to each output."""
+    graph = state.graph
+    weights: Any = graph.constant(layer.inputs[1])
+    if layer.op == "depthwise_conv2d":
+        return weights[:, :, kept_in], np.zeros(1)
+    dropped, offset = state.dropped(layer), np.zeros(weights.shape[-1])
+    if is_unpadded(graph, layer):
+        offset = dropped @ sum_of_taps(weights)
+    elif dropped.any():
+        constants = np.where(kept_in, state.constants(layer.inputs[0]), 0)
+        carrier = int(np.abs(constants).argmax())
+        weights = weights.copy()
+        share = dropped / constants[carrier]
+        weights[:, :, carrier] += np.einsum("hwio,i->hwo", weights, share)
+    return weights[..., kept_in, :][..., kept_out], offset[kept_out]
+
+
+def _told(graph: Graph, layer: Node, kept_in: Any, kept_out: Any) -> str:
+    said = [
+        f"{int((~kept).sum())} of {kept.size} {side} channels removed"
+        for kept, side in ((kept_in, "input"), (kept_out, "output"))
+        if not kept.all()
+    ]
+    return ", ".join(said)
+
+
+def _sliced(rewriter: Rewriter, node: Node, kept: Any) -> Node:
+    """A node that has no weights of its own, for fewer channels."""
+    graph, inputs = rewriter.graph, list(node.inputs)
+    for i, value in enumerate(inputs):
+        array = graph.constant(value)
+        if array is not None and array.ndim and array.shape[-1] == kept.size > 1:
+            inputs[i] = rewriter.const(array[..., kept], f"{node.name}/kept")
+    attrs = node.attrs
+    if node.op == "reshape" and attrs["shape"][-1] != -1:
+        attrs = {**attrs, "shape": (*attrs["shape"][:-1], int(kept.sum()))}
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+def _add_to_bias(rewriter: Rewriter, layer: Node, offset: Any) -> None:
+    graph, user = rewriter.graph, only_user(rewriter.graph, layer.name)
+    bias = graph.constant(user.inputs[1]) if user is not None and user.op == "bias_add" else None
+    dtype = graph.types[layer.name].dtype
+    shifted = rewriter.const(
+        (offset + (0 if bias is None else bias)).astype(dtype), f"{layer.name}/bias"
+    )
+    if user is not None and bias is not None:
+        graph.replace(replace(user, inputs=(layer.name, shifted)))
+        rewriter.prune(user.inputs[1])
+    else:
+        biased = rewriter.add("bias_add", layer.name, shifted, name=f"{layer.name}/shifted")
+        graph.redirect(layer.name, biased)
+
+
+# -- what stays, and why ----------------------------------------------------------------------
+
+
+def _refuse(rewriter: Rewriter, state: Removable) -> None:
+    graph, channels = state.graph, state.channels
+    for layer in channels.layers:
+        roots = channels.of(layer.name)[~np.isnan(state.known[layer.name])].tolist()
+        held = {root for root in roots if channels.frozen[root] or root in state.grouped}
+        padded = layer.op == "depthwise_conv2d" and not is_unpadded(graph, layer)
+        steps = int((state.constants(layer.inputs[0]) != 0).sum()) if padded else 0
+        if held:
+            reason = next(_holders(state, held), "they meet what no layer makes")
+            rewriter.refuse(layer, f"{len(held)} constant channels stay: {reason}")
+        elif steps:
+            reason = "not 0, and its padding is: they vary at the border"
+            rewriter.refuse(layer, f"{steps} constant inputs stay: {reason}")
+
+
+def _holders(state: Removable, roots: set[int]) -> Iterator[str]:
+    """What has groups, or reads one of `roots`, is no layer and does not hand it on."""
+    graph, channels = state.graph, state.channels
+    yield from (f"`{state.grouped[root]}` has groups" for root in roots & state.grouped.keys())
+    for node in graph.topological():
+        handed = set(channels.of(node.name).tolist())
+        for value in () if node in channels.layers else node.inputs:
+            if roots.intersection(channels.of(value).tolist()) - handed:
+                yield f"`{node.name}` ({node.op}) needs them"
+    for public, value in graph.outputs.items():
+        if roots.intersection(channels.of(value).tolist()):
+            yield f"they are in output `{public}`"

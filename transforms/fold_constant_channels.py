@@ -8,13 +8,17 @@ whole tensor. The channel is worth a constant and nothing more: here it becomes 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Graph, Node
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
+
+# Below 1e-9 for a normal distribution. On a MobileNetV1, of 36 channels that are dead by 5 standard
+# deviations one fires on 44 images (up to 0.12), of the 35 by 6 none does.
+CERTAIN = 6.0
 
 
 @dataclass(frozen=True)
@@ -22,35 +26,71 @@ class FoldConstantChannels(RewritePass):
     """Give gamma 0 to channels whose normalised output hardly varies: beta is all they say.
 
     A channel's output has standard deviation `|gamma| * sqrt(variance / (variance + epsilon))`;
-    it is taken for constant below `ratio` of the layer's median. Changes the function by as
-    much, on data like the training data; the log says by how much. Where most channels of a
-    layer are constant, none is.
+    it is taken for constant below `ratio` of the layer's median (where most are constant none is
+    so), and where ReLU or ReLU6, which
+    alone read it, hold all within `deviations` of beta at 0 or at 6. Changes the function by as
+    much, on data like the training data; the log says by how much.
     """
 
     ratio: float = 0.03
+    deviations: float = CERTAIN
     name: ClassVar[str] = "fold-constant-channels"
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule("constant", ("batch_norm",), self._fold),)
+        return (
+            Rule("constant", ("batch_norm",), self._still),
+            Rule("held", ("batch_norm",), self._held),
+        )
 
-    def _fold(self, rewriter: Rewriter, node: Node) -> bool:
-        graph = rewriter.graph
-        gamma, _, _, variance = (graph.constant(value) for value in node.inputs[1:])
-        if gamma is None or variance is None:
+    def _still(self, rewriter: Rewriter, node: Node) -> bool:
+        statistics = _statistics(rewriter.graph, node)
+        if statistics is None:
             return False
-        wide = np.maximum(np.asarray(variance, np.float64), 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            spread = np.abs(gamma) * np.sqrt(wide / (wide + node.attrs["epsilon"]))
-        constant = (spread < self.ratio * np.median(spread)) & (np.asarray(gamma) != 0)
+        gamma, _, spread = statistics
+        constant = (spread < self.ratio * np.median(spread)) & (gamma != 0)
         if not constant.any():
             return False
-        zeroed = np.where(constant, 0, gamma).astype(gamma.dtype)
-        kept = rewriter.const(zeroed, f"{node.name}/gamma")
-        graph.replace(replace(node, inputs=(node.inputs[0], kept, *node.inputs[2:])))
-        rewriter.prune(node.inputs[1])
+        _put_gamma(rewriter, node, constant)
         largest = float(spread[constant].max())
         return rewriter.log(
             node,
             f"gamma 0 for {int(constant.sum())} of {constant.size} channels, "
             f"whose outputs have a standard deviation of at most {largest:.3g}",
         )
+
+    def _held(self, rewriter: Rewriter, node: Node) -> bool:
+        graph = rewriter.graph
+        statistics, readers = _statistics(graph, node), {u.op for u in graph.users(node.name)}
+        if statistics is None or not readers or graph.is_output(node.name):
+            return False
+        gamma, beta, spread = statistics
+        far = self.deviations * spread
+        dead = (beta + far <= 0) & (gamma != 0) & (readers <= {"relu", "relu6"})
+        full = (beta - far >= 6) & (gamma != 0) & (readers == {"relu6"})
+        if not (dead | full).any():
+            return False
+        _put_gamma(rewriter, node, dead | full)
+        held = (("relu", 0, dead), ("relu6", 6, full))
+        said = [f"{int(c.sum())} that {op} holds at {at}" for op, at, c in held if c.any()]
+        return rewriter.log(
+            node,
+            f"gamma 0 for {' and '.join(said)}, of {gamma.size} channels: "
+            f"{self.deviations:g} standard deviations do not bring them back",
+        )
+
+
+def _statistics(graph: Graph, node: Node) -> tuple[Any, Any, Any] | None:
+    """gamma, beta and the standard deviation of each channel's output, if they are constant."""
+    gamma, beta, _, variance = (graph.constant(value) for value in node.inputs[1:])
+    if gamma is None or beta is None or variance is None:
+        return None
+    wide = np.maximum(np.asarray(variance, np.float64), 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return gamma, beta, np.abs(gamma) * np.sqrt(wide / (wide + node.attrs["epsilon"]))
+
+
+def _put_gamma(rewriter: Rewriter, node: Node, constant: Any) -> None:
+    gamma = np.asarray(rewriter.graph.constant(node.inputs[1]))
+    zeroed = rewriter.const(np.where(constant, 0, gamma).astype(gamma.dtype), f"{node.name}/gamma")
+    rewriter.graph.replace(replace(node, inputs=(node.inputs[0], zeroed, *node.inputs[2:])))
+    rewriter.prune(node.inputs[1])

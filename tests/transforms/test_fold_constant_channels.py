@@ -72,3 +72,46 @@ def test_shared_statistics_are_not_changed_for_others() -> None:
     graph.outputs["gamma"] = "g"
     FoldConstantChannels().run(graph)
     assert graph.constant("g").tolist() == [1, 2, 3, 4]
+
+
+def held(
+    act: str, beta: np.ndarray, gamma: np.ndarray | None = None, more: str = ""
+) -> tuple[Graph, list[str]]:
+    """x -> batch norm -> act, all of variance 1; what the pass makes of it, and what it logs."""
+    g = Graph("net")
+    count = len(beta)
+    x = g.input("x", "float64", (None, count))
+    ones, zeros = np.ones(count), np.zeros(count)
+    gamma = ones if gamma is None else gamma
+    statistics = [g.const(v, "s") for v in (gamma, beta, zeros, ones)]
+    y = g.add("batch_norm", x, *statistics, attrs={"epsilon": 0.0}, name="bn")
+    g.outputs["y"] = g.add(act, y)
+    if more:
+        g.outputs["more"] = y if more == "output" else g.add(more, y)
+    trace = Trace()
+    PassManager((FoldConstantChannels(),)).run(g, trace)
+    return g, [r.after for r in trace.rewrites]
+
+
+def test_channels_that_an_activation_holds_at_its_end() -> None:
+    beta = np.array([-5.9, -6.1, 0, 11.9, 12.1])
+    why = ", of 5 channels: 6 standard deviations do not bring them back"
+    graph, log = held("relu6", beta)
+    assert log == [f"gamma 0 for 1 that relu holds at 0 and 1 that relu6 holds at 6{why}"]
+    x = np.linspace(-5, 5, 11)[:, None] * np.ones(5)
+    found = evaluate(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(found, np.clip(x + beta, 0, 6))
+    found = evaluate(graph, {"x": np.full((1, 5), 100.0)})["y"]
+    assert found.tolist() == [[6, 0, 6, 6, 6]]
+    assert held("relu", beta)[1] == [f"gamma 0 for 1 that relu holds at 0{why}"]
+    assert held("tanh", beta)[1] == []
+    assert held("relu", np.array([-3.0, 3.0]), np.array([-0.4, 0.4]))[1][0].startswith(
+        "gamma 0 for 1 that relu holds at 0"
+    )
+
+
+def test_a_channel_that_others_read_is_not_held() -> None:
+    beta, full = np.array([-9.0, 1.0]), np.array([13.0, 1.0])
+    assert held("relu", beta)[1] and held("relu", beta, more="relu6")[1]
+    assert not held("relu", beta, more="tanh")[1] and not held("relu", beta, more="output")[1]
+    assert held("relu6", full)[1] and not held("relu6", full, more="relu")[1]

@@ -26,10 +26,10 @@ class FoldConstantChannels(RewritePass):
     """Give gamma 0 to channels whose normalised output hardly varies: beta is all they say.
 
     A channel's output has standard deviation `|gamma| * sqrt(variance / (variance + epsilon))`;
-    it is taken for constant below `ratio` of the layer's median (where most are constant none is
-    so), and where ReLU or ReLU6, which
-    alone read it, hold all within `deviations` of beta at 0 or at 6. Changes the function by as
-    much, on data like the training data; the log says by how much.
+    it is taken for constant below `ratio` of the layer's median (where most are constant none
+    is), and where ReLU or ReLU6, which alone read it, hold all within `deviations` of beta at 0
+    or at 6. Changes the function by as much, on data like the training data; the log says by how
+    much.
     """
 
     ratio: float = 0.03

@@ -1,5 +1,7 @@
 """Laws of changing a graph: whatever is done, it stays well formed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -115,6 +117,26 @@ def test_types_follow_a_replaced_node():
     g = chain()
     g.replace(Node("x", "input", (), {"type": TensorType("float64", (2, 4))}))
     assert g.types["b"] == TensorType("float64", (2, 2, 2))
+
+
+def test_replacements_that_only_fit_together():
+    g = Graph()
+    x = g.input("x", "float32", (2, 3))
+    w, b = g.const(np.ones((3, 4), np.float32), "w"), g.const(np.ones(4, np.float32), "b")
+    y = g.add("bias_add", g.add("matmul", x, w, name="m"), b, name="y")
+    g.outputs["out"] = g.add("relu", y, name="r")
+    small = [g.const(np.ones(s, np.float32), "small") for s in ((3, 2), (2,))]
+    with pytest.raises(GraphError):
+        g.copy().replace(replace(g.nodes["m"], inputs=(x, small[0])))
+    g.replace_all(
+        [
+            replace(g.nodes["y"], inputs=("m", small[1])),
+            replace(g.nodes["m"], inputs=(x, small[0])),
+        ]
+    )
+    assert {g.types[v].shape for v in ("m", "y", "r")} == {(2, 2)}
+    assert g.users(small[1]) == [g.nodes["y"]] and not g.users(w)
+    verify(g)
 
 
 def test_a_replacement_that_does_not_fit_changes_nothing():

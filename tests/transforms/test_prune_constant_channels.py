@@ -88,14 +88,32 @@ def test_constants_go_and_the_function_stays(between: str, padding: object) -> N
 def test_constants_at_a_border_become_one() -> None:
     """Corner, edge and middle see 4, 6 and 9 taps of a window of ones."""
     g = network()
-    y = g.add("relu", layer(g, "x", 4, dead=(0, 1, 3), bias=[3, 5, 0, -1]))
-    w = np.zeros((3, 3, 4, 1))
+    y = g.add("relu", layer(g, "x", 5, dead=(0, 1, 3, 4), bias=[3, 5, 0, -1, 9]))
+    w = np.zeros((3, 3, 5, 1))
     w[..., 0, 0], w[..., 1, 0], w[..., 3, 0] = 1, 10, 1000
     g.outputs["y"] = g.add("conv2d", y, g.const(w, "v"), attrs=WINDOW)
     run_pass(PruneConstantChannels(), g)
-    assert widths(g) == [(3, 1), (1, 1)]  # of channel 2 nothing is read
+    assert widths(g) == [(3, 1), (1, 1)]  # channels 2 and 4 are not read
     found = evaluate(g, random_feeds(g))["y"][0, ..., 0]
     assert (found[0, 0], found[0, 2], found[2, 2]) == pytest.approx((4 * 53, 6 * 53, 9 * 53))
+
+
+def test_a_constant_that_nothing_reads_needs_no_stand_in() -> None:
+    g = network()
+    y = g.add("relu", layer(g, "x", 3, dead=(1,), bias=[0, 9, 0]))
+    w = np.ones((3, 3, 3, 2)) * np.array([1, 0, 1])[:, None]
+    g.outputs["y"] = g.add("conv2d", y, g.const(w, "v"), attrs=WINDOW)
+    run_pass(PruneConstantChannels(), g)
+    assert widths(g) == [(3, 2), (2, 2)]
+
+
+def test_padding_of_its_own_ends_a_constant() -> None:
+    g = network()
+    y = g.add("relu", layer(g, "x", 4, dead=(0, 1), bias=[3, -5, 0, 0]))
+    y = g.add("pad", y, attrs={"paddings": ((0, 0), (1, 1), (0, 2), (0, 0))})
+    g.outputs["y"] = layer(g, y, 2, padding="valid")
+    run_pass(PruneConstantChannels(), g)
+    assert widths(g) == [(3, 3), (3, 2)]
 
 
 def test_golden() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -57,8 +57,8 @@ def _run(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
     return tuple(np.asarray(r) for r in results)
 
 
-def _needed(graph: Graph, wanted: object) -> list[Node]:
-    needs: set[str] = {node_of(v) for v in wanted}  # type: ignore[attr-defined]
+def _needed(graph: Graph, wanted: Iterable[str]) -> list[Node]:
+    needs: set[str] = {node_of(v) for v in wanted}
     order = graph.topological()
     for node in reversed(order):
         if node.name in needs:

@@ -53,7 +53,8 @@ class EqualizeChannels(Pass):
 
 def _ranges(graph: Graph, node: Node) -> Any:
     """Largest |weight| for each pair of input and output channel: [inputs, outputs]."""
-    weights: Any = np.abs(graph.constant(node.inputs[1]))  # type: ignore[arg-type]
+    weights: Any = graph.constant(node.inputs[1])
+    weights = np.abs(weights)
     return weights if node.op == "matmul" else weights.max(axis=(0, 1))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
@@ -184,7 +184,8 @@ class _Inserter:
         if self.forms[w].kind != "const":
             return self._float(node, "its weights are not constant")
         if node.attrs.get("pool"):
-            ones = bool((self.graph.constant(w) == 1).all())  # type: ignore[union-attr]
+            reciprocals: Any = self.graph.constant(w)
+            ones = bool((reciprocals == 1).all())
             weight = self.constant(w, "constant", 1 if ones else self.bits.constant, signed=False)
             self.connect(node, self.codes(x), weight)
             return "wide", node.name

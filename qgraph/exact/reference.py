@@ -77,9 +77,10 @@ class Reference:
         definition = op_definition(node.op)
         if node.op == "quantize" and not isinstance(inputs[0], Fixed):
             return _at(node, quantize, inputs[0])
-        if has_integer_form(node) and inputs and all(isinstance(i, Fixed) for i in inputs):
+        codes = [i for i in inputs if isinstance(i, Fixed)]
+        if definition.integer and has_integer_form(node) and codes and len(codes) == len(inputs):
             try:
-                return definition.integer(node.attrs, inputs)  # type: ignore[misc, arg-type]
+                return definition.integer(node.attrs, codes)
             except GraphError as error:
                 raise GraphError(error.message, node=node.name) from None
         if definition.evaluate is None:

@@ -86,10 +86,11 @@ def _add_feeders(
     queue = list(leftover)
     while queue:
         for name, _ in nodes[queue.pop()].inputs:
-            if name in nodes and name not in leftover and name not in training:  # noqa: SIM102
-                if all(user in leftover for user in users[name]):
-                    leftover.add(name)
-                    queue.append(name)
+            if name not in nodes or name in leftover or name in training:
+                continue
+            if all(user in leftover for user in users[name]):
+                leftover.add(name)
+                queue.append(name)
 
 
 def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Sequence[str]) -> Ref:

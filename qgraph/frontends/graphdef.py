@@ -19,7 +19,7 @@ def parse_binary(data: bytes) -> Any | None:
 def parse(data: bytes, kind: str) -> Any | None:
     """`data` as the protobuf message `kind` of tf.compat.v1, or None."""
     import tensorflow as tf
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     message = getattr(tf.compat.v1, kind)() if kind != "SavedModel" else _saved_model()
     try:
@@ -38,7 +38,7 @@ def _saved_model() -> Any:
 def parse_text(path: Path, text: str) -> Any:
     """A GraphDef in text form. Raises LoadError with the line where it does not parse."""
     import tensorflow as tf
-    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from google.protobuf import text_format
 
     graph_def = tf.compat.v1.GraphDef()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -20,8 +20,14 @@ def _concat(site: Site, parts: tuple[str, ...], axis: tuple[int, ...] | None) ->
         return None
     if len(parts) == 1:
         return site.emit("identity", parts[0])
-    ranks = {site.builder.graph.types[p].rank for p in parts} - {None}
-    return site.emit("concat", *parts, axis=axis[0] % ranks.pop() if ranks else axis[0])  # type: ignore[operator]
+    rank = _known_rank(site, parts)
+    return site.emit("concat", *parts, axis=axis[0] if rank is None else axis[0] % rank)
+
+
+def _known_rank(site: Site, values: Iterable[str]) -> int | None:
+    """The rank of those that share one, as far as it is known of any."""
+    ranks = (site.builder.graph.types[value].rank for value in values)
+    return next((rank for rank in ranks if rank is not None), None)
 
 
 def _concat_v2(site: Site) -> Result:
@@ -34,10 +40,10 @@ def _concat_v1(site: Site) -> Result:
 
 def _pack(site: Site) -> Result:
     axis = site.node.integer("axis")
-    ranks = {site.type(i).rank for i in range(len(site.inputs))} - {None}
-    if axis < 0 and not ranks:
+    rank = _known_rank(site, site.inputs)
+    if axis < 0 and rank is None:
         return None
-    axis = axis % (ranks.pop() + 1) if ranks else axis  # type: ignore[operator]
+    axis = axis if rank is None else axis % (rank + 1)
     if len(site.inputs) == 1:
         return site.emit("expand_dims", site.inputs[0], axis=axis)
     parts = [

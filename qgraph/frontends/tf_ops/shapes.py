@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -174,7 +175,7 @@ def _reshape(site: Site, args: list[Partial]) -> Partial | None:
 def _unpack(site: Site, args: list[Partial]) -> tuple[Partial, ...]:
     axis = site.node.integer("axis")
     count = args[0].values.shape[axis]
-    return tuple(args[0].moved(lambda a, k=k: np.take(a, k, axis)) for k in range(count))  # type: ignore[misc]
+    return tuple(args[0].moved(partial(np.take, indices=k, axis=axis)) for k in range(count))
 
 
 def _range(site: Site, args: list[Partial]) -> Partial | None:

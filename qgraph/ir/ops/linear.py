@@ -21,9 +21,11 @@ def _image(x: TensorType) -> tuple[int | None, ...]:
 
 
 def _filter(w: TensorType) -> tuple[int, int, int, int]:
-    if w.shape is None or len(w.shape) != 4 or None in w.shape:
+    sizes = [size for size in w.shape or () if size is not None]
+    if len(sizes) != 4 or w.rank != 4:
         raise GraphError(f"needs a filter of known shape of rank 4, found {w}")
-    return tuple(int(d or 0) for d in w.shape)  # type: ignore[return-value]
+    height, width, inputs, outputs = sizes
+    return height, width, inputs, outputs
 
 
 def _check_dtypes(x: TensorType, w: TensorType) -> None:

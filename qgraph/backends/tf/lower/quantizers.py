@@ -73,7 +73,8 @@ def _lookup(e: Emission, node: Node) -> str:
     spec: QuantSpec = node.attrs["spec"]
     exponent = int(e.exponents[node.inputs[0]])
     dtype = e.type_name(node.inputs[0])
-    values = dequantize(Fixed(table(node.attrs, exponent), spec.exponent)).astype(np.float32)  # type: ignore[arg-type]
+    assert isinstance(spec.exponent, int)  # tables are per tensor
+    values = dequantize(Fixed(table(node.attrs, exponent), spec.exponent)).astype(np.float32)
     entries = e.builder.const(values, f"{node.name}/table")
     scale = e.builder.scalar(float(np.ldexp(1.0, exponent)), dtype)
     code = e.builder.add(

@@ -15,6 +15,7 @@ from qgraph.transforms.convert_dilations import ConvertDilations
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from qgraph.transforms.fix_input_shape import FixInputShape
 from qgraph.transforms.fold_batch_norm import FoldBatchNorm
+from qgraph.transforms.fold_centering import FoldCentering
 from qgraph.transforms.fold_constant_channels import FoldConstantChannels
 from qgraph.transforms.fold_constants import FoldConstants
 from qgraph.transforms.hoist_quantizers import HoistQuantizers
@@ -26,6 +27,7 @@ from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
 from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
+from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
@@ -38,6 +40,7 @@ CLEAN: tuple[Pass, ...] = (
     StripUnused(),  # training leftovers must not count as second users
     RemoveTrainingNodes(),
     SpliceIdentities(),  # patterns then see constants directly, not `weights/read`
+    RecognizeLayerNorm(),  # first: a batch norm on moments of the data looks much like one
     RecognizeBatchNorm(),  # before constants fold: mean and variance are still apart
     FoldConstants(),
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
@@ -49,6 +52,7 @@ CLEAN: tuple[Pass, ...] = (
 # -> the same function in the few forms that quantization knows.
 FOLD: tuple[Pass, ...] = (
     FoldBatchNorm(),
+    FoldCentering(),
     LowerBatchNorm(),
     CollapseConcat(),
     MeanToAvgPool(),

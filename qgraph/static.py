@@ -28,6 +28,7 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.recipes import FLOAT, insert, prepare
 from qgraph.rewrite.trace import Trace
+from qgraph.transforms.scale_inputs import ScaleInputs, feature_exponents
 
 EFFORTS = ("plain", "fast", "default", "thorough")
 USUAL_EFFORT = "plain"
@@ -128,6 +129,8 @@ def build(
     """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin."""
     graph = loaded.copy()
     PassManager(prepare(plan)).run(graph, trace, on_pass)
+    if plan.scale_inputs:
+        PassManager((ScaleInputs(feature_exponents(graph, data)),)).run(graph, trace, on_pass)
     floating = graph.copy()
     PassManager(insert(profile)).run(graph, trace, on_pass)
     options = Calibration(plan.method, profile.shift)

@@ -84,7 +84,7 @@ class _Inserter:
             for produced in node.values:
                 self.forms[produced] = _Form(kind, value if produced == node.name else produced)
         for public, value in self.graph.outputs.items():
-            self.graph.outputs[public] = self.exact(value)
+            self.graph.outputs[public] = self.exact(value, self.bits.output)
         self._unify_concat_signs()
         self._set_table_domains()
 
@@ -110,29 +110,31 @@ class _Inserter:
 
     # -- forms -----------------------------------------------------------------------------
 
-    def exact(self, value: str) -> str:
+    def exact(self, value: str, width: int | None = None) -> str:
         """`value` as it leaves the integer part: whatever it is, but never wide."""
-        return self.codes(value) if self.forms[value].kind == "wide" else self.forms[value].value
+        form = self.forms[value]
+        return self.codes(value, width) if form.kind == "wide" else form.value
 
-    def codes(self, value: str) -> str:
-        """`value` on an 8-bit grid."""
+    def codes(self, value: str, width: int | None = None) -> str:
+        """`value` on a grid of few bits, `width` where its use asks for another than usual."""
         form = self.forms[value]
         if form.kind == "codes":
             return form.value
         if form.kind == "const":
             return self.constant(value, "constant", self.bits.activation)
-        if value not in self.narrowed:
-            layer = node_of(value)
-            if form.kind in OUTSIDE:
-                bits, role = self.bits.input, "input"
-            else:
-                bits, role = (
-                    self.profile.override(layer).activation or self.bits.activation,
-                    "activation",
-                )
+        layer = node_of(value)
+        usual, role = self._activation_bits(layer), "activation"
+        if form.kind in OUTSIDE:
+            usual, role, width = self.bits.input, "input", None
+        bits = width or usual
+        key = value if bits == usual else f"{value} {bits}"
+        if key not in self.narrowed:
             signed = not self.nonnegative(value)
-            self.narrowed[value] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
-        return self.narrowed[value]
+            self.narrowed[key] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
+        return self.narrowed[key]
+
+    def _activation_bits(self, layer: str) -> int:
+        return self.profile.override(layer).activation or self.bits.activation
 
     def internal(self, value: str) -> str:
         """`value` as signed internal stage (16 bits): what leaky ReLU works on."""
@@ -228,8 +230,15 @@ class _Inserter:
             return "wide", node.name
         if node.op in CLIPS and self._clip(node):
             return "wide", node.name
+        if self.bits.output and self._leaves(node):
+            self.graph.set_attrs(node.name, outside=True)
+            return self._float(node, "it only sums what leaves the network")
         self.connect(node, *(self.codes(v) for v in node.inputs))
         return "wide", node.name
+
+    def _leaves(self, node: Node) -> bool:
+        """True for what is an output of the network, and nothing else."""
+        return node.name in self.graph.outputs.values() and not self.graph.users(node.name)
 
     def _clip(self, node: Node) -> bool:
         """Clip a wide value to a constant on its own scale, before it is made narrow.
@@ -250,6 +259,8 @@ class _Inserter:
         return True
 
     def _is_float_arithmetic(self, node: Node) -> bool:
+        if node.attrs.get("outside"):
+            return True
         return {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}
 
     def _product(self, node: Node) -> tuple[str, str]:
@@ -296,9 +307,10 @@ class _Inserter:
     def _table(self, node: Node) -> tuple[str, str]:
         if self.forms[node.inputs[0]].kind in (*OUTSIDE, "const"):
             return self._float(node, "its input is float")
-        bits = self.profile.override(node.name).activation or self.bits.activation
+        width = self.bits.output if self._leaves(node) else None
+        bits = width or self._activation_bits(node.name)
         spec = self.spec(bits, not self.nonnegative(node.name), "activation")
-        x = self.codes(node.inputs[0])
+        x = self.codes(node.inputs[0], self.bits.table)
         attrs = {
             **node.attrs,
             "function": node.op,
@@ -311,7 +323,7 @@ class _Inserter:
         return "codes", node.name
 
     def _float(self, node: Node, reason: str = "") -> tuple[str, str]:
-        self.connect(node, *(self.exact(v) for v in node.inputs))
+        self.connect(node, *(self.exact(v, self.bits.output) for v in node.inputs))
         if node.op == "input":
             return "input", node.name
         self.rewriter.rule = "integer-form"

@@ -15,7 +15,7 @@ from networkx.utils import UnionFind
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.passes import Pass
-from qgraph.quant.topology import sources
+from qgraph.quant.topology import has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -33,7 +33,7 @@ class MarkScaleGroups(Pass):
         joined: UnionFind[str] = UnionFind(quantizers)
         rewriter.rule = "share-scale"
         for node in graph.topological():
-            if not op_definition(node.op).same_scale:
+            if not op_definition(node.op).same_scale or not has_integer_form(node):
                 continue
             members = [m for value in node.inputs for m in sources(graph, value)]
             if len(members) > 1 and len({joined[m] for m in members}) > 1:

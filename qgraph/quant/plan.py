@@ -26,7 +26,8 @@ class Plan:
     pruned. `equalize`: "" for no, `weights`, or `biases` to count biases into the ranges.
     `powers_of_two`: factors of equalized channels are rounded to these. `method`: how activation
     thresholds are found. `reconstruct`: weights are rounded layer by layer against the float
-    output. `correct_bias`: the mean error of each layer goes into its bias.
+    output. `correct_bias`: the mean error of each layer goes into its bias. `scale_inputs`: each
+    feature of an input gets a scale of its own.
 
     Each field is a step of the text form that `spec` writes and `parse_plan` reads. Raises
     UsageError for a value that a step does not take.
@@ -38,6 +39,7 @@ class Plan:
     method: str = _one_of("kl_j", *(method for method in METHODS if method != "kl_j"))
     reconstruct: bool = False
     correct_bias: bool = False
+    scale_inputs: bool = False
 
     def __post_init__(self) -> None:
         for step in fields(self):
@@ -51,6 +53,8 @@ class Plan:
 
     def __str__(self) -> str:
         steps = [f"thresholds by {self.method}"]
+        if self.scale_inputs:
+            steps.append("a scale for each input feature")
         if self.constant_channels:
             steps.append(f"constant channels folded (below {self.constant_channels:g})")
         if self.equalize:

@@ -42,8 +42,13 @@ def _nonnegative(node: Node, inputs: list[bool]) -> bool:
 
 
 def has_integer_form(node: Node) -> bool:
-    """True where codes in give codes out; padding with a value that is not 0 is on no grid."""
-    return op_definition(node.op).integer is not None and not node.attrs.get("value")
+    """True where codes in give codes out.
+
+    Padding with a value that is not 0 is on no grid; what is `outside` is float arithmetic before
+    or behind the integer part, whatever it works on.
+    """
+    apart = node.attrs.get("value") or node.attrs.get("outside")
+    return op_definition(node.op).integer is not None and not apart
 
 
 def keeps_scale(node: Node) -> bool:

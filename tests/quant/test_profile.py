@@ -14,12 +14,17 @@ def test_built_in(name):
 
 
 def test_what_the_built_in_profiles_say():
-    assert builtin_profiles() == ("graffitist-int4", "graffitist-int8", "int32-bias")
+    assert builtin_profiles() == (
+        "graffitist-int4", "graffitist-int8", "int32-bias", "policy-int4", "policy-int8",
+    )  # fmt: skip
     int8 = load_profile("graffitist-int8")
     assert int8 == Profile("graffitist-int8", int8.description)
     int4 = load_profile("graffitist-int4").bits
     assert (int4.weight, int4.weight_ends, int4.activation) == (4, 8, 8)
     assert load_profile("int32-bias").bits == Bits(bias=32, internal=None)
+    rim = {"input": 16, "output": 16, "table": 16}
+    assert load_profile("policy-int8").bits == Bits(**rim)
+    assert load_profile("policy-int4").bits == Bits(weight=4, **rim)
 
 
 def test_everything_that_a_file_may_say(tmp_path):

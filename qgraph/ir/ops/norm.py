@@ -1,4 +1,4 @@
-"""Batch normalisation in inference form: statistics are inputs."""
+"""Batch normalisation in inference form, whose statistics are inputs, and layer normalisation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,18 @@ def _batch_norm(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     return (x - mean) * scale + beta
 
 
+def _layer_norm(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    """In float64, rounded once: sums over channels then do not depend on their order."""
+    x, gamma, beta = (np.asarray(v, np.float64) for v in inputs)
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    normal = centred / np.sqrt(variance + attrs["epsilon"])
+    return (normal * gamma + beta).astype(inputs[0].dtype)
+
+
 OPS = (
+    # x [..., c], gamma [c], beta [c]; mean and variance are those of x over its last axis
+    OpDef("layer_norm", (3, 3), _infer, _layer_norm, attrs=("epsilon",)),
     # x [..., c], gamma [c], beta [c], mean [c], variance [c]
     OpDef("batch_norm", (5, 5), _infer, _batch_norm, attrs=("epsilon",)),
 )

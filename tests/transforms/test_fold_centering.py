@@ -1,0 +1,66 @@
+"""A layer whose mean over channels is taken away loses it in its weights."""
+
+import numpy as np
+import pytest
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.transforms.fold_centering import FoldCentering
+from tests.helpers.evaluate import reasons, run_pass
+
+RNG = np.random.default_rng(0)
+
+
+def head(op: str = "matmul", bias: bool = True, axes: tuple[int, ...] = (-1,)) -> tuple[Graph, str]:
+    """`layer - mean(layer)`, and the name of what the mean is taken of."""
+    g = Graph("net")
+    if op == "matmul":
+        y = g.add(op, g.input("x", "float64", (3, 5)), g.const(RNG.normal(size=(5, 4)), "w"))
+    else:
+        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        shape = (3, 3, 4, 1) if op == "depthwise_conv2d" else (3, 3, 4, 4)
+        x = g.input("x", "float64", (2, 5, 5, 4))
+        y = g.add(op, x, g.const(RNG.normal(size=shape), "w"), name="layer", attrs=attrs)
+    if bias:
+        y = g.add("bias_add", y, g.const(RNG.normal(size=4), "b"), name="biased")
+    mean = g.add("mean", y, name="mean", attrs={"axes": axes, "keepdims": True})
+    g.outputs["y"] = g.add("sub", y, mean, name="centered")
+    return g, y
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("op", ["matmul", "conv2d"])
+def test_the_mean_goes_and_the_function_stays(op, bias):
+    g, _ = head(op, bias)
+    trace = run_pass(FoldCentering(), g)
+    assert [n.op for n in g.topological() if n.op in ("mean", "sub")] == []
+    assert [r.after for r in trace.rewrites][-1:] == ["its outputs add up to zero"]
+
+
+def test_golden():
+    g, _ = head()
+    run_pass(FoldCentering(), g)
+    text = [line.strip() for line in print_graph(g).splitlines() if "const" not in line]
+    assert text[2:4] == [
+        "%matmul = matmul(%x, %w/centered) : float64[3,4]",
+        "%biased = bias_add(%matmul, %b/centered) : float64[3,4]",
+    ]
+
+
+@pytest.mark.parametrize("other", ["depthwise", "axis"])
+def test_what_is_no_centering(other):
+    g, _ = head("depthwise_conv2d") if other == "depthwise" else head("conv2d", axes=(1,))
+    before = list(g.topological())
+    run_pass(FoldCentering(), g)
+    assert list(g.topological()) == before
+
+
+def test_refused_where_the_mean_or_the_layer_is_used_elsewhere():
+    g, y = head()
+    g.outputs["z"] = y
+    assert reasons(run_pass(FoldCentering(), g)) == [
+        ("centered", "`biased` is also used by output `z`")
+    ]
+    g, y = head()
+    g.outputs["z"] = "mean"
+    assert reasons(run_pass(FoldCentering(), g)) == [("centered", "`mean` is used elsewhere too")]

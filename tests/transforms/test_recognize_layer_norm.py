@@ -1,0 +1,58 @@
+"""Written-out layer norms become one op, which TensorFlow and numpy compute alike."""
+
+import numpy as np
+import pytest
+
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
+from tests.helpers.evaluate import random_feeds, run_pass
+
+RNG = np.random.default_rng(0)
+
+
+def written_out(axes=(-1,), dtype="float64", spread="squared_difference", same=True) -> Graph:
+    g = Graph("net")
+    x = g.input("x", dtype, (3, 8))
+    gamma, beta = (g.const(RNG.normal(size=8).astype(dtype), n) for n in ("gamma", "beta"))
+    over = {"axes": axes, "keepdims": True}
+    mean = g.add("mean", x, name="mean", attrs=over)
+    if spread == "squared_difference":
+        squares = g.add("squared_difference", x, mean)
+    else:
+        squares = g.add("square", g.add("sub", x, mean))
+    variance = g.add("mean", squares, name="variance", attrs=over)
+    shifted = g.add("add", variance, g.const(np.asarray(1e-6, dtype), "epsilon"))
+    m = g.add("mul", g.add("rsqrt", shifted), gamma)
+    other = mean if same else g.add("mean", g.add("neg", x), attrs=over)
+    shift = g.add("sub", beta, g.add("mul", other, m))
+    g.outputs["y"] = g.add("add", g.add("mul", x, m), shift, name="norm")
+    return g
+
+
+def ops(g: Graph) -> list[str]:
+    return [n.op for n in g.topological() if n.op != "const"]
+
+
+@pytest.mark.parametrize("spread", ["squared_difference", "square"])
+def test_recognised(spread):
+    g = written_out(spread=spread)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
+    assert ops(g) == ["input", "layer_norm"] and g.nodes["norm"].attrs == {"epsilon": 1e-6}
+
+
+def test_another_axis_or_another_mean_is_another_thing():
+    for g in (written_out(axes=(0,)), written_out(same=False)):
+        before = ops(g)
+        run_pass(RecognizeLayerNorm(), g)
+        assert ops(g) == before
+
+
+def test_tensorflow_gives_the_bits_of_the_reference():
+    g = written_out(dtype="float32")
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-5)
+    feeds = random_feeds(g)
+    found = TFProgram(emit_graph_def(g)).run(feeds, ["y"])[0]
+    np.testing.assert_array_equal(found, evaluate(g, feeds)["y"])

@@ -1,0 +1,91 @@
+"""Features of an input get a scale each; the function stays to the last bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qgraph.ir.graph import Graph
+from qgraph.transforms.scale_inputs import ScaleInputs, feature_exponents
+from tests.helpers.evaluate import run_pass
+from tests.helpers.layers import Net, inserted
+
+
+def net_of(*prefix: str) -> tuple[Net, str]:
+    """Two layers on an input that `prefix` normalises."""
+    net = Net()
+    y = net.x
+    for index, op in enumerate(prefix):
+        y = net.op(op, y, net.const(f"c{index}", 4, low=0.5), name=f"{op}{index}")
+    net.graph.facts.add("batch-norm-folded")
+    return net, net.op("add", net.fc(y, "a"), net.fc(y, "b"))
+
+
+def data(*peaks: float) -> dict[str, np.ndarray]:
+    rows = np.array([[1, -1, 1, -1], [-0.5, 0.5, 0.25, 1]], np.float32)
+    return {"x": rows * np.array(peaks, np.float32)}
+
+
+def test_each_feature_is_brought_to_one():
+    net, y = net_of()
+    net.graph.outputs["y"] = y
+    found = feature_exponents(net.graph, data(1.0, 0.06, 1000.0, 0.5))
+    assert found == {"x": (0, 4, -10, 1)}
+    trace = run_pass(ScaleInputs(found), net.graph, tolerance=0)
+    assert [r.after for r in trace.rewrites][-1:] == ["features times 2^-10 to 2^4"]
+
+
+def test_a_feature_that_is_always_zero_follows_the_largest():
+    net, y = net_of()
+    net.graph.outputs["y"] = y
+    assert feature_exponents(net.graph, data(4.0, 0.0, 0.5, 1.0)) == {"x": (-2, -2, 1, 0)}
+    assert feature_exponents(net.graph, data(0, 0, 0, 0)) == {"x": (0, 0, 0, 0)}
+
+
+@given(st.lists(st.floats(2**-20, 2**20, width=32), min_size=4, max_size=4))
+def test_scaled_features_are_within_one(peaks):
+    net, y = net_of()
+    net.graph.outputs["y"] = y
+    (exponents,) = feature_exponents(net.graph, data(*peaks)).values()
+    scaled = np.ldexp(np.array(peaks, np.float32), exponents)
+    assert (scaled <= 1).all() and (scaled > 0.5).all()
+
+
+def test_normalisation_is_outside_the_network():
+    net, y = net_of("sub", "mul", "minimum")
+    net.graph.outputs["y"] = y
+    found = feature_exponents(net.graph, data(1, 1, 1, 1))
+    assert list(found) == ["minimum2"]
+    run_pass(ScaleInputs(found), net.graph, tolerance=0)
+    text, _ = inserted(net, y)
+    assert text.splitlines()[:6] == [
+        "%sub0 = sub(%x, %c0) {outside=True}",
+        "%mul1 = mul(%sub0, %c1) {outside=True}",
+        "%minimum2 = minimum(%mul1, %c2) {outside=True}",
+        "%minimum2/scaled = mul(%minimum2, %minimum2/factors) {outside=True}",
+        "%minimum2/scaled/q8 = quantize(%minimum2/scaled) {spec=<s8 input>}",
+        "%a/w/unscaled/q8 = quantize(%a/w/unscaled) {spec=<s8 weight>}",
+    ]
+
+
+@pytest.mark.parametrize("why", ["an image", "another user", "an output", "another batch"])
+def test_what_is_left_alone(why):
+    g = Graph("net")
+    shape = (None, 4, 4, 4) if why == "an image" else (None, 4)
+    x = g.input("x", "float32", shape)
+    if why == "an image":
+        attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+        g.outputs["y"] = g.add(
+            "conv2d", x, g.const(np.ones((1, 1, 4, 2), np.float32), "w"), attrs=attrs
+        )
+    else:
+        g.outputs["y"] = g.add("matmul", x, g.const(np.ones((4, 2), np.float32), "w"))
+    if why == "another user":
+        g.outputs["z"] = g.add("tanh", x)
+    if why == "an output":
+        g.outputs["z"] = x
+    if why == "another batch":
+        other = g.input("other", "float32", (None, 4))
+        g.outputs["y"] = g.add("matmul", g.add("add", x, other), "w")
+    rows = {name: np.ones((2, *shape[1:]), np.float32) for name in g.inputs}
+    assert feature_exponents(g, rows) == {}

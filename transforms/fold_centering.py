@@ -1,0 +1,72 @@
+"""Fold `x - mean(x)` over channels into the layer that makes x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array
+from qgraph.passes import RewritePass
+from qgraph.rewrite.constants import is_layer, other_users
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+
+@dataclass(frozen=True)
+class FoldCentering(RewritePass):
+    """A layer whose output loses its mean over channels gets weights and a bias without one.
+
+    The advantage head of a dueling network is the common case. `W - mean(W)`, `b - mean(b)`, means
+    over output channels; the network then needs no mean. Refused where x has other users.
+    """
+
+    name: ClassVar[str] = "fold-centering"
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule("center", ("sub",), _center),)
+
+
+def _center(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    x, mean = node.inputs[0], graph.producer(node.inputs[1])
+    if mean.op != "mean" or mean.inputs[0] != x or not _over_channels(graph, mean):
+        return False
+    bias = graph.producer(x) if graph.producer(x).op == "bias_add" else None
+    layer = graph.producer(bias.inputs[0]) if bias else graph.producer(x)
+    if not is_layer(layer) or layer.op == "depthwise_conv2d" or layer.attrs.get("groups", 1) != 1:
+        return False
+    weights = graph.constant(layer.inputs[1])
+    offset = graph.constant(bias.inputs[1]) if bias else None
+    if weights is None or (bias is not None and offset is None):
+        return rewriter.refuse(node, f"the weights of `{layer.name}` are not constant")
+    users = other_users(graph, x, node.name, mean.name) or (
+        other_users(graph, layer.name, bias.name) if bias else ""
+    )
+    if users or graph.use_count(mean.name) > 1:
+        return rewriter.refuse(node, users or f"`{mean.name}` is used elsewhere too")
+    rewriter.replace_value(node.name, x)
+    rewriter.put(
+        replace(
+            layer,
+            inputs=(
+                layer.inputs[0],
+                rewriter.const(_centered(weights), f"{layer.inputs[1]}/centered"),
+            ),
+        )
+    )
+    if bias is not None and offset is not None:
+        made = rewriter.const(_centered(offset), f"{bias.inputs[1]}/centered")
+        rewriter.put(replace(bias, inputs=(bias.inputs[0], made)))
+    return rewriter.log(graph.nodes[layer.name], "its outputs add up to zero")
+
+
+def _over_channels(graph: Graph, mean: Node) -> bool:
+    last = (graph.types[mean.inputs[0]].rank or 0) - 1
+    return mean.attrs["keepdims"] and tuple(mean.attrs["axes"]) in ((last,), (-1,))
+
+
+def _centered(constant: Array) -> Array:
+    wide = constant.astype(np.float64)
+    return (wide - wide.mean(axis=-1, keepdims=True)).astype(constant.dtype)

@@ -1,0 +1,115 @@
+"""One scale for each feature of an input, as powers of two in front of its quantizer.
+
+A position in metres and an angle in radians share one input tensor, and one scale for all leaves
+the small ones a handful of codes. Whoever feeds the network turns floats into codes anyway: it
+may do so feature by feature, with a shift each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array
+from qgraph.passes import Pass
+from qgraph.quant.data import chunk_inputs
+from qgraph.rewrite.constants import channels_of, is_layer, only_user, times
+from qgraph.rewrite.rewriter import Rewriter
+
+NORMALISES = frozenset({"add", "sub", "mul", "div", "bias_add", "minimum", "maximum", "relu6"})
+
+
+@dataclass(frozen=True)
+class ScaleInputs(Pass):
+    """Multiply features by 2^exponent in front of the input quantizer; layers divide by it.
+
+    `exponents` by value, one for each feature (`feature_exponents` finds them). Arithmetic with
+    constants between the input and that value, which normalises it, is marked `outside`: it stays
+    float, and the network begins behind it. Exact: factors are powers of two.
+    """
+
+    exponents: Mapping[str, tuple[int, ...]]
+    name: ClassVar[str] = "scale-inputs"
+    requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
+
+    def apply(self, rewriter: Rewriter) -> None:
+        rewriter.rule = "scale"
+        for value, exponents in self.exponents.items():
+            if all(is_layer(user) for user in rewriter.graph.users(value)):
+                _scale(rewriter, value, exponents)
+
+
+def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    """For each input that layers take: the factors that bring its features into [-1, 1].
+
+    data: arrays [samples, features] by input name. Features that are always zero get the factor of
+    the largest one.
+    """
+    ends = [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
+    if not ends:
+        return {}
+    chunks = chunk_inputs(graph, data)
+    peaks = [
+        {v: np.abs(a).max(axis=0) for v, a in evaluate(graph, feeds, ends).items()}
+        for feeds in (
+            dict(zip(chunks, parts, strict=True)) for parts in zip(*chunks.values(), strict=True)
+        )
+    ]
+    return {end: _exponents(np.max([peak[end] for peak in peaks], axis=0)) for end in ends}
+
+
+def _exponents(peaks: Array) -> tuple[int, ...]:
+    known = np.where(peaks > 0, peaks, peaks.max(initial=0) or 1.0).astype(np.float64)
+    return tuple(int(e) for e in -np.ceil(np.log2(known)))
+
+
+def _chain(graph: Graph, name: str) -> list[Node]:
+    """The input and the arithmetic with constants that follows it, one node after the other."""
+    chain = [graph.nodes[name]]
+    while (user := only_user(graph, chain[-1].name)) is not None and user.op in NORMALISES:
+        others = [v for v in user.inputs if v != chain[-1].name]
+        if len(others) + 1 != len(user.inputs) or any(graph.constant(v) is None for v in others):
+            break
+        if graph.types[user.name].shape != graph.types[name].shape:
+            break
+        chain.append(user)
+    return chain
+
+
+def _normalised(graph: Graph, name: str) -> str | None:
+    """The value whose features may be scaled, if only layers take it and features are known."""
+    end = _chain(graph, name)[-1].name
+    users = graph.users(end)
+    rank, taken = graph.types[end].rank, end in graph.outputs.values()
+    takes = all(is_layer(user) and user.inputs[0] == end for user in users)
+    weights = all(graph.constant(user.inputs[1]) is not None for user in users if takes)
+    ready = users and takes and weights and rank == 2 and channels_of(graph, end) and not taken
+    return end if ready and graph.types[end].is_float else None
+
+
+def _scale(rewriter: Rewriter, value: str, exponents: tuple[int, ...]) -> None:
+    graph = rewriter.graph
+    users = graph.users(value)
+    for node in _chain(graph, _input_of(graph, value))[1:]:
+        graph.set_attrs(node.name, outside=True)
+    dtype = graph.types[value].dtype
+    factors = rewriter.const(np.ldexp(1.0, exponents).astype(dtype), f"{value}/factors")
+    scaled = rewriter.add("mul", value, factors, name=f"{value}/scaled", attrs={"outside": True})
+    for layer in users:
+        weights = graph.constant(layer.inputs[1])
+        undone = times(weights, np.ldexp(1.0, [-e for e in exponents])[:, None])
+        made = rewriter.const(undone, f"{layer.inputs[1]}/unscaled")
+        rewriter.put(replace(layer, inputs=(scaled, made)))
+    rewriter.log(graph.nodes[scaled], f"features times 2^{min(exponents)} to 2^{max(exponents)}")
+
+
+def _input_of(graph: Graph, value: str) -> str:
+    node = graph.producer(value)
+    while node.op != "input":
+        node = next(graph.producer(v) for v in node.inputs if graph.constant(v) is None)
+    return node.name

@@ -29,6 +29,7 @@ from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
+from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
@@ -87,5 +88,6 @@ RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
 # What joins `static` where a plan or a profile asks for it.
 OPTIONAL: tuple[Pass, ...] = (
     *(step for step in prepare(everything()) if step not in FLOAT),
+    ScaleInputs({}),
     WrapAccumulators(32),
 )

@@ -69,4 +69,5 @@ def _over_channels(graph: Graph, mean: Node) -> bool:
 
 def _centered(constant: Array) -> Array:
     wide = constant.astype(np.float64)
-    return (wide - wide.mean(axis=-1, keepdims=True)).astype(constant.dtype)
+    centered: Array = (wide - wide.mean(axis=-1, keepdims=True)).astype(constant.dtype)
+    return centered

@@ -25,7 +25,7 @@ from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.frontends import load_graph_def
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.quant.calibrate import constant_exponent
+from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.profile import load_profile
 from qgraph.recipes import static
 

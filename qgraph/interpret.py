@@ -27,7 +27,7 @@ def evaluate(
     for value in wanted.values():
         if value not in graph.types:
             raise GraphError("there is no such value", node=value)
-    order = _needed(graph, wanted.values())
+    order = needed_for(graph, wanted.values())
     _check_feeds(graph, feeds, order)
     uses = Counter(v for node in order for v in node.inputs)
     uses.update(wanted.values())
@@ -57,8 +57,9 @@ def _run(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
     return tuple(np.asarray(r) for r in results)
 
 
-def _needed(graph: Graph, wanted: Iterable[str]) -> list[Node]:
-    needs: set[str] = {node_of(v) for v in wanted}
+def needed_for(graph: Graph, wanted: Iterable[str]) -> list[Node]:
+    """The nodes that have to run for the values `wanted`, in order."""
+    needs = {node_of(v) for v in wanted}
     order = graph.topological()
     for node in reversed(order):
         if node.name in needs:

@@ -3,33 +3,32 @@
 In topological order each node runs once over the whole calibration set, on inputs that are already
 quantized; a quantizer's exponent is chosen when the sweep reaches it, from the numbers that
 reach it. A scale group takes the largest range among its members: members met later may
-coarsen it, which the sweep does not run again for.
+coarsen it, which the sweep does not run again for. Where costs of members can be added, the
+group's exponent is chosen before the sweep (`qgraph.quant.joint`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import CalibrationError, ExactnessError, UsageError
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import checked_exponent, exponent_for_max, finest_exponent, frozen_exponent
+from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
+from qgraph.quant.constant_scales import Exponent, constant_exponent
 from qgraph.quant.data import chunk_inputs
-from qgraph.quant.thresholds import METHODS, choose_exponent, range_of
+from qgraph.quant.joint import FINER, joint_exponents
+from qgraph.quant.output_error import consumers_of, exponent_by_output
+from qgraph.quant.spill import Shelf
+from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
 from qgraph.quant.topology import COMPUTE, QUANTIZERS, value_exponent
-
-Exponent = int | tuple[int, ...]
-
-# A channel whose weights are 2^12 times smaller than another's is below the last bit of an 8-bit
-# output. Its own scale would buy nothing, and would ask for shifts that no target has.
-CHANNEL_SPREAD = 12
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,9 @@ class Calibration:
     shift: tuple[int, int] = (-31, 62)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
+        if self.method not in NAMES:
             raise UsageError(
-                f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}"
+                f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(NAMES)}"
             )
 
 
@@ -51,18 +50,20 @@ def calibrate(
     data: Mapping[str, Array],
     options: Calibration = Calibration(),
     on_node: Callable[[int, int], None] = lambda done, total: None,
+    memory: int | None = None,
 ) -> None:
     """Write an exponent into every quantizer of `graph`, in place.
 
     data: one array [samples, ...] for each input of the graph. `on_node(done, total)` is called as
-    the sweep goes. Raises CalibrationError where data is missing, misshaped, NaN or infinite, and
-    ExactnessError where a scale or shift is out of range.
+    the sweep goes. memory: bytes of live values beyond which they go to temporary files, half of
+    what is free if not given; the result is the same. Raises CalibrationError where data is
+    missing, misshaped, NaN or infinite, and ExactnessError where a scale or shift is out of range.
     """
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
     count = max((len(c) for c in chunks.values()), default=0)
     with over_chunks(count) as each:
-        sweep = _Sweep(graph, options, each)
+        sweep = _Sweep(graph, options, each, Shelf(count, memory))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
             sweep.visit(graph.nodes[node.name])
@@ -72,29 +73,43 @@ def calibrate(
 
 
 class _Sweep:
-    def __init__(self, graph: Graph, options: Calibration, each: Each) -> None:
+    def __init__(self, graph: Graph, options: Calibration, each: Each, shelf: Shelf) -> None:
         self.graph = graph
         self.each = each
         self.options = options
         self.exponents: dict[str, Any] = {}
         self.static: dict[str, Array] = {}
-        self.chunks: dict[str, list[Array]] = {}
+        self.chunks = shelf
         self.left: dict[str, int] = {}
         self.groups: dict[str, int] = {}
+        self.joint: dict[str, int] = {}
+        self.varying: set[str] = set()
         self.waiting: list[Node] = []
 
-    def start(self, chunks: Mapping[str, list[Array]]) -> None:
-        self.chunks.update(chunks)
-        self.count = len(next(iter(chunks.values()))) if chunks else 0
+    def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
+        for name, arrays in chunks.items():
+            self.chunks.add(name, arrays)
         for node in self.graph.nodes.values():
             for value in node.inputs:
                 self.left[value] = self.left.get(value, 0) + 1
         # Constants need no data: groups know them before the first activation is met.
         for node in self.graph.topological():
+            if node.op == "input" or any(node_of(v) in self.varying for v in node.inputs):
+                self.varying.add(node.name)
             if node.op == "const":
                 self.static[node.name] = node.attrs["value"]
             elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
                 self._settle(node, self._of_constant(node))
+        if self.options.method in FINER:
+            self.joint = joint_exponents(
+                self.graph,
+                chunks,
+                self.options.method,
+                self._constant,
+                self.groups,
+                self._settle_sign,
+                self.each,
+            )
 
     def visit(self, node: Node) -> None:
         if (
@@ -136,7 +151,7 @@ class _Sweep:
         made = {v for node in nodes for v in node.values}
         kept = [v for v in made if self.left.get(v)]
 
-        def at(i: int) -> dict[str, Array]:
+        def at(i: int) -> None:
             values: dict[str, Any] = {}
             for node in nodes:
                 inputs = [
@@ -151,10 +166,11 @@ class _Sweep:
                 values.update(
                     zip(node.values, result if node.outputs > 1 else (result,), strict=True)
                 )
-            return {v: values[v] for v in kept}
+            for v in kept:
+                self.chunks.put(v, i, values[v])
 
-        results = [*self.each(at, range(self.count))]
-        self.chunks.update({v: [r[v] for r in results] for v in kept})
+        for _ in self.each(at, range(self.chunks.count)):
+            pass
         for value in [v for v in self.chunks if not self.left.get(v)]:
             del self.chunks[value]
 
@@ -208,14 +224,52 @@ class _Sweep:
         self._catch_up()
         chunks = self.chunks[source]
         if node.op == "lookup":
-            function = POINTWISE[node.attrs["function"]]
-            chunks = [*self.each(lambda c: function(node.attrs, c), chunks)]
+            chunks = self._looked_up(node, chunks)
         extremes = range_of(chunks, node.name, self.each)
-        if spec.role == "input" and spec.signed and extremes[0] >= 0:
-            spec = self._make_unsigned(node)
-        method = "max" if spec.role == "internal" else self.options.method
-        exponent = choose_exponent(chunks, extremes, spec, method, self.each)
+        spec = self._settle_sign(node, extremes)
+        exponent = self._searched(node, spec, chunks, extremes)
         return self._legal(exponent, self.exponents.get(source))
+
+    def _searched(
+        self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
+    ) -> int:
+        if spec.group in self.joint and spec.role != "internal":
+            return self.joint[str(spec.group)]
+        method = "max" if spec.role == "internal" else self.options.method
+        if method != BY_OUTPUT:
+            return choose_exponent(chunks, extremes, spec, method, self.each)
+        coarsest = choose_exponent(chunks, extremes, spec, "max", self.each)
+        if extremes == (0, 0):
+            return coarsest
+        consumers = consumers_of(self.graph, node.name, self._constant)
+        return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
+
+    def _looked_up(self, node: Node, chunks: Sequence[Array]) -> Sequence[Array]:
+        """What a table stands for, before it is quantized."""
+        function, name = POINTWISE[node.attrs["function"]], f"{node.name} looked up"
+
+        def at(i: int) -> None:
+            self.chunks.put(name, i, function(node.attrs, chunks[i]))
+
+        for _ in self.each(at, range(len(chunks))):
+            pass
+        found = self.chunks[name]
+        del self.chunks[name]
+        return found
+
+    def _constant(self, value: str) -> Array | None:
+        """A value that depends on no data, quantized as far as its scale is known by now."""
+        if value in self.static:
+            return self.static[value]
+        node = self.graph.producer(value)
+        if node.name in self.varying:
+            return None
+        known: list[Any] = [self._constant(v) for v in node.inputs]
+        if node.op in QUANTIZERS:
+            if node.attrs["spec"].exponent is None and node.name not in self.exponents:
+                return np.asarray(known[0])
+            node = self._with_exponent(node)
+        return np.asarray(_evaluate(node, known))
 
     def _make_room(self, bias: Node, accumulator: str) -> None:
         """Coarsen the weights of a layer whose bias does not fit the scale of its accumulator.
@@ -243,10 +297,10 @@ class _Sweep:
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
         return constant_exponent(self.static[node.inputs[0]], node.attrs["spec"], depthwise)
 
-    def _make_unsigned(self, node: Node) -> QuantSpec:
+    def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
         spec: QuantSpec = node.attrs["spec"]
-        if self._is_joined(node.name):
+        if spec.role != "input" or not spec.signed or extremes[0] < 0 or self._is_joined(node.name):
             return spec
         unsigned = QuantSpec(**{**spec.__dict__, "signed": False})
         self.graph.set_attrs(node.name, spec=unsigned)
@@ -313,19 +367,3 @@ def _evaluate(node: Node, inputs: list[Array]) -> Any:
     # What is not finite is found, and said, where a threshold is chosen.
     with np.errstate(all="ignore"):
         return evaluate(node.attrs, inputs)
-
-
-def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) -> Exponent:
-    """MAX threshold of weights and biases; the finest unclipped scale of other constants.
-
-    Per channel: along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
-    """
-    if spec.role not in ("weight", "bias", "clip"):
-        return finest_exponent(value, spec.bits, spec.signed)
-    largest = np.abs(np.asarray(value))
-    if spec.per_channel:
-        columns = largest.reshape(*largest.shape[:2], -1) if depthwise else largest
-        peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
-        peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
-        return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
-    return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)

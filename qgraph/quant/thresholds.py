@@ -3,12 +3,13 @@
 Only `ceil(log2 t)` of a threshold t matters, so each method chooses among exponents: from the one
 that clips nothing (MAX) to finer ones that clip more. Methods: `max`; `percentile` (the share of
 |x| kept, 99.99 %); `mse`; `kl_j`, the symmetric Kullback-Leibler distance J (Jeffreys) between
-the distributions before and after quantization (TQT section 4.2).
+the distributions before and after quantization (TQT section 4.2). The method `output` looks beyond
+the tensor: it is in `qgraph.quant.output_error`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,9 +66,14 @@ class Histogram:
         return replace(self, counts=counts)
 
 
-def range_of(chunks: list[Array], name: str, each: Each = map) -> tuple[float, float]:
+def range_of(chunks: Sequence[Array], name: str, each: Each = map) -> tuple[float, float]:
     """Least and greatest value over all chunks. Raises CalibrationError on NaN or infinity."""
-    ends = [*each(lambda c: kernels.minmax(np.asarray(c, np.float32)), filter(np.size, chunks))]
+
+    def extremes(i: int) -> tuple[float, float] | None:
+        chunk = np.asarray(chunks[i], np.float32)
+        return kernels.minmax(chunk) if chunk.size else None
+
+    ends = [e for e in each(extremes, range(len(chunks))) if e is not None]
     if not ends:
         raise CalibrationError("has no elements to calibrate on", node=name)
     low, high = min(e[0] for e in ends), max(e[1] for e in ends)
@@ -80,22 +86,23 @@ def range_of(chunks: list[Array], name: str, each: Each = map) -> tuple[float, f
     return low, high
 
 
-def histogram_of(chunks: list[Array], low: float, high: float, each: Each = map) -> Histogram:
+def histogram_of(chunks: Sequence[Array], low: float, high: float, each: Each = map) -> Histogram:
     """Histogram over all chunks (float arrays), whose range is known."""
     largest = max(abs(low), abs(high))
     power = -exponent_for_max(largest, 0, False) if largest else 0
 
-    def count(chunk: Array) -> tuple[Counts, int]:
+    def count(i: int) -> tuple[Counts, int]:
+        chunk = chunks[i]
         counts = kernels.histogram(np.asarray(chunk, np.float32), power, LOG2_BINS)
         return counts, chunk.size - int(counts.sum())
 
-    parts = [*each(count, chunks)]
+    parts = [*each(count, range(len(chunks)))]
     counts = np.sum([counts for counts, _ in parts], axis=0)
     return Histogram(counts, sum(zeros for _, zeros in parts), power, low, high)
 
 
 def choose_exponent(
-    chunks: list[Array],
+    chunks: Sequence[Array],
     extremes: tuple[float, float],
     spec: QuantSpec,
     method: str,
@@ -181,3 +188,5 @@ METHODS: Mapping[str, Callable[[Histogram, QuantSpec], int]] = {
     "percentile": _percentile,
     "mse": _search(squared_error),
 }
+BY_OUTPUT = "output"
+NAMES = (*METHODS, BY_OUTPUT)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from qgraph.ir.types import QuantSpec
-from qgraph.quant.calibrate import CHANNEL_SPREAD, constant_exponent
+from qgraph.quant.constant_scales import CHANNEL_SPREAD, constant_exponent
 
 SPEC = QuantSpec(8, True, "weight", per_channel=True)
 

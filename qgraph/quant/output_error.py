@@ -1,0 +1,193 @@
+"""What the layers behind a quantizer make of the error that it leaves.
+
+An error of a tensor counts by what it does to the results of the layers that take the tensor:
+channels that meet large weights count more, errors that cancel count less. Both the exact and the
+quantized tensor go through the layer with its weights as they are quantized, so that what is
+compared is the threshold alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.numerics import MAX_EXPONENT, fake_quantize
+from qgraph.parallel import Each
+from qgraph.quant.topology import COMPUTE
+
+# Exponents tried beyond the one that clips nothing: to a sixteenth of the range.
+FINER_BY_OUTPUT = 4
+# The nearest layers that a tensor is judged by; a dense network has many more.
+MOST_LAYERS = 4
+
+Step = Callable[[Array], Array]
+Reals = npt.NDArray[np.float64]
+# The value of what depends on no data, None for what does.
+Constant = Callable[[str], Array | None]
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """What is done to a tensor up to a layer with weights, that layer included.
+
+    Without steps it stands for the tensor itself: an output, or what goes into a sum.
+    """
+
+    steps: tuple[Step, ...] = ()
+
+    def __call__(self, x: Array) -> Array:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+ITSELF = Consumer()
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Squares summed: first those of the signal, then those of the error at each candidate.
+
+    `itself` [1 + candidates] of the tensor, zeros where only layers take it; `layers`
+    [layers, 1 + candidates].
+    """
+
+    itself: Reals
+    layers: Reals
+
+    def __add__(self, other: Errors) -> Errors:
+        return Errors(self.itself + other.itself, self.layers + other.layers)
+
+
+def run_unquantized(node: Node, inputs: Sequence[Array]) -> Any:
+    """A node's result in float: quantizers let pass what comes."""
+    if node.op == "quantize":
+        return inputs[0]
+    if node.op == "lookup":
+        x = inputs[0]
+        return POINTWISE[node.attrs["function"]](node.attrs, x.astype(np.float64)).astype(x.dtype)
+    evaluate = op_definition(node.op).evaluate
+    assert evaluate is not None
+    with np.errstate(all="ignore"):
+        return evaluate(node.attrs, inputs)
+
+
+def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consumer]:
+    """What takes the result of `quantizer`: layers, and ITSELF first where all else does.
+
+    The way to a layer goes through whatever has one input that is no constant. In a concat the
+    other members are zeros there: a layer's error is the sum of its members'.
+    """
+    found: list[Consumer] = []
+    itself = False
+    waiting: list[tuple[str, tuple[Step, ...]]] = [(quantizer, ())]
+    seen = {quantizer}
+    while waiting:
+        value, steps = waiting.pop(0)
+        itself = itself or graph.is_output(value)
+        for node in graph.users(value):
+            step = _step(graph, node, value, constant)
+            if step is None:
+                itself = True
+            elif node.op in COMPUTE and not node.attrs.get("pool"):
+                found.append(Consumer((*steps, step)))
+            elif node.name not in seen:
+                seen.add(node.name)
+                waiting.append((node.name, (*steps, step)))
+    return [*([ITSELF] if itself or not found else []), *found[:MOST_LAYERS]]
+
+
+def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | None:
+    if node.op == "opaque" or node.outputs > 1 or op_definition(node.op).evaluate is None:
+        return None
+    others = [v for v in dict.fromkeys(node.inputs) if v != value]
+    constants = {v: constant(v) for v in others}
+    if node.op == "concat":
+        return _joined(graph, node, value, constants)
+    if any(c is None for c in constants.values()):
+        return None
+    known: dict[str, Any] = constants
+    return lambda x: np.asarray(run_unquantized(node, [known.get(v, x) for v in node.inputs]))
+
+
+def _joined(
+    graph: Graph, node: Node, value: str, constants: dict[str, Array | None]
+) -> Step | None:
+    axis = node.attrs["axis"]
+    sizes = {v: (graph.types[v].shape or {axis: None})[axis] for v in constants}
+    if any(size is None for size in sizes.values()):
+        return None
+
+    def join(x: Array) -> Array:
+        parts = []
+        for v in node.inputs:
+            shape: list[Any] = list(x.shape)
+            shape[axis] = sizes.get(v)
+            parts.append(x if v == value else np.zeros(shape, x.dtype))
+        return np.concatenate(parts, axis)
+
+    return join
+
+
+def candidates_from(coarsest: int, finer: int, finest: int = MAX_EXPONENT) -> Sequence[int]:
+    """`coarsest`, and finer exponents that a scale may have."""
+    if abs(coarsest) > MAX_EXPONENT:
+        return [coarsest]  # an error, said where it is settled
+    return range(coarsest, max(coarsest, min(coarsest + finer, finest)) + 1)
+
+
+def errors(
+    x: Array, spec: QuantSpec, candidates: Sequence[int], consumers: Sequence[Consumer]
+) -> Errors:
+    """Of one chunk, at each of the `candidates` for the exponent of `spec`."""
+    found = np.zeros((len(consumers), 1 + len(candidates)))
+    wanted = [consumer(x) for consumer in consumers]
+    found[:, 0] = [_power(w) for w in wanted]
+    for column, exponent in enumerate(candidates, start=1):
+        quantized = fake_quantize(x, spec.with_exponent(exponent))
+        for row, consumer in enumerate(consumers):
+            found[row, column] = _power(consumer(quantized) - wanted[row])
+    first = int(bool(consumers) and not consumers[0].steps)
+    return Errors(found[:first].sum(axis=0), found[first:])
+
+
+def _power(x: Array) -> float:
+    return float(np.square(x, dtype=np.float64).sum())
+
+
+def cost(members: Sequence[Errors]) -> Reals:
+    """One number a candidate, for one tensor or for all that share a scale.
+
+    Each layer's error is relative to its own signal. Tensors that count for themselves are added
+    to each other, so theirs are relative to their mean signal.
+    """
+    layers = np.concatenate([e.layers for e in members])
+    own = np.array([e.itself for e in members if e.itself[0] > 0]).reshape(-1, layers.shape[1])
+    signals = np.where(layers[:, :1] > 0, layers[:, :1], 1.0)
+    total: Reals = (layers[:, 1:] / signals).sum(axis=0)
+    if len(own):
+        total = total + own[:, 1:].sum(axis=0) / own[:, 0].mean()
+    return total
+
+
+def exponent_by_output(
+    chunks: Sequence[Array],
+    spec: QuantSpec,
+    coarsest: int,
+    consumers: Sequence[Consumer],
+    each: Each = map,
+) -> int:
+    """The exponent, from `coarsest` to a few finer ones, with the least error in what follows."""
+    candidates = candidates_from(coarsest, FINER_BY_OUTPUT)
+    if len(candidates) == 1:
+        return coarsest
+    parts = [*each(lambda i: errors(chunks[i], spec, candidates, consumers), range(len(chunks)))]
+    return candidates[int(np.argmin(cost([sum(parts[1:], parts[0])])))]

@@ -1,0 +1,152 @@
+"""Arrays that may not fit memory: past a bound they go to temporary files.
+
+The files have no name: the system takes them back when nothing uses them any more, however
+the process ends. `TMPDIR` says on which disk they are.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.types import Array
+
+SHARE_OF_FREE = 0.5
+ALIGNMENT = 64
+
+
+def memory_bound() -> int:
+    """Bytes that live values may take where no bound is given: half of what is free."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(s.split()[1]) << 10 for s in lines if s.startswith("MemAvailable:"))
+    with suppress(OSError, ValueError):  # a container's own limit; "max" where there is none
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{k}").read_text() for k in ("max", "current"))
+        free = min(free, max(int(limit) - int(used), 0))
+    return int(SHARE_OF_FREE * free)
+
+
+class Scratch:
+    """A temporary file of bytes; arrays are read from it without being held in memory."""
+
+    def __init__(self) -> None:
+        with _told_as_calibration_error():
+            # Kept open: what is read from it is mapped.
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self.size = 0
+
+    def reserve(self, size: int) -> None:
+        self._file.truncate(size)
+        self.size = size
+
+    def write(self, content: Any, offset: int) -> None:
+        """Write the bytes of an array, or of anything that has some. Raises CalibrationError."""
+        rest = memoryview(content).cast("B")
+        with _told_as_calibration_error():
+            while len(rest):
+                written = os.pwrite(self._file.fileno(), rest, offset)
+                rest, offset = rest[written:], offset + written
+        self.size = max(self.size, offset)
+
+    def mapped(self) -> mmap.mmap:
+        return mmap.mmap(self._file.fileno(), self.size, prot=mmap.PROT_READ)
+
+    def array(self, dtype: Any, shape: Sequence[int], order: Any = "C") -> Array:
+        """All of the file as one array, read-only."""
+        if not prod(shape):
+            return np.zeros(shape, dtype)
+        return np.frombuffer(self.mapped(), dtype, prod(shape)).reshape(shape, order=order)
+
+
+class _told_as_calibration_error:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise CalibrationError(
+                f"a temporary file cannot be written: {error.strerror or error}",
+                node=tempfile.gettempdir(),
+                hint="make room there, or name another place: TMPDIR=/path",
+            ) from error
+
+
+class Shelf:
+    """Values by name, each as the arrays of `count` chunks, in memory or in files.
+
+    Arrays are held in memory up to `memory` bytes together, and read from files beyond. What is
+    read is what was put, to the bit and in the same layout, wherever it was. Threads may put.
+    """
+
+    def __init__(self, count: int, memory: int | None = None) -> None:
+        self.count = count
+        self.memory = memory_bound() if memory is None else memory
+        self.spilled = 0
+        self._held = 0
+        self._lock = threading.Lock()
+        self._chunks: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
+        self._slots: dict[str, _Slots] = {}
+
+    def add(self, value: str, chunks: Sequence[Array]) -> None:
+        """Chunks that are held elsewhere."""
+        self._chunks[value] = chunks
+
+    def put(self, value: str, index: int, array: Array) -> None:
+        # In one layout, on file or not: the order of a sum may follow the layout.
+        array = np.asarray(array, order="C")
+        with self._lock:
+            chunks = self._chunks.setdefault(value, [None] * self.count)
+            fits = self._held + array.nbytes <= self.memory or not array.nbytes
+            if fits:
+                self._held += array.nbytes
+                self._sizes[value] = self._sizes.get(value, 0) + array.nbytes
+            else:
+                self.spilled += array.nbytes
+                if value not in self._slots or self._slots[value].size < array.nbytes:
+                    self._slots[value] = _Slots(array.nbytes, self.count)
+                slots = self._slots[value]
+        chunks[index] = array if fits else slots.held(index, array)
+
+    def __getitem__(self, value: str) -> Sequence[Array]:
+        chunks: Sequence[Array] = self._chunks[value]
+        return chunks
+
+    def __contains__(self, value: str) -> bool:
+        return value in self._chunks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._chunks))
+
+    def __delitem__(self, value: str) -> None:
+        del self._chunks[value]
+        self._held -= self._sizes.pop(value, 0)
+        self._slots.pop(value, None)
+
+
+class _Slots:
+    """A file with room for `count` arrays of at most `size` bytes."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self.size = -(-size // ALIGNMENT) * ALIGNMENT
+        self._scratch = Scratch()
+        self._scratch.reserve(self.size * count)
+        self._map = self._scratch.mapped()
+
+    def held(self, index: int, array: Array) -> Array:
+        offset = index * self.size
+        self._scratch.write(array, offset)
+        flat = np.frombuffer(self._map, array.dtype, array.size, offset)
+        return flat.reshape(array.shape)

@@ -106,7 +106,6 @@ class _Sweep:
                 chunks,
                 self.options.method,
                 self._constant,
-                self.groups,
                 self._settle_sign,
                 self.each,
             )

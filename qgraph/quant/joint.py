@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import MAX_EXPONENT, exponent_for_max
+from qgraph.numerics import exponent_for_max
 from qgraph.parallel import Each
 from qgraph.quant.output_error import (
     FINER_BY_OUTPUT,
@@ -42,14 +42,12 @@ def joint_exponents(
     chunks: Mapping[str, Sequence[Array]],
     method: str,
     constant: Constant,
-    finest: Mapping[str, int],
     settle_sign: Callable[[Node, Range], QuantSpec],
     each: Each,
 ) -> dict[str, int]:
     """The exponent of each scale group with activations, by the least summed error of `method`.
 
-    chunks: the inputs. `finest`: exponents by group that its constants allow.
-    `settle_sign(node, range)` gives the spec that a member will have.
+    chunks: the inputs. `settle_sign(node, range)` gives the spec that a member will have.
     """
     members = [
         node
@@ -91,7 +89,6 @@ def joint_exponents(
         group: _candidates(
             [(specs[m.name], ranges[m.name]) for m in members if specs[m.name].group == group],
             FINER[method],
-            finest.get(group, MAX_EXPONENT),
         )
         for group in {str(spec.group) for spec in specs.values()}
     }
@@ -113,16 +110,12 @@ def _joined(ranges: Sequence[Range | None], name: str) -> Range:
     return (min(r[0] for r in known), max(r[1] for r in known)) if known else range_of([], name)
 
 
-def _candidates(
-    members: Sequence[tuple[QuantSpec, Range]], finer: int, finest: int
-) -> Sequence[int]:
+def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Sequence[int]:
     """From the exponent that clips no member to finer ones; all-zero members have no say."""
-    coarsest = min(
-        (exponent_for_max(max(-low, high), s.bits, s.signed) for s, (low, high) in members
-         if low or high),
-        default=min(exponent_for_max(1.0, s.bits, s.signed) for s, _ in members),
-    )  # fmt: skip
-    return candidates_from(min(coarsest, finest), finer, finest)
+    peaks = [(spec, max(-low, high)) for spec, (low, high) in members]
+    heard = [(spec, peak) for spec, peak in peaks if peak] or [(spec, 1.0) for spec, _ in peaks]
+    coarsest = min(exponent_for_max(peak, spec.bits, spec.signed) for spec, peak in heard)
+    return candidates_from(coarsest, finer)
 
 
 def _values_of(

@@ -137,11 +137,11 @@ def _joined(
     return join
 
 
-def candidates_from(coarsest: int, finer: int, finest: int = MAX_EXPONENT) -> Sequence[int]:
+def candidates_from(coarsest: int, finer: int) -> Sequence[int]:
     """`coarsest`, and finer exponents that a scale may have."""
     if abs(coarsest) > MAX_EXPONENT:
         return [coarsest]  # an error, said where it is settled
-    return range(coarsest, max(coarsest, min(coarsest + finer, finest)) + 1)
+    return range(coarsest, min(coarsest + finer, MAX_EXPONENT) + 1)
 
 
 def errors(

@@ -7,7 +7,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.output_error import ITSELF, Errors, consumers_of, cost, errors
-from tests.helpers.quantized import INT8, insert
+from tests.helpers.quantized import insert
 
 RNG = np.random.default_rng(5)
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
@@ -46,6 +46,15 @@ def test_the_way_to_a_layer_goes_through_pools_and_concats():
     pooled = x.reshape(3, 2, 2, 2, 2, 2).max(axis=(2, 4))
     wanted = pooled @ constant_in(g)(g.nodes["conv"].inputs[1])[0, 0, :2]
     np.testing.assert_allclose(layer(x), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_output_counts_for_itself_too():
+    g = Graph("net")
+    x = g.add("tanh", g.input("x", "float32", (None, 4)), name="inner")
+    g.outputs["inner"], g.outputs["y"] = x, g.add("matmul", x, const(g, 4, 2))
+    insert(g)
+    first, layer = consumers_of(g, "inner", constant_in(g))
+    assert first is ITSELF and layer.steps
 
 
 def test_a_tensor_that_no_layer_takes_counts_for_itself():

@@ -60,6 +60,7 @@ class Method(str, Enum):
     max = "max"
     percentile = "percentile"
     mse = "mse"
+    output = "output"
 
 
 class Effort(str, Enum):
@@ -75,7 +76,7 @@ MethodOption = Annotated[
     Method | None,
     typer.Option(
         metavar="METHOD",
-        help="Thresholds of activations: kl_j, max, percentile or mse. [default: kl_j]",
+        help="Thresholds of activations: kl_j, max, percentile, mse or output. [default: kl_j]",
     ),
 ]
 EffortOption = Annotated[

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from qgraph.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.analysis import analysis
 from qgraph.errors import UsageError
@@ -105,6 +107,7 @@ def quantize(
     input_shapes: Mapping[str, Shape] | None = None,
     limit: int | None = None,
     sensitivity: bool = False,
+    memory: int | None = None,
     progress: Progress = _silent,
 ) -> Quantized:
     """Quantize a trained network without retraining.
@@ -113,10 +116,10 @@ def quantize(
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms).
     effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part of
     the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
-    activation thresholds are found at first, `kl_j`, `max`, `percentile` or `mse`. plan: exactly
-    these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads them.
-    sensitivity: work out which layers hurt, and why (`qgraph.analysis`); takes many runs of the
-    network.
+    activation thresholds are found at first, `kl_j`, `max`, `percentile`, `mse` or `output`. plan:
+    exactly these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads
+    them. sensitivity: work out which layers hurt, and why (`qgraph.analysis`); takes many runs of
+    the network. memory: bytes of live values beyond which calibration uses temporary files.
     """
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
@@ -126,7 +129,7 @@ def quantize(
     graph = model.copy() if isinstance(model, Graph) else load(
         model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
     )  # fmt: skip
-    data = load_data(calibration, graph, limit)
+    data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
     parts = split(graph, data) if effort != "plain" else undivided(graph, data)
     trials = _searched(graph, target, parts, effort, start, budget, progress)
     kept = trials[0].plan if trials else start
@@ -137,7 +140,7 @@ def quantize(
     def passed(_: object) -> None:
         progress("rewriting", next(done), steps)
 
-    floating, graph = build(graph, target, kept, parts.learning, trace, passed, progress)
+    floating, graph = build(graph, target, kept, parts.learning, trace, passed, progress, memory)
     found = bounds(graph)
     if target.accumulator_wraps:
         PassManager((WrapAccumulators(target.accumulator_bits),)).run(graph, trace)
@@ -165,7 +168,7 @@ def quantize(
             graph, floating, measured, samples, lambda i, n: progress("analysing", i, n)
         )
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
-    sample = {name: array[: batches[name]] for name, array in data.items()}
+    sample = {name: np.array(array[: batches[name]]) for name, array in data.items()}
     return Quantized(
         graph, floating, target, Calibration(kept.method), trace, found, measured, sample, facts
     )

@@ -22,7 +22,7 @@ from qgraph.parallel import over_chunks
 from qgraph.passes import PassManager, PassResult
 from qgraph.quant.calibrate import Calibration, calibrate, check_shifts
 from qgraph.quant.correct_bias import correct_biases
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.data import batch_of, chunk_inputs, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
@@ -64,22 +64,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Split:
-    """Samples for calibration, for comparing plans, and for the report; they may be the same."""
+    """Samples for calibration, for comparing plans, and for the report; they may be the same.
+
+    `learning` is all but the report's: what the network is built from once the plan stands.
+    """
 
     calibration: Data
     comparison: Data
     report: Data
+    learning: Data
     apart: bool
-
-    @property
-    def learning(self) -> Data:
-        """All but the report's: what the network is built from once the plan stands."""
-        if not self.apart:
-            return self.calibration
-        return {
-            name: np.concatenate([array, self.comparison[name]])
-            for name, array in self.calibration.items()
-        }
 
 
 def samples_of(data: Data) -> int:
@@ -89,24 +83,18 @@ def samples_of(data: Data) -> int:
 def undivided(graph: Graph, data: Data) -> Split:
     """Calibration on all samples; compared and reported on the first of them."""
     few = first_samples(graph, data, COMPARED)
-    return Split(data, few, few, apart=False)
+    return Split(data, few, few, data, apart=False)
 
 
 def first_samples(graph: Graph, data: Data, most: int) -> Data:
     """The first samples, `most` of them or one whole batch."""
-    count = max(most // (step := _batch(graph)), 1) * step
+    count = max(most // (step := batch_of(graph)), 1) * step
     return {name: array[:count] for name, array in data.items()}
-
-
-def _batch(graph: Graph) -> int:
-    """How many samples the graph takes at once, where its inputs say so; else 1."""
-    fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]
-    return int(np.lcm.reduce(fixed)) if fixed else 1
 
 
 def split(graph: Graph, data: Data) -> Split:
     """Three parts with no sample in common, or the same samples three times if there are few."""
-    count, step = samples_of(data), _batch(graph)
+    count, step = samples_of(data), batch_of(graph)
     held = min(COMPARED, count // 4) // step * step
     if count < FEWEST or not held:
         return undivided(graph, data)
@@ -114,7 +102,8 @@ def split(graph: Graph, data: Data) -> Split:
     def part(start: int, stop: int | None) -> Data:
         return {name: array[start:stop] for name, array in data.items()}
 
-    return Split(part(0, count - 2 * held), part(-2 * held, -held), part(-held, None), apart=True)
+    calibration, learning = part(0, count - 2 * held), part(0, count - held)
+    return Split(calibration, part(-2 * held, -held), part(-held, None), learning, apart=True)
 
 
 def build(
@@ -125,8 +114,12 @@ def build(
     trace: Trace,
     on_pass: Callable[[PassResult], None] = lambda result: None,
     on_node: OnNode = lambda stage, done, total: None,
+    memory: int | None = None,
 ) -> tuple[Graph, Graph]:
-    """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin."""
+    """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
+
+    Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
+    """
     graph = loaded.copy()
     PassManager(prepare(plan)).run(graph, trace, on_pass)
     if plan.scale_inputs:
@@ -134,14 +127,15 @@ def build(
     floating = graph.copy()
     PassManager(insert(profile)).run(graph, trace, on_pass)
     options = Calibration(plan.method, profile.shift)
-    calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n))
+    calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n), memory)
+    few = thinned(graph, data)
     if plan.reconstruct:
         reconstruct_weights(
-            graph, floating, data, on_node=lambda i, n: on_node("reconstructing", i, n)
+            graph, floating, few, on_node=lambda i, n: on_node("reconstructing", i, n)
         )
         check_shifts(graph, profile.shift)  # it may have chosen finer scales
     if plan.correct_bias:
-        correct_biases(graph, floating, data, lambda i, n: on_node("correcting", i, n))
+        correct_biases(graph, floating, few, lambda i, n: on_node("correcting", i, n))
     return floating, graph
 
 
@@ -217,12 +211,13 @@ def search(
         raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
     original = loaded.copy()
     PassManager(FLOAT).run(original)
+    few = thinned(loaded, parts.calibration)
     began = time.perf_counter()
     trials: list[Trial] = []
 
     def attempt(plan: Plan) -> None:
         started = time.perf_counter()
-        _, graph = build(loaded, profile, plan, parts.calibration, Trace())
+        _, graph = build(loaded, profile, plan, few, Trace())
         found = agreement(original, graph, parts.comparison)
         trial = Trial(plan, found, time.perf_counter() - started)
         trials.append(trial)

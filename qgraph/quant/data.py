@@ -1,9 +1,11 @@
-"""Calibration data: read from .npy, .npz or a Python entry point, checked, cut into chunks."""
+"""Calibration data: checked against the graph's inputs, cut into chunks, thinned.
+
+It may be larger than memory: it is looked at slice by slice only.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,14 @@ import numpy as np
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quant.sources import NUMBERS, OnRead, call_entry_point, is_entry_point, read_file
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
 CHUNK = 8
+# What plans are searched on and corrections are learnt from at most; they gain little from more,
+# and their time grows with it. Thresholds of the network that is kept are from all samples.
+LEARNT_FROM = 512
+CHECKED_BYTES = 1 << 24  # at once
 
 Data = str | Path | Array | Mapping[str, Array]
 
@@ -26,7 +33,7 @@ def check_source(source: Data | None) -> None:
             "there is no calibration data",
             hint="give a few dozen typical inputs: --calibration FILE.npz",
         )
-    if isinstance(source, str | Path) and not _is_entry_point(source) and not Path(source).exists():
+    if isinstance(source, str | Path) and not is_entry_point(source) and not Path(source).exists():
         raise CalibrationError(
             "no such file",
             node=str(source),
@@ -34,18 +41,24 @@ def check_source(source: Data | None) -> None:
         )
 
 
-def load_data(source: Data | None, graph: Graph, limit: int | None = None) -> dict[str, Array]:
+def load_data(
+    source: Data | None,
+    graph: Graph,
+    limit: int | None = None,
+    on_read: OnRead = lambda samples: None,
+) -> dict[str, Array]:
     """Arrays [samples, ...] by input name, checked against the inputs of `graph`.
 
     `source` is a `.npy` (one input), a `.npz` (arrays named like the inputs; any name where there
     is one of each), `module:function` that returns a `tf.data.Dataset`, an iterable of batches or
-    arrays, or the arrays themselves. Raises CalibrationError.
+    arrays, or the arrays themselves. Files are mapped, not read; `on_read(samples)` is called as
+    batches come. Raises CalibrationError.
     """
     if not graph.inputs:
         raise CalibrationError("the network has no inputs: there is nothing to calibrate")
     check_source(source)
     assert source is not None
-    named = {k: v[:limit] for k, v in _by_input(_read(source, limit), graph).items()}
+    named = {k: v[:limit] for k, v in _by_input(_read(source, limit, on_read), graph).items()}
     for name in graph.inputs:
         _check(named[name], graph, name)
     if len({len(v) for v in named.values()}) > 1:
@@ -56,91 +69,62 @@ def load_data(source: Data | None, graph: Graph, limit: int | None = None) -> di
     return named
 
 
-def chunk_inputs(graph: Graph, data: Mapping[str, Array]) -> dict[str, list[Array]]:
+class Chunks(Sequence[Array]):
+    """Samples cut into chunks, each read and converted when it is asked for."""
+
+    def __init__(self, samples: Array, size: int, dtype: str) -> None:
+        self.samples, self.size, self.dtype = np.asarray(samples), size, dtype
+
+    def __len__(self) -> int:
+        return -(-len(self.samples) // self.size)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        chunk = self.samples[index * self.size : (index + 1) * self.size]
+        return np.require(chunk, self.dtype, ["C", "A"])
+
+
+def chunk_inputs(graph: Graph, data: Mapping[str, Array]) -> dict[str, Sequence[Array]]:
     """Cut samples into chunks of the graph's own batch size, or of CHUNK where that is free."""
-    chunks = {}
+    chunks: dict[str, Sequence[Array]] = {}
     for name in graph.inputs:
         shape = graph.types[name].shape
         size = shape[0] if shape and shape[0] is not None else CHUNK
-        array = np.ascontiguousarray(
-            np.asarray(data[name]).astype(graph.types[name].dtype, copy=False)
-        )
-        chunks[name] = [array[i : i + size] for i in range(0, len(array), size)]
+        chunks[name] = Chunks(data[name], size, graph.types[name].dtype)
     return chunks
 
 
-def _read(source: Data, limit: int | None) -> dict[str, Array]:
+def batch_of(graph: Graph) -> int:
+    """How many samples the graph takes at once, where its inputs say so; else 1."""
+    fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]
+    return int(np.lcm.reduce(fixed)) if fixed else 1
+
+
+def thinned(
+    graph: Graph, data: Mapping[str, Array], most: int = LEARNT_FROM
+) -> Mapping[str, Array]:
+    """`data` itself, or about `most` of its samples, evenly spaced, in whole batches."""
+    step = batch_of(graph)
+    count, kept = len(next(iter(data.values()), ())) // step, max(most // step, 1)
+    if count <= kept:
+        return data
+    first = np.arange(kept) * count // kept * step
+    index = (first[:, None] + np.arange(step)).ravel()
+    return {name: np.asarray(array[index]) for name, array in data.items()}
+
+
+def _read(source: Data, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
     if isinstance(source, Mapping):
         return {k: np.asarray(v) for k, v in source.items()}
     if isinstance(source, np.ndarray):
         return {"": source}
-    if _is_entry_point(source):
-        return _from_entry_point(str(source), limit)
-    try:
-        loaded: Any = np.load(source, allow_pickle=False)
-        arrays = {k: loaded[k] for k in loaded.files} if hasattr(loaded, "files") else {"": loaded}
-        if not arrays:
-            raise ValueError("no arrays")
-        return arrays
-    except OSError as error:
-        raise CalibrationError(
-            f"cannot be read: {error.strerror or error}", node=str(source)
-        ) from None
-    except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
-        raise CalibrationError(
-            "is not a .npy or .npz of plain arrays",
-            node=str(source),
-            hint="write one with numpy.savez(FILE, NAME_OF_INPUT=array)",
-        ) from None
+    if is_entry_point(source):
+        return call_entry_point(str(source), limit, on_read)
+    return read_file(Path(source))
 
 
-def _is_entry_point(source: str | Path) -> bool:
-    return ":" in str(source) and not Path(source).exists()
-
-
-def _from_entry_point(text: str, limit: int | None) -> dict[str, Array]:
-    module, _, function = text.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), function)()
-        if isinstance(made, Mapping):
-            return {k: np.asarray(v) for k, v in made.items()}
-        if isinstance(made, np.ndarray):
-            return {"": made}
-        return _collect(made, text, limit)
-    except CalibrationError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise CalibrationError(
-            f"{type(error).__name__}: {error}",
-            node=text,
-            hint="it must return a tf.data.Dataset, batches, or arrays; --debug shows where",
-        ) from error
-
-
-def _collect(batches: Iterable[Any], where: str, limit: int | None) -> dict[str, Array]:
-    """Concatenate batches: arrays, (inputs, labels) tuples, or mappings by input name.
-
-    Stops once there are `limit` samples: a dataset may repeat without end.
-    """
-    parts: dict[str, list[Array]] = {}
-    samples = 0
-    iterator = (
-        batches.as_numpy_iterator() if hasattr(batches, "as_numpy_iterator") else iter(batches)
-    )
-    for batch in iterator:
-        inputs = batch[0] if isinstance(batch, tuple) else batch
-        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
-        for name, value in named.items():
-            parts.setdefault(name, []).append(np.asarray(value))
-        samples += len(next(iter(parts.values()))[-1])
-        if limit is not None and samples >= limit:
-            break
-    if not parts:
-        raise CalibrationError("gives no data", node=where)
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
-
-
-def _by_input(arrays: dict[str, Array], graph: Graph) -> dict[str, Array]:
+def _by_input(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
     if len(arrays) == 1 and len(graph.inputs) == 1:
         return {graph.inputs[0]: next(iter(arrays.values()))}
     missing = [name for name in graph.inputs if name not in arrays]
@@ -161,7 +145,7 @@ def _check(array: Array, graph: Graph, name: str) -> None:
 
     if shape is None:
         raise wrong(f"its shape is not known: {expected}", f"give it: --input-shape {name}=...")
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in NUMBERS:
         raise wrong(f"calibration data is of dtype {array.dtype}, not numbers")
     if array.ndim != len(shape) or any(
         d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False)
@@ -178,15 +162,26 @@ def _check(array: Array, graph: Graph, name: str) -> None:
             f"{len(array)} samples do not fill batches of {batch}, which the input asks for",
             "give a multiple of it, or another --input-shape",
         )
-    with np.errstate(over="ignore"):
-        held = array.astype(expected.dtype, copy=False)
-    if array.dtype.kind == "f" and not np.isfinite(held).all():
-        bad = [int(i) for i in np.argwhere(~np.isfinite(held))[0]]
-        raise wrong(f"calibration data holds NaN or infinity, first at {bad}", "leave it out")
-    if not array.any():
+    some = False
+    for start, part in _slices(array):
+        with np.errstate(over="ignore"):
+            held = part.astype(expected.dtype, copy=False)
+        if part.dtype.kind == "f" and not np.isfinite(held).all():
+            first, *rest = (int(i) for i in np.argwhere(~np.isfinite(held))[0])
+            bad = [start + first, *rest]
+            raise wrong(f"calibration data holds NaN or infinity, first at {bad}", "leave it out")
+        if np.dtype(expected.dtype).kind in "iub" and (held != part).any():
+            raise wrong(
+                f"calibration data is {array.dtype}, and not all of it fits {expected.dtype}",
+                f"give the {expected.dtype} numbers that the network is run on",
+            )
+        some = some or bool(part.any())
+    if not some:
         raise wrong("calibration data is all zeros", "give typical inputs")
-    if np.dtype(expected.dtype).kind in "iub" and (held != array).any():
-        raise wrong(
-            f"calibration data is {array.dtype}, and not all of it fits {expected.dtype}",
-            f"give the {expected.dtype} numbers that the network is run on",
-        )
+
+
+def _slices(array: Array) -> Iterator[tuple[int, Array]]:
+    """Parts of an array that may be larger than memory, with where they start."""
+    step = max(1, CHECKED_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), step):
+        yield start, array[start : start + step]

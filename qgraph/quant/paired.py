@@ -19,6 +19,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
+from qgraph.quant.spill import Shelf, memory_bound
 from qgraph.quant.topology import COMPUTE
 
 
@@ -54,7 +55,8 @@ def run_paired(
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
     with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
-        found, wanted = _Run(graph, chunks, each), _Run(floating, chunks, each)
+        memory = memory_bound() // 2
+        found, wanted = (_Run(g, chunks, each, memory) for g in (graph, floating))
         for done, name in enumerate((node.name for node in order), start=1):
             if name in floating.nodes:
                 wanted.step(name)
@@ -101,29 +103,30 @@ def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None 
 class _Run:
     """One graph on all chunks; what depends on no input is worked out where it is used."""
 
-    def __init__(self, graph: Graph, chunks: Mapping[str, list[Array]], each: Each) -> None:
+    def __init__(
+        self, graph: Graph, chunks: Mapping[str, Sequence[Array]], each: Each, memory: int
+    ) -> None:
         self.graph = graph
         self.chunks = chunks
         self.each = each
-        self.values: dict[str, list[Array]] = {}
+        self.values = Shelf(max((len(c) for c in chunks.values()), default=0), memory)
         self.left = Counter(v for node in graph.nodes.values() for v in node.inputs)
 
     def step(self, name: str) -> None:
         node = self.graph.nodes[name]
         if node.op == "input":
-            self.values[name] = self.chunks[name]
+            self.values.add(name, self.chunks[name])
         if not any(v in self.values for v in node.inputs):
             return
         constants = {v: self._constant(v) for v in node.inputs if v not in self.values}
 
-        def at(i: int) -> tuple[Array, ...]:
+        def at(i: int) -> None:
             inputs = [constants[v] if v in constants else self.values[v][i] for v in node.inputs]
-            return _evaluate(node, inputs)
+            for value, result in zip(node.values, _evaluate(node, inputs), strict=True):
+                self.values.put(value, i, result)
 
-        count = len(next(self.values[v] for v in node.inputs if v in self.values))
-        results = [*self.each(at, range(count))]
-        for index, value in enumerate(node.values):
-            self.values[value] = [result[index] for result in results]
+        for _ in self.each(at, range(self.values.count)):
+            pass
 
     def release(self, name: str) -> None:
         """Forget what no node after `name` needs."""
@@ -132,8 +135,8 @@ class _Run:
             return
         self.left.subtract(node.inputs)
         for value in (*node.inputs, *node.values):
-            if self.left[value] <= 0:
-                self.values.pop(value, None)
+            if self.left[value] <= 0 and value in self.values:
+                del self.values[value]
 
     def _constant(self, value: str) -> Array:
         node = self.graph.producer(value)

@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from qgraph.errors import UsageError
-from qgraph.quant.thresholds import METHODS
+from qgraph.quant.thresholds import NAMES
 
 NOTHING = "plain"
 NO, YES = "no", "yes"
@@ -36,7 +36,7 @@ class Plan:
     constant_channels: float = 0.0
     equalize: str = _one_of("", "weights", "biases")
     powers_of_two: bool = False
-    method: str = _one_of("kl_j", *(method for method in METHODS if method != "kl_j"))
+    method: str = _one_of("kl_j", *(name for name in NAMES if name != "kl_j"))
     reconstruct: bool = False
     correct_bias: bool = False
     scale_inputs: bool = False

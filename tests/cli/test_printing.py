@@ -14,7 +14,7 @@ from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
 from qgraph.cli.options import Method
 from qgraph.errors import QGraphError
-from qgraph.quant.thresholds import METHODS
+from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import OPTIONAL, RECIPES
 from tests.helpers.cli import run, small_network
 
@@ -179,7 +179,7 @@ def test_every_pass_says_what_it_does():
 
 
 def test_choices_are_those_of_the_library():
-    assert [m.value for m in Method] == list(METHODS)
+    assert [m.value for m in Method] == list(NAMES)
 
 
 def test_exit_codes_differ():

@@ -86,7 +86,7 @@ def test_hints_list_what_is_there():
     assert "equalize=no|weights|biases" in error.value.hint and "plain" in error.value.hint
     with pytest.raises(UsageError) as error:
         parse_plan("method=mean")
-    assert error.value.hint == "like method=kl_j|max|percentile|mse"
+    assert error.value.hint == "like method=kl_j|max|percentile|mse|output"
 
 
 def test_a_plan_in_python_is_checked_too():

@@ -1,0 +1,195 @@
+"""Where calibration data comes from: files, and functions of Python modules.
+
+Arrays of files are mapped, not read: what is never looked at is never loaded. What comes
+compressed, or batch by batch, goes to a temporary file first, so that it need not fit memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.types import Array
+from qgraph.quant.spill import Scratch
+
+BLOCK = 1 << 22
+LOCAL_HEADER = 30  # bytes before the name of a zip member
+NUMBERS = "fiub"  # kinds of dtype
+
+OnRead = Callable[[int], None]
+
+
+def is_entry_point(source: str | Path) -> bool:
+    return ":" in str(source) and not Path(source).exists()
+
+
+def read_file(path: Path) -> Mapping[str, Array]:
+    """Arrays of a `.npy` (its name is empty) or `.npz`, each opened when it is asked for."""
+    with _told_by_file(path):
+        if not zipfile.is_zipfile(path):
+            return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+        found = _Archive(path)
+        if not found:
+            raise ValueError("no arrays")
+        return found
+
+
+class _Archive(Mapping[str, Array]):
+    """The arrays of a `.npz`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with zipfile.ZipFile(path) as archive:
+            self.members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, name: str) -> Array:
+        member = self.members[name]
+        with (
+            _told_by_file(self.path),
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(member) as stream,
+        ):
+            shape, dtype, order = _header(stream)
+            if not prod(shape):
+                return np.zeros(shape, dtype)
+            if member.compress_type == zipfile.ZIP_STORED:
+                offset = _start_of(self.path, member) + stream.tell()
+                return np.memmap(self.path, dtype, "r", offset, shape, order)
+            scratch = Scratch()
+            while block := stream.read(BLOCK):
+                scratch.write(block, scratch.size)
+            return scratch.array(dtype, shape, order)
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Any]:
+    """Shape, dtype and memory order of the array that `stream` holds in .npy form."""
+    form = np.lib.format
+    first = form.read_magic(stream) == (1, 0)
+    read = form.read_array_header_1_0 if first else form.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("objects are not read")
+    return shape, dtype, "F" if fortran else "C"
+
+
+def _start_of(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where the content of a stored member begins in its archive."""
+    with path.open("rb") as stream:
+        stream.seek(member.header_offset)
+        header = stream.read(LOCAL_HEADER)
+    name, extra = struct.unpack("<HH", header[26:30])
+    return member.header_offset + len(header) + int(name) + int(extra)
+
+
+@contextmanager
+def _told_by_file(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except CalibrationError:
+        raise
+    except OSError as error:
+        raise CalibrationError(
+            f"cannot be read: {error.strerror or error}", node=str(path)
+        ) from None
+    except Exception:  # whatever a foreign file makes of the parsers for zip, deflate and npy
+        raise CalibrationError(
+            "is not a .npy or .npz of plain arrays",
+            node=str(path),
+            hint="write one with numpy.savez(FILE, NAME_OF_INPUT=array)",
+        ) from None
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def call_entry_point(text: str, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
+    """What `module:function` returns, as arrays; `on_read(samples)` is called on the way."""
+    module, _, function = text.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), function)()
+        if isinstance(made, Mapping):
+            return {k: np.asarray(v) for k, v in made.items()}
+        if isinstance(made, np.ndarray):
+            return {"": made}
+        return _collect(made, text, limit, on_read)
+    except CalibrationError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise CalibrationError(
+            f"{type(error).__name__}: {error}",
+            node=text,
+            hint="it must return a tf.data.Dataset, batches, or arrays; --debug shows where",
+        ) from error
+
+
+def _collect(
+    batches: Iterable[Any], where: str, limit: int | None, on_read: OnRead
+) -> dict[str, Array]:
+    """Join batches: arrays, (inputs, labels) tuples, or mappings by input name.
+
+    Stops once there are `limit` samples: a dataset may repeat without end.
+    """
+    parts: dict[str, _Joined] = {}
+    iterator = (
+        batches.as_numpy_iterator() if hasattr(batches, "as_numpy_iterator") else iter(batches)
+    )
+    for batch in iterator:
+        inputs = batch[0] if isinstance(batch, tuple) else batch
+        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+        for name, value in named.items():
+            parts.setdefault(name, _Joined(where)).add(value)
+        samples = next(iter(parts.values())).samples
+        on_read(samples)
+        if limit is not None and samples >= limit:
+            break
+    if not parts:
+        raise CalibrationError("gives no data", node=where)
+    return {name: part.array() for name, part in parts.items()}
+
+
+class _Joined:
+    """Batches of one input, one after the other in a temporary file."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.samples = 0
+        self.first: Array | None = None
+        self.scratch = Scratch()
+
+    def add(self, batch: Any) -> None:
+        array = np.atleast_1d(np.asarray(batch, order="C"))
+        if self.first is None:
+            self.first = array[:1]
+        kind = self.first.dtype
+        if array.dtype.kind not in NUMBERS:
+            raise CalibrationError(
+                f"calibration data is of dtype {array.dtype}, not numbers", node=self.where
+            )
+        if array.shape[1:] != self.first.shape[1:] or not np.can_cast(array.dtype, kind):
+            raise CalibrationError(
+                f"batches differ: {array.dtype} {list(array.shape[1:])} "
+                f"after {kind} {list(self.first.shape[1:])}",
+                node=self.where,
+                hint="every batch holds samples of one shape and dtype",
+            )
+        self.scratch.write(array.astype(kind, copy=False), self.scratch.size)
+        self.samples += len(array)
+
+    def array(self) -> Array:
+        assert self.first is not None
+        return self.scratch.array(self.first.dtype, (self.samples, *self.first.shape[1:]))

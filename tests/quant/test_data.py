@@ -1,11 +1,13 @@
 """Calibration data: read, checked, cut into chunks."""
 
+import mmap
 import sys
 import types
 
 import numpy as np
 import pytest
 
+import qgraph.quant.data
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
 from qgraph.quant.data import CHUNK, chunk_inputs, load_data
@@ -110,3 +112,71 @@ def test_a_network_without_inputs_has_nothing_to_calibrate():
     graph.outputs["y"] = graph.const(np.ones(3, np.float32))
     with pytest.raises(CalibrationError, match="no inputs"):
         load_data({}, graph)
+
+
+# -- data that need not fit memory -------------------------------------------------------------
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    base = array
+    while base is not None and not isinstance(base, (np.memmap, mmap.mmap, memoryview)):
+        base = base.base
+    return base is not None
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["f4", ">f4", "f8", "f2"])
+def test_arrays_of_archives_are_mapped(tmp_path, save, order, dtype):
+    x = np.asarray(np.round(IMAGES, 2), dtype, order=order)
+    save(tmp_path / "a.npz", odd=np.zeros(3, bool), x=x)
+    found = load_data(tmp_path / "a.npz", net("x"))["x"]
+    assert np.array_equal(found, x) and is_mapped(found)
+    chunks = chunk_inputs(net(), {"x": found})["x"]
+    assert np.array_equal(np.concatenate(chunks), x.astype(np.float32))
+    assert all(c.flags.aligned and c.flags.c_contiguous for c in chunks)
+
+
+def test_arrays_of_files_are_mapped(tmp_path):
+    np.save(tmp_path / "a.npy", IMAGES)
+    assert is_mapped(load_data(tmp_path / "a.npy", net(), limit=4)["x"])
+
+
+def test_what_is_not_asked_for_is_not_opened(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=IMAGES, labels=np.array([{}], object))
+    assert_images(load_data(tmp_path / "a.npz", net("x")))
+
+
+@pytest.mark.parametrize("place", [0, 5, 9])
+def test_every_slice_is_checked(monkeypatch, place):
+    monkeypatch.setattr(qgraph.quant.data, "CHECKED_BYTES", 3 * IMAGES[0].nbytes)
+    assert_images(load_data(IMAGES, net()))
+    bad = IMAGES.copy()
+    bad[place, 1, 2, 0] = np.nan
+    with pytest.raises(CalibrationError, match=rf"first at \[{place}, 1, 2, 0\]"):
+        load_data(bad, net())
+    only = np.zeros_like(IMAGES)
+    only[place] = 1
+    load_data(only, net())
+
+
+def test_batches_of_one_kind_are_joined(module):
+    read = []
+    module.load = lambda: [IMAGES[:4], IMAGES[4:5], IMAGES[5:].astype(np.float16)]
+    found = load_data("calibration_of_test:load", net(), None, read.append)["x"]
+    assert is_mapped(found) and found.dtype == np.float32 and read == [4, 5, 10]
+    np.testing.assert_allclose(found, IMAGES, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("second", "complaint"),
+    [
+        (IMAGES[:, :3], r"batches differ: float32 \[3, 4, 3\] after float32 \[4, 4, 3\]"),
+        (IMAGES.astype(np.float64), "batches differ: float64"),
+        (np.full((1, 4, 4, 3), "a"), "of dtype <U1, not numbers"),
+    ],
+)
+def test_batches_that_differ(module, second, complaint):
+    module.load = lambda: iter([IMAGES, second])
+    with pytest.raises(CalibrationError, match=complaint):
+        load_data("calibration_of_test:load", net())

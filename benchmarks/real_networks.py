@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.real import cifar, efforts, formats, mobilenet, policies
+from benchmarks.real import cifar, efforts, formats, mobilenet, policies, thresholds
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console, import_tensorflow_quietly
 
@@ -25,6 +25,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "formats": formats.tables,
     "policies": policies.tables,
     "efforts": efforts.tables,
+    "thresholds": thresholds.tables,
 }
 
 

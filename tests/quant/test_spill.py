@@ -75,8 +75,9 @@ def test_corrections_do_not_depend_on_memory(shelves, monkeypatch):
     assert not shelves[1].spilled and shelves[-1].spilled
 
 
-def test_what_is_put_is_read():
-    shelf = Shelf(3, 1000)
+@pytest.mark.parametrize("memory", [0, 1000])
+def test_what_is_put_is_read(memory):
+    shelf = Shelf(3, memory)
     arrays = [RNG.normal(size=(n, 5, 4)).astype(np.float32) for n in (4, 4, 2)]
     turned = [np.swapaxes(a, 1, 2) for a in arrays]
     for i in (2, 0, 1):  # threads come in any order, and the last chunk is smaller
@@ -169,12 +170,12 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
 
     monkeypatch.setattr(static, "calibrate", watched)
     g = random_cnn(0, 4, "float32")
-    data = random_feeds(g, batch=LEARNT_FROM + 40)
+    data = random_feeds(g, batch=LEARNT_FROM + 200)
     parts = static.split(g, data)
     static.search(g, INT8, parts, "plain")
-    assert len(seen["calibrated"]["x"]) == len(parts.calibration["x"]) <= LEARNT_FROM
+    assert len(seen["calibrated"]["x"]) == LEARNT_FROM < len(parts.calibration["x"])
     static.build(g, INT8, Plan(correct_bias=True), data, Trace())
-    assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 40
+    assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 200
     assert len(seen["corrected"]["x"]) == LEARNT_FROM
 
 

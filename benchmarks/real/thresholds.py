@@ -1,0 +1,130 @@
+"""How thresholds of activations are chosen, all else being equal: SQNR of the outputs, time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.real.mobilenet import LOGITS, enlarged
+from benchmarks.real.tables import Table
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.passes import PassManager
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.thresholds import NAMES
+from qgraph.recipes import FLOAT
+from qgraph.rewrite.trace import Trace
+from qgraph.static import Agreement, agreement, build
+
+NETWORKS = 12  # random ones
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+
+
+def tables() -> Iterator[Table]:
+    yield _real()
+    yield _residual()
+
+
+def _real() -> Table:
+    table = Table(
+        "Thresholds, real networks",
+        {"network": "", "method": "", "SQNR dB": ".2f", "as float": ".1%", "seconds": ".1f"},
+        notes=["cifar_10_model: 512 training images to calibrate, 1,000 test images",
+               "MobileNetV1: 64 CIFAR-10 training images at 224 to calibrate, 100 test images",
+               "the same plan but for the method: see benchmarks/real/thresholds.py"],
+    )  # fmt: skip
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    small = [images.astype(np.float32) for images in (train[:512], test[:1000])]
+    large = [enlarged(images) for images in (train[:64], test[:100])]
+    cifar, mobilenet = load(assets.cifar10_network()), load(assets.mobilenet_v1(), outputs=[LOGITS])
+    in8 = Plan(constant_channels=0.1, equalize="weights", correct_bias=True)
+    in4 = Plan(constant_channels=0.03, equalize="biases", reconstruct=True, correct_bias=True)
+    folded = Plan(constant_channels=0.1, correct_bias=True)
+    for name, model, profile, plan, data in (
+        ("cifar_10_model, 8/8", cifar, "graffitist-int8", in8, small),
+        ("cifar_10_model, 4/8", cifar, "graffitist-int4", in4, small),
+        ("MobileNetV1, 8/8", mobilenet, "graffitist-int8", folded, large),
+    ):
+        for method in NAMES:
+            found, seconds = _measured(model, load_profile(profile), plan, method, *data)
+            table.add(name, method, found.sqnr, found.top1, seconds)
+    return table
+
+
+def _residual() -> Table:
+    table = Table(
+        f"Thresholds, {NETWORKS} random residual networks with scale groups",
+        {"activations": "", "method": "", "groups": "", "mean SQNR dB": ".2f",
+         "least": ".2f", "seconds": ".1f"},
+        notes=["64 samples to calibrate, 64 others to compare"],
+    )  # fmt: skip
+    profile = load_profile("graffitist-int8")
+    narrow = replace(profile, bits=replace(profile.bits, activation=4))
+    for bits, target in (("8 bits", profile), ("4 bits", narrow)):
+        for method in NAMES:
+            for jointly in (True, False) if method in ("mse", "output") else (False,):
+                with _groups(jointly):
+                    found = [_random(seed, target, method) for seed in range(NETWORKS)]
+                sqnr = [agreement.sqnr for agreement, _ in found]
+                seconds = sum(seconds for _, seconds in found)
+                groups = "joint" if jointly else "widest member"
+                table.add(bits, method, groups, float(np.mean(sqnr)), min(sqnr), seconds)
+    return table
+
+
+def _groups(jointly: bool) -> AbstractContextManager[Any]:
+    return nullcontext() if jointly else mock.patch("qgraph.quant.calibrate.FINER", {})
+
+
+def _random(seed: int, profile: Profile, method: str) -> tuple[Agreement, float]:
+    rng = np.random.default_rng(100 + seed)
+    data = [rng.laplace(size=(64, 8, 8, 3)).astype(np.float32) for _ in range(2)]
+    return _measured(residual(seed), profile, Plan(correct_bias=True), method, *data)
+
+
+def _measured(
+    model: Graph, profile: Profile, plan: Plan, method: str, calibration: Array, test: Array
+) -> tuple[Agreement, float]:
+    original, (name,) = model.copy(), model.inputs
+    PassManager(FLOAT).run(original)
+    start = time.perf_counter()
+    chosen = replace(plan, method=method)
+    _, graph = build(model, profile, chosen, {name: calibration}, Trace())
+    seconds = time.perf_counter() - start
+    return agreement(original, graph, {name: test}), seconds
+
+
+def residual(seed: int, blocks: int = 6, channels: int = 16) -> Graph:
+    """A random network of sums and concats, whose branches differ in range."""
+    rng, graph = np.random.default_rng(seed), Graph("residual")
+
+    def conv(x: str, inputs: int, outputs: int, scale: float = 1.0) -> str:
+        spread = scale * np.exp(rng.normal(0, 0.5, outputs)) / np.sqrt(9 * inputs)
+        w = (rng.standard_t(4, (3, 3, inputs, outputs)) * spread).astype(np.float32)
+        bias = (rng.normal(size=outputs) * 0.1).astype(np.float32)
+        y = graph.add("conv2d", x, graph.const(w, "w"), attrs=WINDOW)
+        return graph.add("bias_add", y, graph.const(bias, "b"))
+
+    x = graph.add("relu", conv(graph.input("x", "float32", (None, 8, 8, 3)), 3, channels))
+    for _ in range(blocks):
+        y = graph.add("relu", conv(x, channels, channels))
+        y = conv(y, channels, channels, float(rng.choice([0.2, 1, 2])))
+        x = graph.add("add", x, y)
+        if rng.random() < 0.5:
+            x = graph.add("relu", x)
+        if rng.random() < 0.3:
+            x = graph.add("concat", x, conv(x, channels, 4), attrs={"axis": 3})
+            channels += 4
+    pooled = graph.add("mean", x, attrs={"axes": (1, 2), "keepdims": False})
+    head = graph.const(rng.normal(size=(channels, 10)).astype(np.float32), "w")
+    graph.outputs["y"] = graph.add("matmul", pooled, head)
+    return graph

@@ -148,7 +148,7 @@ def quantize(
     else:
         check_accumulators(graph, found, target.accumulator_bits)
     progress("measuring", 0, 1)
-    few = {name: array[:SQNR_SAMPLES] for name, array in data.items()}
+    few = first_samples(graph, data, SQNR_SAMPLES)
     measured = measure(graph, floating, few)
     facts = {
         **_source(model),

@@ -79,6 +79,8 @@ class Chunks(Sequence[Array]):
         return -(-len(self.samples) // self.size)
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
         chunk = self.samples[index * self.size : (index + 1) * self.size]

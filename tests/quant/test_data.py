@@ -105,6 +105,7 @@ def test_chunks_are_the_samples_in_order(batch, sizes):
     chunks = chunk_inputs(net(batch=batch), {"x": IMAGES.astype(np.float64)})["x"]
     assert [len(c) for c in chunks] == sizes
     assert np.array_equal(np.concatenate(chunks), IMAGES) and chunks[0].dtype == np.float32
+    assert np.array_equal(np.concatenate(chunks[:1]), IMAGES[: sizes[0]])
 
 
 def test_a_network_without_inputs_has_nothing_to_calibrate():

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.real import cifar, efforts, formats, mobilenet, policies, thresholds
+from benchmarks.real import cifar, efforts, formats, mixed, mobilenet, policies, thresholds
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console, import_tensorflow_quietly
 
@@ -26,6 +26,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "policies": policies.tables,
     "efforts": efforts.tables,
     "thresholds": thresholds.tables,
+    "mixed": mixed.tables,
 }
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from contextlib import nullcontext, redirect_stdout
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,8 +25,11 @@ from qgraph.cli.options import (
     Profile,
     check_model,
     names,
+    several_bits,
     shapes,
 )
+
+KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity")
 
 
 def analyze(
@@ -41,6 +44,14 @@ def analyze(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    mean_bits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BITS,...",
+            help="Instead, what mixed precision gives if weights have so many bits on average, "
+            "like 3,4,5,6,8.",
+        ),
+    ] = None,
     top: Annotated[
         int, typer.Option(min=1, metavar="N", help="Show so many of the worst layers.")
     ] = 15,
@@ -48,12 +59,18 @@ def analyze(
 ) -> None:
     """Show which layers hurt, the worst first, and why; write nothing.
 
-    Each layer is quantized alone, and all but it, and compared with the float network.
+    Each layer is quantized alone, and all but it, and compared with the float network. With
+    --mean-bits, show what bits chosen layer by layer give, beside the same bits everywhere.
     """
     from qgraph import compiler
-    from qgraph.artifacts import manifest
+    from qgraph.artifacts import finite_all, manifest
     from qgraph.cli.console import import_tensorflow_quietly, progress_bar
-    from qgraph.cli.tables import print_next_steps, print_sensitivity
+    from qgraph.cli.tables import (
+        print_mixed,
+        print_next_bits,
+        print_next_steps,
+        print_sensitivity,
+    )
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
 
@@ -62,29 +79,34 @@ def analyze(
     target, input_shapes = load_profile(profile), shapes(input_shape)
     chosen = effort and effort.value, method and method.value
     compiler.first_plan(plan, *chosen)
+    budgets = several_bits(mean_bits) if mean_bits is not None else []
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
         progress("loading", 0, 1)
         import_tensorflow_quietly()
         sys.path.insert(0, os.getcwd())  # for a calibration from module:function
-        result = compiler.quantize(
-            model,
-            calibration,
-            profile=target,
-            effort=chosen[0],
-            plan=plan,
-            budget=budget,
-            method=chosen[1],
-            inputs=names(inputs),
-            outputs=names(outputs),
-            input_shapes=input_shapes,
-            limit=limit,
-            sensitivity=True,
-            progress=progress,
-        )
-    found = manifest(result)
+        options: dict[str, Any] = {
+            "profile": target,
+            "effort": chosen[0],
+            "plan": plan,
+            "budget": budget,
+            "method": chosen[1],
+            "inputs": names(inputs),
+            "outputs": names(outputs),
+            "input_shapes": input_shapes,
+            "limit": limit,
+            "progress": progress,
+        }
+        if budgets:
+            mixed = compiler.pareto(model, calibration, budgets, **options)
+            found = finite_all(mixed.facts(*mixed.chosen))
+        else:
+            result = compiler.quantize(model, calibration, sensitivity=True, **options)
+            found = {key: value for key, value in manifest(result).items() if key in KEPT}
     if as_json:
-        kept = ("model", "profile", "plan_spec", "agreement", "sensitivity")
-        print(json.dumps({key: found[key] for key in kept}))
-        return
-    print_sensitivity(found, top)
-    print_next_steps(model, calibration, found)
+        print(json.dumps(found))
+    elif budgets:
+        print_mixed(found)
+        print_next_bits(model, calibration, budgets)
+    else:
+        print_sensitivity(found, top)
+        print_next_steps(model, calibration, found)

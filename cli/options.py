@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,6 +101,14 @@ Budget = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
 ]
+WeightBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--weight-bytes",
+        metavar="SIZE",
+        help="What all weights may take, like 200k or 1.5M: bits are chosen layer by layer.",
+    ),
+]
 Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
@@ -135,3 +144,25 @@ def shapes(texts: list[str] | None) -> dict[str, Shape] | None:
             )
         found[name] = shape
     return found
+
+
+def byte_count(text: str | None) -> int | None:
+    """`200k` as bytes: k and M are thousands and millions, Ki and Mi powers of 1024."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|M|Ki|Mi)?B?", text.strip())
+    if found is None:
+        raise UsageError(f"`{text}` is no number of bytes", hint="like 200000, 200k or 1.5M")
+    unit = {None: 1, "k": 1000, "M": 1000**2, "Ki": 1024, "Mi": 1024**2}[found[2]]
+    return int(float(found[1]) * unit)
+
+
+def several_bits(text: str) -> list[float]:
+    """`3,4,5` as numbers above 0."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < bits < float("inf") for bits in found):
+        raise UsageError(f"`{text}` is no list of bits", hint="like --mean-bits 3,4,5,6,8")
+    return list(dict.fromkeys(found))

@@ -25,6 +25,8 @@ from qgraph.cli.options import (
     Outputs,
     PlanOption,
     Profile,
+    WeightBytes,
+    byte_count,
     check_model,
     names,
     shapes,
@@ -58,6 +60,15 @@ def quantize(
             "--sensitivity", help="Also work out which layers hurt, and why, for the report."
         ),
     ] = False,
+    mean_bits: Annotated[
+        float | None,
+        typer.Option(
+            metavar="BITS",
+            help="What weights may take on average, like 5: bits (2, 4, 8, 16) are chosen layer "
+            "by layer.",
+        ),
+    ] = None,
+    weight_bytes: WeightBytes = None,
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
@@ -74,6 +85,7 @@ def quantize(
     from qgraph.artifacts import check_output, read_manifest
     from qgraph.cli.console import import_tensorflow_quietly, progress_bar
     from qgraph.cli.tables import print_files, print_quantized
+    from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
 
@@ -84,6 +96,8 @@ def quantize(
     target, input_shapes = load_profile(profile), shapes(input_shape)
     chosen = effort and effort.value, method and method.value
     compiler.first_plan(plan, *chosen)
+    room = byte_count(weight_bytes)
+    budget_of(mean_bits, room)
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
         progress("loading", 0, 1)
         import_tensorflow_quietly()
@@ -102,6 +116,8 @@ def quantize(
             input_shapes=input_shapes,
             limit=limit,
             sensitivity=sensitivity,
+            mean_bits=mean_bits,
+            weight_bytes=room,
             progress=progress,
         )
         progress("writing", 0, 1)

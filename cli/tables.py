@@ -9,6 +9,7 @@ from typing import Any
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
 from qgraph.quant.plan import PLAIN, Plan
+from qgraph.report.advice import percent
 
 FLOAT_OPS_SHOWN = 8
 TRIALS_SHOWN = 6
@@ -19,6 +20,10 @@ LEGEND = (
 SENSITIVITY_LEGEND = (
     "alone: only this part is quantized; all but: everything else is; dB: the outputs (logits) "
     "against the float network, on {} samples; as float: the same class\n"
+)
+MIXED_LEGEND = (
+    "best: nothing that was measured is smaller and nearer to float; bits: share of the weights "
+    "that have so many\n"
 )
 
 
@@ -137,6 +142,47 @@ def print_next_steps(model: Path, calibration: str | None, manifest: Mapping[str
     else:
         how = f"--effort {effort}"
     console().print(f"next: qgraph quantize {model} -c {calibration} {how} -o out", soft_wrap=True)
+
+
+def print_mixed(mixed: Mapping[str, Any]) -> None:
+    """What was measured for bits chosen layer by layer, and for the same bits everywhere."""
+    rows = [
+        (
+            f"{point['weight_bytes']:,}",
+            f"{point['mean_bits']:.2f}",
+            "all alike" if point["uniform"] else _shares_of_bits(mixed, point),
+            _decibel(point["sqnr_db"], "exact"),
+            _share(point["top1"]),
+            ("kept" if point["kept"] else "") or ("best" if point["front"] else ""),
+        )
+        for point in mixed["points"]
+    ]
+    columns = (
+        ">weight\nbytes",
+        ">mean\nbits",
+        "bits of the weights",
+        ">SQNR\ndB",
+        ">as\nfloat",
+        "=",
+    )
+    print_table(f"bits of weights, compared on {mixed['samples']} samples", columns, rows)
+    console().print(MIXED_LEGEND, style="dim")
+
+
+def _shares_of_bits(mixed: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """`4: 61 %, 8: 39 %` of the weights."""
+    sizes: dict[int, int] = {}
+    for name, bits in point["bits"].items():
+        sizes[bits] = sizes.get(bits, 0) + mixed["weights"][name]
+    whole = sum(sizes.values())
+    return ", ".join(f"{bits}: {percent(size / whole)}" for bits, size in sorted(sizes.items()))
+
+
+def print_next_bits(model: Path, calibration: str | None, budgets: Sequence[float]) -> None:
+    bits = f"{budgets[len(budgets) // 2]:g}"
+    console().print(
+        f"next: qgraph quantize {model} -c {calibration} --mean-bits {bits} -o out", soft_wrap=True
+    )
 
 
 def print_files(output: Path) -> None:

@@ -24,6 +24,7 @@ from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import COMPUTE, QUANTIZERS, sources
 
 FORMAT = 1
@@ -36,6 +37,7 @@ FILES = MappingProxyType(
         "statistics.json": "histograms of what reaches each quantizer, what is clipped",
         "rewrites.json": "what was rewritten, what was refused and why",
         "graph.txt": "the quantized graph as text",
+        "profile.yaml": "the target profile, for --profile",
     }
 )
 
@@ -66,6 +68,7 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
         np.savez_compressed(draft / "tensors.npz", **arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
+        (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
         hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
         _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})
@@ -162,7 +165,7 @@ def manifest(result: Quantized) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "versions": versions(),
-        **_finite_all(result.facts),
+        **finite_all(result.facts),
         "calibration_method": result.calibration.method,
         "profile": asdict(result.profile),
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},
@@ -174,12 +177,12 @@ def manifest(result: Quantized) -> dict[str, Any]:
     }
 
 
-def _finite_all(facts: Any) -> Any:
+def finite_all(facts: Any) -> Any:
     """The same facts without infinities, which JSON does not have."""
     if isinstance(facts, Mapping):
-        return {key: _finite_all(value) for key, value in facts.items()}
+        return {key: finite_all(value) for key, value in facts.items()}
     if isinstance(facts, list | tuple):
-        return [_finite_all(value) for value in facts]
+        return [finite_all(value) for value in facts]
     return finite(facts) if isinstance(facts, float) else facts
 
 

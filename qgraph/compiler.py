@@ -25,7 +25,9 @@ from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
+from qgraph.mixed import Mixed, overridden, search_bits, widest_within
 from qgraph.passes import PassManager
+from qgraph.quant.bits import Budget, budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, load_data
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
@@ -107,6 +109,8 @@ def quantize(
     input_shapes: Mapping[str, Shape] | None = None,
     limit: int | None = None,
     sensitivity: bool = False,
+    mean_bits: float | None = None,
+    weight_bytes: int | None = None,
     memory: int | None = None,
     progress: Progress = _silent,
 ) -> Quantized:
@@ -119,7 +123,9 @@ def quantize(
     activation thresholds are found at first, `kl_j`, `max`, `percentile`, `mse` or `output`. plan:
     exactly these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads
     them. sensitivity: work out which layers hurt, and why (`qgraph.analysis`); takes many runs of
-    the network. memory: bytes of live values beyond which calibration uses temporary files.
+    the network. mean_bits or weight_bytes: what weights may take; their bits are chosen layer by
+    layer (`qgraph.mixed`). memory: bytes of live values beyond which calibration uses temporary
+    files.
     """
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
@@ -130,9 +136,16 @@ def quantize(
         model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
     )  # fmt: skip
     data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
-    parts = split(graph, data) if effort != "plain" else undivided(graph, data)
-    trials = _searched(graph, target, parts, effort, start, budget, progress)
+    room = budget_of(mean_bits, weight_bytes)
+    apart = effort != "plain" or room is not None
+    parts = split(graph, data) if apart else undivided(graph, data)
+    looked = target if room is None else widest_within(graph, target, room)
+    trials = _searched(graph, looked, parts, effort, start, budget, progress)
     kept = trials[0].plan if trials else start
+    mixed = None
+    if room is not None:
+        mixed = search_bits(graph, target, kept, parts, [room], progress)
+        target = overridden(target, mixed.units, mixed.chosen[room].bits)
     trace, original, done = Trace(), graph.copy(), itertools.count(1)
     PassManager(FLOAT).run(original)
     steps = len(static(target, kept))
@@ -162,6 +175,8 @@ def quantize(
             "held_out": parts.apart,
         },
     }
+    if mixed is not None and room is not None:
+        facts["mixed"] = {**mixed.facts(room), "budget": asdict(room)}
     if sensitivity:
         samples = first_samples(graph, parts.comparison, SENSITIVITY_SAMPLES)
         facts["sensitivity"] = analysis(
@@ -172,6 +187,39 @@ def quantize(
     return Quantized(
         graph, floating, target, Calibration(kept.method), trace, found, measured, sample, facts
     )
+
+
+def pareto(
+    model: str | Path | Graph,
+    calibration: Data | None,
+    budgets: Sequence[float],
+    *,
+    profile: str | Path | Profile = "graffitist-int8",
+    effort: str | None = None,
+    plan: str | Plan | None = None,
+    method: str | None = None,
+    budget: float | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    limit: int | None = None,
+    progress: Progress = _silent,
+) -> Mixed:
+    """What weights of so many bits on average can give, for each of `budgets`.
+
+    The other options are those of `quantize`; the plan is found at the smallest budget.
+    """
+    target = profile if isinstance(profile, Profile) else load_profile(profile)
+    start, effort = first_plan(plan, effort, method)
+    progress("loading", 0, 1)
+    graph = model.copy() if isinstance(model, Graph) else load(
+        model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
+    )  # fmt: skip
+    parts = split(graph, load_data(calibration, graph, limit))
+    rooms = [Budget(mean_bits=bits) for bits in budgets]
+    looked = widest_within(graph, target, min(rooms, key=lambda room: room.mean_bits or 0.0))
+    trials = _searched(graph, looked, parts, effort, start, budget, progress)
+    return search_bits(graph, target, trials[0].plan if trials else start, parts, rooms, progress)
 
 
 def first_plan(plan: str | Plan | None, effort: str | None, method: str | None) -> tuple[Plan, str]:

@@ -12,45 +12,28 @@ import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
-from qgraph.errors import ExactnessError, UsageError
+from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.quant.plan import Plan
+from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
+from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Override, Profile
 from qgraph.quant.topology import COMPUTE
-from qgraph.recipes import FLOAT
+from qgraph.recipes import FLOAT, insert, prepare
 from qgraph.rewrite.trace import Trace
 from qgraph.static import Agreement, Split, agreement, build
 from qgraph.switched import Variant, agreements
 
 WIDTHS = (2, 4, 8, 16)
 ROUNDS = 4
+MIXED = "-mixed"
 # A correction is by no more than so much a round: layers hide each other's noise.
 MOST = 8.0
 
-Bits = tuple[int, ...]
 OnPoint = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What weights may take: bytes, or bits for each on average."""
-
-    mean_bits: float | None = None
-    weight_bytes: int | None = None
-
-    def limit(self, sizes: Sequence[int]) -> float:
-        """In bits, for tensors of so many weights."""
-        if self.weight_bytes is not None:
-            return 8.0 * self.weight_bytes
-        return (self.mean_bits or 0.0) * sum(sizes)
-
-    def __str__(self) -> str:
-        if self.weight_bytes is not None:
-            return f"{self.weight_bytes:,} bytes"
-        return f"{self.mean_bits:g} bits on average"
 
 
 @dataclass(frozen=True)
@@ -82,9 +65,32 @@ class Mixed:
 
     def front(self) -> set[Point]:
         """The points that no other one beats in bytes and in SQNR."""
+        return {p for p in self.points if not any(_beats(other, p) for other in self.points)}
+
+    def facts(self, *budgets: Budget) -> dict[str, Any]:
+        """For a manifest: all points with their bits; `kept` are those of `budgets`."""
+        kept, front = [self.chosen[budget] for budget in budgets], self.front()
         return {
-            p for p in self.points if not any(_beats(other, p) for other in self.points)
-        }  # fmt: skip
+            "samples": self.points[0].agreement.samples,
+            "weights": {name: unit.size for unit in self.units for name in unit.layers},
+            "points": [
+                {
+                    "weight_bytes": point.weight_bytes,
+                    "mean_bits": point.mean_bits,
+                    "sqnr_db": point.agreement.sqnr,
+                    "top1": point.agreement.top1,
+                    "uniform": point.uniform,
+                    "front": point in front,
+                    "kept": point in kept,
+                    "bits": {
+                        name: bits
+                        for unit, bits in zip(self.units, point.bits, strict=True)
+                        for name in unit.layers
+                    },
+                }
+                for point in self.points
+            ],
+        }
 
 
 def _beats(a: Point, b: Point) -> bool:
@@ -108,9 +114,8 @@ def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
         for unit, weight in zip(units, bits, strict=True)
         for name in unit.layers
     )
-    return replace(
-        profile, name=f"{profile.name}-mixed", overrides=(*own, *profile.overrides)
-    )  # fmt: skip
+    name = profile.name.removesuffix(MIXED) + MIXED
+    return replace(profile, name=name, overrides=(*own, *profile.overrides))
 
 
 def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
@@ -124,6 +129,34 @@ def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
             found.setdefault(floating.nodes[node.name].inputs[1], []).append(node.name)
     sizes = {name: floating.nodes[name].attrs["value"].size for name in found}
     return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())
+
+
+def units_by(loaded: Graph, profile: Profile, plan: Plan) -> tuple[Unit, ...]:
+    """The units of the network that `plan` makes of `loaded`, found without data."""
+    graph = loaded.copy()
+    PassManager(prepare(plan)).run(graph)
+    floating = graph.copy()
+    PassManager(insert(profile)).run(graph)
+    return units_of(graph, floating)
+
+
+def bits_of(graph: Graph, units: Sequence[Unit]) -> Bits:
+    weights = (graph.producer(graph.nodes[unit.layers[0]].inputs[1]) for unit in units)
+    return tuple(quantizer.attrs["spec"].bits for quantizer in weights)
+
+
+def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:
+    """The least bits that each unit may have: its own, if the profile names it."""
+    return tuple(profile.override(unit.layers[0]).weight or WIDTHS[0] for unit in units)
+
+
+def widest_within(loaded: Graph, profile: Profile, budget: Budget) -> Profile:
+    """`profile` with the most bits that all layers can have alike: where to look for a plan."""
+    units = units_by(loaded, profile, PLAIN)
+    sizes = [unit.size for unit in units]
+    check_budgets([budget], sizes, fewest(profile, units))
+    alike = [width for width in WIDTHS if width * sum(sizes) <= budget.limit(sizes)]
+    return uniform(profile, max(alike, default=WIDTHS[0]))
 
 
 # -- the search -----------------------------------------------------------------------------
@@ -144,15 +177,15 @@ def search_bits(
     """
     budgets = list(budgets)
     search = _Search(loaded, profile, plan, parts)
+    check_budgets(budgets, search.sizes, fewest(profile, search.units))
     for done, width in enumerate(WIDTHS):
         on_point("widths", done, len(WIDTHS))
         search.try_everywhere(width)
     search.check(budgets)
     chosen = {}
     for done, budget in enumerate(budgets):
-        chosen[budget] = search.best(
-            budget, lambda i, n, d=done: on_point("bits", d * n + i, len(budgets) * n)
-        )
+        on_point("bits", done, len(budgets))
+        chosen[budget] = search.best(budget)
     points = sorted(search.points, key=lambda p: (p.weight_bytes, -p.agreement.sqnr))
     return Mixed(search.units, tuple(points), chosen)
 
@@ -162,8 +195,9 @@ class _Search:
         self.loaded, self.profile, self.plan, self.parts = loaded, profile, plan, parts
         self.original = loaded.copy()
         PassManager(FLOAT).run(self.original)
-        self.units: tuple[Unit, ...] = ()
-        self.noise: list[dict[int, float]] = []
+        self.units = units_by(loaded, profile, plan)
+        self.sizes = [unit.size for unit in self.units]
+        self.noise: list[dict[int, float]] = [{} for _ in self.units]
         self.points: list[Point] = []
         self.failure: ExactnessError | None = None
 
@@ -174,44 +208,31 @@ class _Search:
         except ExactnessError as error:
             self.failure = error
             return
-        if not self.units:
-            self.units = units_of(graph, floating)
-            self.noise = [{} for _ in self.units]
         variants = [Variant(False, _weights(graph, unit)) for unit in self.units]
         alone = agreements(graph, floating, self.parts.comparison, variants)
-        reached = bounds(graph)
-        for unit, noise, found in zip(self.units, self.noise, alone, strict=True):
-            spec = graph.producer(graph.nodes[unit.layers[0]].inputs[1]).attrs["spec"]
-            if all(reached[n].width <= self.profile.accumulator_bits for n in unit.layers):
-                noise[spec.bits] = noise_of(found)  # not `width` where the profile has its own
-        if all(width in noise or len(noise) == 1 for noise in self.noise):
-            self._measure(graph, tuple(width if width in n else min(n) for n in self.noise), True)
+        reached, built = bounds(graph), bits_of(graph, self.units)
+        for unit, bits, noise, found in zip(self.units, built, self.noise, alone, strict=True):
+            widest = max(reached[name].width for name in unit.layers)
+            if self.profile.accumulator_wraps or widest <= self.profile.accumulator_bits:
+                noise[bits] = noise_of(found)
+        try:
+            self._measure(graph, built, True)
+        except ExactnessError as error:
+            self.failure = error
 
     def check(self, budgets: Sequence[Budget]) -> None:
-        if self.failure is not None and not any(self.noise):
+        """Raise unless every layer has a width that fits the target, and all fit each budget."""
+        if self.failure is not None and not all(self.noise):
             raise self.failure
-        if not self.units:
-            raise UsageError(
-                "there are no layers with weights to give bits to", hint="leave out the budget"
-            )
-        sizes = [unit.size for unit in self.units]
-        least = sum(size * min(n) for size, n in zip(sizes, self.noise, strict=True))
-        for budget in budgets:
-            if budget.limit(sizes) < least:
-                raise UsageError(
-                    f"{budget} is less than this network needs",
-                    hint=f"the least is {-(-least // 8):,} bytes, "
-                    f"{least / sum(sizes):.3g} bits on average",
-                )
+        check_budgets(budgets, self.sizes, [min(noise) for noise in self.noise])
 
-    def best(self, budget: Budget, on_round: Callable[[int, int], None]) -> Point:
+    def best(self, budget: Budget) -> Point:
         """The best point within `budget`: each round builds one, and corrects by what it shows."""
-        sizes = [unit.size for unit in self.units]
-        limit, noise = budget.limit(sizes), self.noise
+        limit: float = budget.limit(self.sizes)
+        noise: Sequence[Mapping[int, float]] = self.noise
         try:
-            for done in range(ROUNDS):
-                on_round(done, ROUNDS)
-                bits = assign(noise, sizes, limit)
+            for _ in range(ROUNDS):
+                bits = assign(noise, self.sizes, limit)
                 if any(point.bits == bits for point in self.points):
                     break
                 with suppress(ExactnessError):  # bits that the target cannot carry together
@@ -224,8 +245,7 @@ class _Search:
         return max(self._within(limit), key=lambda p: p.agreement.sqnr)
 
     def _within(self, limit: float) -> list[Point]:
-        sizes = [unit.size for unit in self.units]
-        return [p for p in self.points if cost(p.bits, sizes) <= limit]
+        return [p for p in self.points if cost(p.bits, self.sizes) <= limit]
 
     def _build(self, profile: Profile) -> tuple[Graph, Graph]:
         return build(self.loaded, profile, self.plan, self.parts.calibration, Trace())
@@ -233,10 +253,9 @@ class _Search:
     def _measure(self, graph: Graph, bits: Bits, uniform: bool = False) -> Point:
         if not self.profile.accumulator_wraps:
             check_accumulators(graph, bounds(graph), self.profile.accumulator_bits)
-        sizes = [unit.size for unit in self.units]
-        total = cost(bits, sizes)
+        total = cost(bits, self.sizes)
         found = agreement(self.original, graph, self.parts.comparison)
-        point = Point(bits, -(-total // 8), total / max(sum(sizes), 1), found, uniform)
+        point = Point(bits, -(-total // 8), total / sum(self.sizes), found, uniform)
         self.points.append(point)
         return point
 
@@ -264,55 +283,3 @@ def _weights(graph: Graph, unit: Unit) -> frozenset[str]:
 def noise_of(found: Agreement) -> float:
     """Noise at the outputs over their signal, both as power."""
     return float(10 ** (-found.sqnr / 10))
-
-
-# -- giving out bits ------------------------------------------------------------------------
-
-
-def cost(bits: Sequence[int], sizes: Sequence[int]) -> int:
-    return sum(b * size for b, size in zip(bits, sizes, strict=True))
-
-
-def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: float) -> Bits:
-    """Bits for each unit within `limit`, where `noise[unit][bits]` is what it costs.
-
-    Starts from the fewest bits, and takes what saves the most noise for its bits as long as it
-    fits. A larger limit never gives fewer bits in all.
-    """
-    bits = [min(options) for options in noise]
-    left = limit - cost(bits, sizes)
-    for steps in (_hull, _all_steps):
-        offers = [
-            (saved / (sizes[unit] * (to - start)), unit, start, to)
-            for unit, options in enumerate(noise)
-            for start, to, saved in steps(options)
-        ]
-        for _, unit, start, to in sorted(offers, key=lambda offer: (-offer[0], *offer[1:])):
-            price = sizes[unit] * (to - start)
-            if bits[unit] == start and price <= left:
-                bits[unit], left = to, left - price
-    return tuple(bits)
-
-
-Step = tuple[int, int, float]  # from bits, to bits, noise saved
-
-
-def _all_steps(options: Mapping[int, float]) -> list[Step]:
-    return [
-        (start, to, max(options[start] - options[to], 0.0))
-        for start in options
-        for to in options
-        if start < to
-    ]
-
-
-def _hull(options: Mapping[int, float]) -> list[Step]:
-    """Steps of falling worth: from each width to the one that saves the most noise a bit."""
-    found, start = [], min(options)
-    while True:
-        steps = [s for s in _all_steps(options) if s[0] == start and s[2] > 0]
-        if not steps:
-            return found
-        step = max(steps, key=lambda s: s[2] / (s[1] - s[0]))
-        found.append(step)
-        start = step[1]

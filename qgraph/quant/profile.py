@@ -18,7 +18,7 @@ Every key is optional; what is left out has the value of the `graffitist-int8` p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
@@ -114,6 +114,27 @@ def load_profile(name_or_path: str | Path) -> Profile:
         problem = getattr(error, "problem", None) or error
         raise ProfileError(f"not YAML{where}: {problem}", node=text) from None
     return parse_profile(data, text)
+
+
+def dump_profile(profile: Profile) -> str:
+    """The YAML that `load_profile` reads back as the same profile."""
+    wraps = "wrap" if profile.accumulator_wraps else "error"
+    data = {
+        "name": profile.name,
+        "description": profile.description,
+        "bits": asdict(profile.bits),
+        "per_channel": profile.per_channel,
+        "rounding": profile.rounding,
+        "overflow": profile.overflow,
+        "accumulator": {"bits": profile.accumulator_bits, "overflow": wraps},
+        "shift": list(profile.shift),
+        "overrides": [
+            {key: value for key, value in asdict(o).items() if value is not None}
+            for o in profile.overrides
+        ],
+    }
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    return text
 
 
 def parse_profile(data: Any, where: str = "profile") -> Profile:

@@ -165,3 +165,44 @@ def sensitivity(found: Sequence[Mapping[str, Any]]) -> str:
             parts.append(_text(left + length + 8, y if thick > 8 else y - 3, value, "start"))
             y += 14
     return _svg(width, row * len(worst) + 8, "noise at the outputs, one layer quantized", parts)
+
+
+def pareto(mixed: Mapping[str, Any]) -> str:
+    """SQNR over mean bits of weights: squares are alike everywhere, dots chosen layer by layer."""
+    points = [p for p in mixed["points"] if p["sqnr_db"] is not None]
+    if len(points) < 2:
+        return ""
+    width, left, top, base = 1080, 60, 16, 170
+    values = [p["sqnr_db"] for p in points]
+    low, high = 10 * (min(values) // 10), 10 * (max(values) // 10 + 1)
+    most = max(p["mean_bits"] for p in points)
+
+    def at(point: Mapping[str, Any]) -> tuple[float, float]:
+        x = left + (width - left - 80) * point["mean_bits"] / most
+        return round(x, 1), round(base - (base - top) * (point["sqnr_db"] - low) / (high - low), 1)
+
+    parts = []
+    for value in range(int(low), int(high) + 1, 10):
+        y = round(base - (base - top) * (value - low) / (high - low), 1)
+        parts.append(f'<path class="grid" d="M{left} {y}H{width - 20}"/>')
+        parts.append(_text(left - 8, y + 4, number(value), "end"))
+    front = sorted(at(p) for p in points if p["front"])
+    parts.append(f'<path class="line" d="M{"L".join(f"{x} {y}" for x, y in front)}"/>')
+    for point in points:
+        x, y = at(point)
+        title = (
+            f"<title>{point['mean_bits']:.2f} bits, {point['weight_bytes']:,} bytes: "
+            f"{point['sqnr_db']:.1f} dB</title>"
+        )
+        if point["uniform"]:
+            shape = f'<rect class="bar" x="{x - 4}" y="{y - 4}" width="8" height="8">{title}</rect>'
+        else:
+            shape = f'<circle class="dot" cx="{x}" cy="{y}" r="4">{title}</circle>'
+        parts.append(shape)
+        if point["uniform"]:
+            parts.append(_text(x, base + 16, number(point["mean_bits"]), "middle"))
+        if point["kept"]:
+            parts.append(f'<circle class="ring" cx="{x}" cy="{y}" r="8"/>')
+            parts.append(_text(x, y - 13, "kept", "middle"))
+    parts.append(_text(width - 40, base + 34, "mean bits of a weight", "end"))
+    return _svg(width, base + 42, "SQNR at the outputs over mean bits of weights, in dB", parts)

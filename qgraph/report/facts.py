@@ -38,6 +38,7 @@ def read_facts(folder: Path) -> Facts:
         "scale_groups": _groups(manifest["scale_groups"], tensors, log["rewrites"]),
         "float_ops": manifest["float_ops"],
         "sensitivity": manifest.get("sensitivity"),
+        "mixed": manifest.get("mixed"),
         "trials": [_trial(t) for t in manifest["trials"]],
         "rewrites": _by_pass(log["rewrites"]),
         "refusals": _alike(log["refusals"]),

@@ -38,7 +38,10 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
     console().print(LEGEND, style="dim")
     _print_trials(manifest["trials"])
     again = Plan(**manifest["plan"]).spec()
-    console().print(f"The same again: --plan {again}\n", soft_wrap=True)
+    bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
+    console().print(f"The same again: --plan {again}{bits}\n", soft_wrap=True)
+    if "mixed" in manifest:
+        print_mixed(manifest["mixed"])
     _print_agreement(manifest["agreement"])
     kept = manifest["float_ops"]
     if kept:

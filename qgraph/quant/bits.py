@@ -70,11 +70,12 @@ Step = tuple[int, int, float]  # from bits, to bits, noise saved
 
 
 def _all_steps(options: Mapping[int, float]) -> list[Step]:
+    """All that save noise."""
     return [
-        (start, to, max(options[start] - options[to], 0.0))
+        (start, to, options[start] - options[to])
         for start in options
         for to in options
-        if start < to
+        if start < to and options[start] > options[to]
     ]
 
 
@@ -83,7 +84,7 @@ def _hull(options: Mapping[int, float]) -> list[Step]:
     found: list[Step] = []
     start = min(options)
     while True:
-        steps = [s for s in _all_steps(options) if s[0] == start and s[2] > 0]
+        steps = [s for s in _all_steps(options) if s[0] == start]
         if not steps:
             return found
         step = max(steps, key=lambda s: s[2] / (s[1] - s[0]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -172,8 +171,8 @@ def search_bits(
 ) -> Mixed:
     """Bits for each layer under each budget, all built by `plan`.
 
-    Layers whose weights the profile names keep their bits. Ctrl-C ends the search for a budget;
-    the best so far is kept. Raises UsageError for a budget that cannot be met.
+    Layers whose weights the profile names keep their bits. Ctrl-C ends the search; the
+    best so far is kept. Raises UsageError for a budget that cannot be met.
     """
     budgets = list(budgets)
     search = _Search(loaded, profile, plan, parts)
@@ -200,6 +199,7 @@ class _Search:
         self.noise: list[dict[int, float]] = [{} for _ in self.units]
         self.points: list[Point] = []
         self.failure: ExactnessError | None = None
+        self.interrupted = False
 
     def try_everywhere(self, width: int) -> None:
         """Note what each layer costs at `width` on its own; widths that do not fit are left out."""
@@ -231,17 +231,21 @@ class _Search:
         limit: float = budget.limit(self.sizes)
         noise: Sequence[Mapping[int, float]] = self.noise
         try:
-            for _ in range(ROUNDS):
+            for _ in range(0 if self.interrupted and self._within(limit) else ROUNDS):
                 bits = assign(noise, self.sizes, limit)
                 if any(point.bits == bits for point in self.points):
                     break
-                with suppress(ExactnessError):  # bits that the target cannot carry together
-                    floating, graph = self._build(overridden(self.profile, self.units, bits))
-                    point = self._measure(graph, bits)
-                    noise = self._corrected(noise, graph, floating, point)
+                floating, graph = self._build(overridden(self.profile, self.units, bits))
+                point = self._measure(graph, bits)
+                noise = self._corrected(noise, graph, floating, point)
+        except ExactnessError as error:  # bits that the target cannot carry together
+            self.failure = error
         except KeyboardInterrupt:
+            self.interrupted = True
             if not self._within(limit):
                 raise
+        if self.failure is not None and not self._within(limit):
+            raise self.failure
         return max(self._within(limit), key=lambda p: p.agreement.sqnr)
 
     def _within(self, limit: float) -> list[Point]:

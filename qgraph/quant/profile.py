@@ -133,7 +133,7 @@ def dump_profile(profile: Profile) -> str:
             for o in profile.overrides
         ],
     }
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.safe_dump(data, sort_keys=False, width=100)
     return text
 
 

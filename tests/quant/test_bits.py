@@ -15,7 +15,8 @@ WIDTHS = st.sets(st.sampled_from([2, 3, 4, 8, 16]), min_size=1)
 NOISE = st.floats(0, 10, allow_nan=False)
 UNITS = st.lists(
     st.tuples(
-        st.integers(1, 1000), WIDTHS.flatmap(lambda w: st.fixed_dictionaries(dict.fromkeys(w, NOISE)))
+        st.integers(1, 1000),
+        WIDTHS.flatmap(lambda w: st.fixed_dictionaries(dict.fromkeys(w, NOISE))),
     ),
     min_size=1,
     max_size=6,

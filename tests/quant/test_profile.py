@@ -2,9 +2,20 @@
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qgraph.errors import ProfileError
-from qgraph.quant.profile import Bits, Profile, builtin_profiles, load_profile, parse_profile
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS
+from qgraph.quant.profile import (
+    Bits,
+    Override,
+    Profile,
+    builtin_profiles,
+    dump_profile,
+    load_profile,
+    parse_profile,
+)
 
 
 @pytest.mark.parametrize("name", builtin_profiles())
@@ -112,3 +123,33 @@ def test_no_such_file(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ProfileError, match="not YAML, not even text"):
         load_profile(tmp_path / "binary")
+
+
+BITS = st.builds(
+    Bits,
+    bias=st.integers(2, 32),
+    internal=st.one_of(st.none(), st.integers(2, 16)),
+    **dict.fromkeys(
+        ("input", "activation", "weight", "weight_ends", "scale", "constant", "slope"),
+        st.integers(2, 16),
+    ),
+)
+WIDTH = st.one_of(st.none(), st.integers(2, 16))
+PROFILE = st.builds(
+    Profile,
+    name=st.text(),
+    description=st.text(),
+    bits=BITS,
+    per_channel=st.booleans(),
+    rounding=st.sampled_from(ROUNDINGS),
+    overflow=st.sampled_from(OVERFLOWS),
+    accumulator_bits=st.integers(8, 64),
+    accumulator_wraps=st.booleans(),
+    shift=st.tuples(st.integers(-62, 0), st.integers(0, 62)),
+    overrides=st.lists(st.builds(Override, st.text(), WIDTH, WIDTH)).map(tuple),
+)
+
+
+@given(PROFILE)
+def test_a_profile_written_is_the_profile_read(profile):
+    assert parse_profile(yaml.safe_load(dump_profile(profile))) == profile

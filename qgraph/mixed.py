@@ -18,6 +18,7 @@ from qgraph.exact.bounds import bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
+from qgraph.quant.data import thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Override, Profile
 from qgraph.quant.topology import COMPUTE
@@ -192,6 +193,7 @@ def search_bits(
 class _Search:
     def __init__(self, loaded: Graph, profile: Profile, plan: Plan, parts: Split) -> None:
         self.loaded, self.profile, self.plan, self.parts = loaded, profile, plan, parts
+        self.calibration = thinned(loaded, parts.calibration)
         self.original = loaded.copy()
         PassManager(FLOAT).run(self.original)
         self.units = units_by(loaded, profile, plan)
@@ -252,7 +254,7 @@ class _Search:
         return [p for p in self.points if cost(p.bits, self.sizes) <= limit]
 
     def _build(self, profile: Profile) -> tuple[Graph, Graph]:
-        return build(self.loaded, profile, self.plan, self.parts.calibration, Trace())
+        return build(self.loaded, profile, self.plan, self.calibration, Trace())
 
     def _measure(self, graph: Graph, bits: Bits, uniform: bool = False) -> Point:
         if not self.profile.accumulator_wraps:

@@ -183,7 +183,7 @@ def finite_all(facts: Any) -> Any:
         return {key: finite_all(value) for key, value in facts.items()}
     if isinstance(facts, list | tuple):
         return [finite_all(value) for value in facts]
-    return finite(facts) if isinstance(facts, float) else facts
+    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def analysis(
     """One entry for each part of the network, the most harmful first.
 
     `layer` and `op`; `sqnr_db` and `top1` where it alone is quantized, `all_but_sqnr_db` and
-    `all_but_top1` where all else is. For the worst also `where_db`, its weights (with the bias)
-    and its output each alone, and `reasons`, the most likely first. graph: calibrated, made of
-    `floating`.
+    `all_but_top1` where all else is, `so_far_sqnr_db` and `so_far_top1` where it is with all
+    before it. For the worst also `where_db`, its weights (with the bias) and its output each
+    alone, and `reasons`, the most likely first. graph: calibrated, made of `floating`.
     """
     found = sensitivities(graph, floating, data, on_chunk).by_harm()
     explained = [s.part for s in found[:EXPLAINED]]
@@ -58,6 +58,8 @@ def _entry(found: Sensitivity) -> Facts:
         "top1": found.alone.top1,
         "all_but_sqnr_db": found.all_but.sqnr,
         "all_but_top1": found.all_but.top1,
+        "so_far_sqnr_db": found.so_far.sqnr,
+        "so_far_top1": found.so_far.top1,
         "samples": found.alone.samples,
         "where_db": {},
         "reasons": [],

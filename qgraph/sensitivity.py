@@ -1,4 +1,4 @@
-"""Which layers hurt: each one quantized alone, and all but it.
+"""Which layers hurt: each one quantized alone, all but it, and all up to it.
 
 Every quantizer belongs to one part of the network: a layer with its weights, bias and output, or
 an input, a sum, a table that has a quantizer of its own.
@@ -36,11 +36,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What a part costs at the outputs: `alone` it only is quantized, `all_but` all else is."""
+    """What a part costs at the outputs: `alone` it only is quantized, `all_but` all else is.
+
+    `so_far` is what is left where it is quantized and all before it.
+    """
 
     part: Part
     alone: Agreement
     all_but: Agreement
+    so_far: Agreement
 
 
 @dataclass(frozen=True)
@@ -61,18 +65,23 @@ def sensitivities(
     data: Mapping[str, Array],
     on_chunk: OnChunk = lambda done, total: None,
 ) -> Sensitivities:
-    """Quantize each part of `graph` alone, and all but it, on the samples of `data`.
+    """Quantize each part of `graph` alone, all but it, and all up to it, on the samples of `data`.
 
     graph: calibrated, made of `floating`. The work is that of about as many halves of a run as
-    there are parts, twice. Ctrl-C gives what the samples seen until then showed.
+    there are parts, three times. Ctrl-C gives what the samples seen until then showed.
     """
     parts = parts_of(graph)
-    variants = [Variant(True)]
+    variants, later = [Variant(True)], frozenset(q for part in parts for q in part.quantizers)
     for part in parts:
-        variants += [Variant(False, part.quantizers), Variant(True, part.quantizers)]
+        later -= part.quantizers
+        variants += [
+            Variant(False, part.quantizers),
+            Variant(True, part.quantizers),
+            Variant(True, later),
+        ]
     whole, *found = agreements(graph, floating, data, variants, on_chunk)
-    pairs = zip(parts, found[::2], found[1::2], strict=True)
-    return Sensitivities(whole, tuple(Sensitivity(*pair) for pair in pairs))
+    threes = zip(parts, found[::3], found[1::3], found[2::3], strict=True)
+    return Sensitivities(whole, tuple(Sensitivity(*three) for three in threes))
 
 
 def parts_of(graph: Graph) -> list[Part]:

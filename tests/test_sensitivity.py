@@ -150,3 +150,14 @@ def test_nothing_to_quantize() -> None:
     data = samples()
     found = sensitivities(*reversed(made(g, data)), data)
     assert found.parts == () and found.whole.sqnr == INF
+
+
+def test_so_far_begins_with_the_first_alone_and_ends_with_the_whole() -> None:
+    graph, data = mlp((6, 8, 7, 5)), samples()
+    floating, quantized = made(graph, data)
+    found = sensitivities(quantized, floating, data)
+    parts = found.parts
+    assert parts[0].so_far == parts[0].alone and parts[-1].so_far == found.whole
+    both = frozenset(parts[0].part.quantizers | parts[1].part.quantizers)
+    assert agreements(quantized, floating, data, [Variant(False, both)]) == [parts[1].so_far]
+    assert len({s.so_far.sqnr for s in parts}) == len(parts)

@@ -21,6 +21,7 @@ LOST_BITS = 1
 FEW_SAMPLES = 32
 ENOUGH_ANSWERS = 50
 NAMED = 3
+MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
 
 Facts = Mapping[str, Any]
 
@@ -113,11 +114,12 @@ def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
 
 
 def _effort(facts: Facts) -> list[dict[str, str]]:
-    if (level(facts) or 0) < NOTICEABLE or facts["trials"]:
+    more = MORE_EFFORT.get(facts["summary"]["effort"])
+    if (level(facts) or 0) < NOTICEABLE or more is None:
         return []
     return [
         _step(
-            "Quantize again with `--effort default`.",
+            f"Quantize again with `--effort {more}`.",
             "It tries what helps without training, like equalized channels and corrected biases, "
             "on part of the samples, and keeps what does.",
         )

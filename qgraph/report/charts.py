@@ -162,7 +162,7 @@ def sensitivity(found: Sequence[Mapping[str, Any]]) -> str:
                 f'<rect class="{style}" x="{left}" y="{y - 11}" width="{length}" height="{thick}"/>'
             )
             value = f"{words}{percent(share)}, {entry[key]:.1f} dB".replace("-", "\u2212")
-            parts.append(_text(left + length + 8, y if thick > 8 else y - 3, value, "start"))
+            parts.append(_text(left + length + 8, y if thick > 8 else y + 1, value, "start"))
             y += 14
     return _svg(width, row * len(worst) + 8, "noise at the outputs, one layer quantized", parts)
 

@@ -28,11 +28,12 @@ def read_facts(folder: Path) -> Facts:
     }
     for tensor in tensors.values():
         tensor["clipped"] = _clipped(tensor)
-    reasons = {s["layer"]: s.get("reasons") for s in manifest.get("sensitivity") or ()}
+    known = {s["layer"]: s for s in manifest.get("sensitivity") or ()}
+    makers = {y["output"]: i for i, y in enumerate(manifest["layers"])}
     facts = {
         "summary": _summary(manifest, statistics),
         "layers": [
-            _layer(i, {**layer, "reasons": reasons.get(layer["name"])}, tensors)
+            _layer(i, {**layer, **_outputs_feel(known.get(layer["name"], {}))}, tensors, makers)
             for i, layer in enumerate(manifest["layers"])
         ],
         "scale_groups": _groups(manifest["scale_groups"], tensors, log["rewrites"]),
@@ -67,7 +68,9 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "measured_samples": statistics["samples"],
         "outputs_sqnr_db": statistics["outputs_sqnr_db"],
         "agreement": manifest["agreement"],
+        "effort": manifest["effort"],
         "plan": str(Plan(**manifest["plan"])),
+        "biases_corrected": bool(manifest["plan"].get("correct_bias")),
         "plan_spec": Plan(**manifest["plan"]).spec(),
     }
 
@@ -80,9 +83,23 @@ def _clipped(tensor: Mapping[str, Any]) -> float | None:
     return past / int(tensor["elements"])
 
 
-def _layer(index: int, layer: Mapping[str, Any], tensors: Mapping[str, Facts]) -> Facts:
+def _outputs_feel(found: Mapping[str, Any]) -> Facts:
+    """What sensitivity says of a layer: reasons, and the outputs if all up to it is quantized."""
+    keys = ("reasons", "so_far_sqnr_db", "so_far_top1")
+    return {key: found.get(key) for key in keys}
+
+
+def _layer(
+    index: int,
+    layer: Mapping[str, Any],
+    tensors: Mapping[str, Facts],
+    makers: Mapping[str | None, int],
+) -> Facts:
     output = tensors.get(layer["output"] or "")
-    inputs = [tensors[name] for name in layer["input_scales"]]
+    inputs = [
+        {**tensors[name], "layer": f"layer-{makers[name] + 1}" if name in makers else None}
+        for name in layer["input_scales"]
+    ]
     before = [t["sqnr_db"] for t in inputs if t["sqnr_db"] is not None]
     return {
         **layer,

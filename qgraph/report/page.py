@@ -54,6 +54,7 @@ def render(facts: Mapping[str, Any]) -> str:
         opened=next(iter(advised), weakest and weakest["id"]),
         charts=charts,
         weakest=weakest,
+        so_far=any(y["so_far_sqnr_db"] is not None for y in facts["layers"]),
         noise_share=noise_share,
         shared=[g for g in facts["scale_groups"] if not g["inside_layer"]],
         inner=[g for g in facts["scale_groups"] if g["inside_layer"]],

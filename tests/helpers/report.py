@@ -100,6 +100,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "model_sha256": None,
         "calibration_samples": 64,
         "calibration_method": "kl_j",
+        "effort": "plain",
         "plan": {"method": "kl_j"},
         "trials": [],
         "agreement": None,

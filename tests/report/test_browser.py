@@ -71,10 +71,19 @@ def test_it_renders_and_nothing_overflows(browse, small):
     assert browse(small, script) == ("true,1280,12,true", [])
 
 
-def test_columns_stand_below_their_titles(browse, small):
+@pytest.fixture(scope="module")
+def far(tmp_path_factory):
+    """The same with the outputs so far, one more column."""
+    known = [{"layer": "block/3/conv", "sqnr_db": 20, "so_far_sqnr_db": 8.5, "so_far_top1": 0.9}]
+    folder = written_directory(tmp_path_factory.mktemp("far"), 12, sensitivity=known)
+    return render(read_facts(folder))
+
+
+@pytest.mark.parametrize("page", ["small", "far"])
+def test_columns_stand_below_their_titles(browse, page, request):
     script = """[...document.querySelectorAll('.row')].map(row => [...row.children].map(
         cell => Math.round(cell.getBoundingClientRect().left)).join()).join('|')"""
-    found, console = browse(small, script)
+    found, console = browse(request.getfixturevalue(page), script)
     rows = found.split("|")
     assert len(rows) == 13 and len(set(rows)) == 1 and console == []
 

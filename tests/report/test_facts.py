@@ -101,10 +101,12 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     assert "on 16 samples that served calibration" in facts["verdict"]
     retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
     assert bool(retrain) == (decibel < 15)
-    effort = [s for s in facts["next"] if "--effort" in s["what"]]
-    assert bool(effort) == (decibel < 25)
-    facts["trials"] = [{}]
-    assert not any("--effort" in s["what"] for s in next_steps(facts))
+    following = {"plain": "default", "fast": "default", "default": "thorough", "thorough": None}
+    for effort, more in following.items():
+        facts["summary"]["effort"] = effort
+        advised = [s["what"] for s in next_steps(facts) if "--effort" in s["what"]]
+        wanted = decibel < 25 and more is not None
+        assert advised == [f"Quantize again with `--effort {more}`."] * wanted
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,16 @@ def advised(folder, **changes):
 
 def test_what_is_good_needs_no_advice_but_to_measure(tmp_path):
     assert advised(tmp_path, layers=2) == ["Measure accuracy on labelled data."]
+
+
+def test_layers_know_what_feeds_them_and_what_is_left_of_the_outputs(tmp_path):
+    far = {"layer": "block/1/conv", "sqnr_db": 20.0, "so_far_sqnr_db": 18.5, "so_far_top1": 0.9}
+    facts = read_facts(written_directory(tmp_path, sensitivity=[far], plan={"correct_bias": True}))
+    first, second, third = facts["layers"][:3]
+    assert [t["layer"] for t in first["input_tensors"]] == [None]
+    assert [t["layer"] for t in third["input_tensors"]] == ["layer-2"]
+    assert (second["so_far_sqnr_db"], second["so_far_top1"]) == (18.5, 0.9)
+    assert first["so_far_sqnr_db"] is None and facts["summary"]["biases_corrected"]
 
 
 def test_plans_that_were_tried(tmp_path):

@@ -90,6 +90,16 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
     assert "Plans tried" in text and "thresholds by mse" in text and "12.3" in text
 
 
+def test_outputs_so_far_are_a_column_where_they_are_known(tmp_path, html):
+    assert "outputs so far" not in html
+    far = {"layer": "block/1/conv", "sqnr_db": 20.0, "so_far_sqnr_db": 18.54, "so_far_top1": 0.9}
+    page = render(read_facts(written_directory(tmp_path, sensitivity=[far])))
+    cells = re.findall(r'<span class="r" data-v="([\d.]*)">([^<]*)</span></summary>', page)
+    assert cells == [("", "–"), ("18.54", "90 %"), ("", "–"), ("", "–")]
+    assert "90 % as float, 18.5 dB" in page
+    assert 'from <a href="#layer-2">layer 2</a>' in page
+
+
 def test_a_page_twice_is_the_same_page(html, written):
     assert render(read_facts(written)) == html
 

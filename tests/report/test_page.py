@@ -95,7 +95,7 @@ def test_outputs_so_far_are_a_column_where_they_are_known(tmp_path, html):
     far = {"layer": "block/1/conv", "sqnr_db": 20.0, "so_far_sqnr_db": 18.54, "so_far_top1": 0.9}
     page = render(read_facts(written_directory(tmp_path, sensitivity=[far])))
     cells = re.findall(r'<span class="r" data-v="([\d.]*)">([^<]*)</span></summary>', page)
-    assert cells == [("", "–"), ("18.54", "90 %"), ("", "–"), ("", "–")]
+    assert cells == [("", "\u2013"), ("18.54", "90 %"), ("", "\u2013"), ("", "\u2013")]
     assert "90 % as float, 18.5 dB" in page
     assert 'from <a href="#layer-2">layer 2</a>' in page
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +21,9 @@ from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.passes import PassManager, PassResult
 from qgraph.quant.calibrate import Calibration, calibrate, check_shifts
-from qgraph.quant.correct_bias import correct_biases
+from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import batch_of, chunk_inputs, thinned
+from qgraph.quant.data_free import matched
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
@@ -115,10 +116,13 @@ def build(
     on_pass: Callable[[PassResult], None] = lambda result: None,
     on_node: OnNode = lambda stage, done, total: None,
     memory: int | None = None,
+    invented: bool = False,
 ) -> tuple[Graph, Graph]:
     """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
 
     Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
+    `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
+    batch norms on the way; biases are then corrected from these.
     """
     graph = loaded.copy()
     PassManager(prepare(plan)).run(graph, trace, on_pass)
@@ -127,14 +131,18 @@ def build(
     floating = graph.copy()
     PassManager(insert(profile)).run(graph, trace, on_pass)
     options = Calibration(plan.method, profile.shift)
-    calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n), memory)
     few = thinned(graph, data)
-    if plan.reconstruct:
-        reconstruct_weights(
-            graph, floating, few, on_node=lambda i, n: on_node("reconstructing", i, n)
-        )
+    with matched(graph, floating, data) if invented else nullcontext():
+        calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n), memory)
+        if plan.reconstruct:
+            reconstruct_weights(
+                graph, floating, few, on_node=lambda i, n: on_node("reconstructing", i, n)
+            )
+    if plan.reconstruct or invented:
         check_shifts(graph, profile.shift)  # it may have chosen finer scales
-    if plan.correct_bias:
+    if plan.correct_bias and invented:
+        correct_biases_without_data(graph, floating)
+    elif plan.correct_bias:
         correct_biases(graph, floating, few, lambda i, n: on_node("correcting", i, n))
     return floating, graph
 

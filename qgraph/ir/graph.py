@@ -16,7 +16,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Array, Shape, TensorType
+from qgraph.ir.types import Array, Moments, Shape, TensorType
 
 Attrs = Mapping[str, Any]
 
@@ -47,7 +47,9 @@ class Graph:
     """A mutable dataflow graph.
 
     `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
-    the value it stands for. `facts` are what passes have established (`Pass.ensures`).
+    the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
+    is what batch norms said of float values before they were folded; entries of values that are
+    gone mean nothing.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -57,6 +59,7 @@ class Graph:
         self.inputs: list[str] = []
         self.outputs: dict[str, str] = {}
         self.facts: set[str] = set()
+        self.moments: dict[str, Moments] = {}
         self._users: dict[str, dict[str, int]] = {}
         self._control_users: dict[str, dict[str, int]] = {}
         self._order: list[Node] | None = None
@@ -272,6 +275,7 @@ class Graph:
         other.nodes, other.types = dict(self.nodes), dict(self.types)
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)
         other.facts, other._fresh = set(self.facts), dict(self._fresh)
+        other.moments = dict(self.moments)
         other._users = {k: dict(v) for k, v in self._users.items()}
         other._control_users = {k: dict(v) for k, v in self._control_users.items()}
         return other

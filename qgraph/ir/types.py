@@ -18,6 +18,14 @@ OVERFLOWS = ("saturate", "wrap")
 
 
 @dataclass(frozen=True)
+class Moments:
+    """What training saw of a value: mean and standard deviation of each channel, [channels]."""
+
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class QuantSpec:
     """How a tensor is held in fixed point: `value = code * 2^-exponent`.
 

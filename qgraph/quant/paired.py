@@ -56,7 +56,7 @@ def run_paired(
     order = list(graph.topological())
     with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
         memory = memory_bound() // 2
-        found, wanted = (_Run(g, chunks, each, memory) for g in (graph, floating))
+        found, wanted = (Run(g, chunks, each, memory) for g in (graph, floating))
         for done, name in enumerate((node.name for node in order), start=1):
             if name in floating.nodes:
                 wanted.step(name)
@@ -100,11 +100,15 @@ def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None 
         graph.remove(quantizer.name)
 
 
-class _Run:
+class Run:
     """One graph on all chunks; what depends on no input is worked out where it is used."""
 
     def __init__(
-        self, graph: Graph, chunks: Mapping[str, Sequence[Array]], each: Each, memory: int
+        self,
+        graph: Graph,
+        chunks: Mapping[str, Sequence[Array]],
+        each: Each,
+        memory: int | None = None,
     ) -> None:
         self.graph = graph
         self.chunks = chunks

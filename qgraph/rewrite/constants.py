@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.windows import explicit_pads
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Moments
 
 Float64 = npt.NDArray[np.float64]
 COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
@@ -94,3 +94,15 @@ def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = gamma / np.sqrt(variance + node.attrs["epsilon"])
         return Affine(scale, beta - mean * scale)
+
+
+def batch_norm_moments(graph: Graph, node: Node) -> tuple[Moments, Moments] | None:
+    """What a `batch_norm` node says of its input and of its output; None if it is not constant."""
+    constants = [graph.constant(value) for value in node.inputs[1:]]
+    if any(c is None for c in constants):
+        return None
+    gamma, beta, mean, variance = (np.asarray(c, np.float64) for c in constants)
+    deviation = np.sqrt(np.maximum(variance, 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.abs(gamma) / np.sqrt(variance + node.attrs["epsilon"])
+        return Moments(mean, deviation), Moments(beta, scale * deviation)

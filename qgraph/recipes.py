@@ -8,6 +8,7 @@ from types import MappingProxyType
 from qgraph.passes import Pass
 from qgraph.quant.plan import PLAIN, Plan, everything
 from qgraph.quant.profile import Profile
+from qgraph.transforms.absorb_biases import AbsorbBiases
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
 from qgraph.transforms.collapse_concat import CollapseConcat
@@ -69,7 +70,8 @@ def prepare(plan: Plan) -> tuple[Pass, ...]:
     prune = [PruneConstantChannels()] if constants else []
     biases, powers = plan.equalize == "biases", plan.powers_of_two
     equalize = [EqualizeChannels(biases, powers_of_two=powers)] if plan.equalize else []
-    return (*CLEAN, *constants, *FOLD, *prune, *equalize)
+    absorb = [AbsorbBiases()] if plan.absorb else []
+    return (*CLEAN, *constants, *FOLD, *prune, *equalize, *absorb)
 
 
 def insert(profile: Profile) -> tuple[Pass, ...]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.channels import ChannelMap, channel_map
 from qgraph.rewrite.constants import times
@@ -49,6 +50,10 @@ class EqualizeChannels(Pass):
         rewriter.rule = "equalize"
         for node in list(graph.topological()):
             _scale(rewriter, node, channels, factors)
+        for value, moments in graph.moments.items():
+            if value in channels.ids:
+                factor = factors[channels.of(value)]
+                graph.moments[value] = Moments(moments.mean / factor, moments.deviation / factor)
 
 
 def _ranges(graph: Graph, node: Node) -> Any:

@@ -18,6 +18,7 @@ from qgraph.rewrite.constants import (
     Affine,
     Float64,
     batch_norm_affine,
+    batch_norm_moments,
     channel_vector,
     channels_of,
     is_layer,
@@ -39,7 +40,8 @@ class FoldBatchNorm(RewritePass):
 
     Layers are conv2d (grouped too), depthwise_conv2d and matmul, each with or without bias_add.
     A product of a layer and a constant is folded alike. Every layer gets constants of its own,
-    so that shared weights stay as they are. Refusals: a value in between that has other users;
+    so that shared weights stay as they are. What the statistics say of values that remain is
+    kept in `Graph.moments`. Refusals: a value in between that has other users;
     weights or statistics that are not constant; a scale that is not finite; zero padding in the
     layer after, which a shift would change.
     """
@@ -61,11 +63,17 @@ def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
         return rewriter.refuse(node, "its statistics are not constant")
     if not affine.is_finite:
         return rewriter.refuse(node, "gamma / sqrt(variance + epsilon) is not finite")
+    moments = batch_norm_moments(rewriter.graph, node)
+    assert moments is not None
     before = _into_layer_before(rewriter, node, node.inputs[0], affine)
     if before is None:
+        rewriter.graph.moments[node.name] = moments[1]  # of the bias that has its name now
         return True
     after = _into_layer_after(rewriter, node, affine)
-    return after is None or rewriter.refuse(node, f"{before}; {after}")
+    if after is None:
+        rewriter.graph.moments[node.inputs[0]] = moments[0]
+        return True
+    return rewriter.refuse(node, f"{before}; {after}")
 
 
 def _fold_scale(rewriter: Rewriter, node: Node) -> bool:
@@ -155,7 +163,7 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
         return f"the weights of `{layer.name}` are not constant"
     if affine.shift.any() and not is_unpadded(graph, layer):
         return f"`{layer.name}` pads with zeros, which the shift would have to reach too"
-    scaled, offset = _scaled_inputs(layer.op, weights, affine)
+    scaled, offset = scaled_inputs(layer.op, weights, affine)
     offset = offset.astype(weights.dtype)
     if not (np.isfinite(scaled).all() and np.isfinite(offset).all()):
         return OVERFLOW
@@ -169,7 +177,7 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
     return None
 
 
-def _scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float64]:
+def scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float64]:
     """Weights that scale each input channel, and the output offset that the shift becomes."""
     scale, shift = affine.scale, affine.shift
     if op == "matmul":

@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import batch_norm_affine
+from qgraph.rewrite.constants import batch_norm_affine, batch_norm_moments
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
@@ -17,7 +17,8 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 class LowerBatchNorm(RewritePass):
     """A batch norm becomes a 1x1 depthwise convolution (a product, if not of rank 4) and a bias.
 
-    The node that scales carries `batch_norm=True`. Refusals: statistics that are not constant; a
+    The node that scales carries `batch_norm=True`; what the statistics say of its input and its
+    output is kept in `Graph.moments`. Refusals: statistics that are not constant; a
     scale that is not finite.
     """
 
@@ -38,6 +39,9 @@ def _lower(rewriter: Rewriter, node: Node) -> bool:
         scale, shift = affine.scale.astype(dtype), affine.shift.astype(dtype)
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
         return rewriter.refuse(node, "gamma / sqrt(variance + epsilon) is not finite")
+    moments = batch_norm_moments(graph, node)
+    assert moments is not None
+    graph.moments[x], graph.moments[node.name] = moments
     name, marked = f"{node.name}/scale", {"batch_norm": True}
     if graph.types[x].rank == 4:
         weights = rewriter.const(scale.reshape(1, 1, -1, 1), f"{name}/weights")

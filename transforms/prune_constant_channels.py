@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
 from qgraph.rewrite.constants import is_unpadded, only_user
@@ -63,6 +64,10 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             after = _sliced(rewriter, node, kept[1])
         changed.append((node, after))
     graph.replace_all(after for _, after in changed)
+    for value, known in graph.moments.items():
+        if value in state.channels.ids:
+            stays = state.kept(value)
+            graph.moments[value] = Moments(known.mean[stays], known.deviation[stays])
     for old, _ in changed:
         for value in old.inputs:
             rewriter.prune(value)

@@ -301,7 +301,9 @@ def _insert(graph: Graph, value: str, norm: _Norm) -> Any:
     users, dtype = graph.users(value), graph.types[value].dtype
     publics = [public for public, v in graph.outputs.items() if v == value]
     vectors = (norm.scale, norm.wanted, norm.found, np.ones_like(norm.scale))
-    constants = [graph.const(v.astype(dtype), f"{value}/matched/{i}") for i, v in enumerate(vectors)]
+    constants = [
+        graph.const(v.astype(dtype), f"{value}/matched/{i}") for i, v in enumerate(vectors)
+    ]
     made = graph.add(
         "batch_norm", value, *constants, name=f"{value}/matched", attrs={"epsilon": 0.0}
     )

@@ -24,10 +24,11 @@ class Plan:
 
     `constant_channels`: ratio of `fold-constant-channels`, 0 leaves them; what is constant is then
     pruned. `equalize`: "" for no, `weights`, or `biases` to count biases into the ranges.
-    `powers_of_two`: factors of equalized channels are rounded to these. `method`: how activation
-    thresholds are found. `reconstruct`: weights are rounded layer by layer against the float
-    output. `correct_bias`: the mean error of each layer goes into its bias. `scale_inputs`: each
-    feature of an input gets a scale of its own.
+    `powers_of_two`: factors of equalized channels are rounded to these. `absorb`: what ReLU nearly
+    always lets through goes around it, from bias to bias. `method`: how activation thresholds are
+    found. `reconstruct`: weights are rounded layer by layer against the float output.
+    `correct_bias`: the mean error of each layer goes into its bias. `scale_inputs`: each feature
+    of an input gets a scale of its own.
 
     Each field is a step of the text form that `spec` writes and `parse_plan` reads. Raises
     UsageError for a value that a step does not take.
@@ -36,6 +37,7 @@ class Plan:
     constant_channels: float = 0.0
     equalize: str = _one_of("", "weights", "biases")
     powers_of_two: bool = False
+    absorb: bool = False
     method: str = _one_of("kl_j", *(name for name in NAMES if name != "kl_j"))
     reconstruct: bool = False
     correct_bias: bool = False
@@ -60,6 +62,8 @@ class Plan:
         if self.equalize:
             factors = ", powers of two" if self.powers_of_two else ""
             steps.append(f"channels equalized ({self.equalize}{factors})")
+        if self.absorb:
+            steps.append("high biases absorbed")
         if self.reconstruct:
             steps.append("weights reconstructed")
         if self.correct_bias:

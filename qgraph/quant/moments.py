@@ -39,10 +39,10 @@ def clipped(moments: Moments, low: Any = 0.0, high: Any = np.inf) -> Moments:
     bound = np.where(np.isfinite(high), high, 0)
     first = low * below + bound * above + mean * inside + at_low - at_high
     # Around the mean of the result, where nothing large cancels.
-    l, h, m = low - first, bound - first, mean - first
+    bottom, top, m = low - first, bound - first, mean - first
     second = (
-        l**2 * below + h**2 * above + (m**2 + deviation**2) * inside
-        + (m + l) * at_low - (m + h) * at_high
+        bottom**2 * below + top**2 * above + (m**2 + deviation**2) * inside
+        + (m + bottom) * at_low - (m + top) * at_high
     )  # fmt: skip
     return Moments(first, np.sqrt(np.maximum(second, 0)))
 
@@ -135,7 +135,7 @@ def _expected(graph: Graph, node: Node, means: dict[str, Float64]) -> Float64 | 
     evaluate = op_definition(node.op).evaluate
     if evaluate is None or any(v is None for v in inputs):
         return None
-    result = np.asarray(evaluate(node.attrs, inputs))  # type: ignore[arg-type]
+    result = np.asarray(evaluate(node.attrs, inputs))
     return np.asarray(result.mean(axis=tuple(range(result.ndim - 1)), dtype=np.float64))
 
 

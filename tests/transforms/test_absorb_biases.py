@@ -215,7 +215,7 @@ def test_batch_norm_to_absorption_by_the_recipe() -> None:
     bias = after.constant(after.nodes["bn"].inputs[1])
     scale = after.moments["bn"].deviation / vectors[0]  # what equalization did
     np.testing.assert_allclose(
-        after.moments["bn"].mean, np.where(MEAN > 3 * vectors[0], 3 * vectors[0], MEAN) * scale
+        after.moments["bn"].mean, np.where(3 * vectors[0] < MEAN, 3 * vectors[0], MEAN) * scale
     )
     assert bias.shape == (4,)
     few = RNG.normal(size=(2, 6, 6, 4)) * 0.1

@@ -39,6 +39,14 @@ InputShapes = Annotated[
         help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable.",
     ),
 ]
+InputRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-range",
+        metavar="RANGE",
+        help="Without calibration data, where inputs lie: [NAME=]LEAST,MOST. Repeatable.",
+    ),
+]
 Profile = Annotated[
     str, typer.Option(help="Target profile: a built-in name or a YAML file.", metavar="NAME")
 ]
@@ -166,3 +174,18 @@ def several_bits(text: str) -> list[float]:
     if not all(0 < bits < float("inf") for bits in found):
         raise UsageError(f"`{text}` is no list of bits", hint="like --mean-bits 3,4,5,6,8")
     return list(dict.fromkeys(found))
+
+
+def ranges(texts: list[str] | None) -> dict[str, tuple[float, float]]:
+    """Ranges by input name; the name `` stands for the only input."""
+    found: dict[str, tuple[float, float]] = {}
+    for text in texts or ():
+        name, _, ends = text.rpartition("=")
+        try:
+            low, high = (float(part) for part in ends.split(","))
+        except ValueError:
+            raise UsageError(
+                f"`{text}` is not a range", hint="like --input-range image=0,255"
+            ) from None
+        found[name] = (low, high)
+    return found

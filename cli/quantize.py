@@ -16,6 +16,7 @@ from qgraph.cli.options import (
     Budget,
     Calibration,
     EffortOption,
+    InputRanges,
     Inputs,
     InputShapes,
     Json,
@@ -29,6 +30,7 @@ from qgraph.cli.options import (
     byte_count,
     check_model,
     names,
+    ranges,
     shapes,
 )
 
@@ -54,6 +56,7 @@ def quantize(
     plan: PlanOption = None,
     budget: Budget = None,
     limit: Limit = None,
+    input_range: InputRanges = None,
     sensitivity: Annotated[
         bool,
         typer.Option(
@@ -92,7 +95,9 @@ def quantize(
     # First what is quick to check: TensorFlow's import takes seconds.
     check_output(output, force=force)
     check_model(model)
-    check_source(calibration)
+    if calibration is not None:
+        check_source(calibration)
+    input_ranges = ranges(input_range)
     target, input_shapes = load_profile(profile), shapes(input_shape)
     chosen = effort and effort.value, method and method.value
     compiler.first_plan(plan, *chosen)
@@ -115,6 +120,7 @@ def quantize(
             outputs=names(outputs),
             input_shapes=input_shapes,
             limit=limit,
+            input_ranges=input_ranges,
             sensitivity=sensitivity,
             mean_bits=mean_bits,
             weight_bytes=room,

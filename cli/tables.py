@@ -42,7 +42,10 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
     console().print(f"The same again: --plan {again}{bits}\n", soft_wrap=True)
     if "mixed" in manifest:
         print_mixed(manifest["mixed"])
-    _print_agreement(manifest["agreement"])
+    if manifest["agreement"] is not None:
+        _print_agreement(manifest["agreement"])
+    for warning in manifest["warnings"]:
+        console().print(f"warning: {warning}\n", style="yellow", soft_wrap=True)
     kept = manifest["float_ops"]
     if kept:
         shown = ", ".join(f"{op['name']} ({op['op']})" for op in kept[:FLOAT_OPS_SHOWN])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from qgraph.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.analysis import analysis
 from qgraph.errors import UsageError
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
-from qgraph.exact.compare import Measured, measure
+from qgraph.exact.compare import Measured, measure, measure_constants
 from qgraph.exact.reference import Reference
 from qgraph.files import sha256_of
 from qgraph.frontends import load
@@ -30,11 +30,14 @@ from qgraph.passes import PassManager
 from qgraph.quant.bits import Budget, budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, load_data
+from qgraph.quant.data_free import Range
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.recipes import FLOAT, static
+from qgraph.recipes import static
 from qgraph.rewrite.trace import Trace
+from qgraph.samples import samples_for
 from qgraph.static import (
+    DATA_FREE,
     USUAL_EFFORT,
     Split,
     Trial,
@@ -108,6 +111,7 @@ def quantize(
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     limit: int | None = None,
+    input_ranges: Mapping[str, Range] | None = None,
     sensitivity: bool = False,
     mean_bits: float | None = None,
     weight_bytes: int | None = None,
@@ -117,7 +121,9 @@ def quantize(
     """Quantize a trained network without retraining.
 
     model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
-    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms).
+    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
+    thresholds come from batch-norm statistics, and nothing can be measured; `input_ranges` then
+    says within which two numbers inputs lie (the name `` stands for the only input).
     effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part of
     the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
     activation thresholds are found at first, `kl_j`, `max`, `percentile`, `mse` or `output`. plan:
@@ -130,13 +136,18 @@ def quantize(
     if mode != "static":
         raise UsageError(f"mode `{mode}` is not there", hint="static is")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
+    asked = effort
     start, effort = first_plan(plan, effort, method)
     progress("loading", 0, 1)
     graph = model.copy() if isinstance(model, Graph) else load(
         model, inputs=inputs, outputs=outputs, input_shapes=input_shapes
     )  # fmt: skip
-    data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
     room = budget_of(mean_bits, weight_bytes)
+    measures = {"sensitivity": sensitivity, "a budget of bits": room is not None}
+    known = samples_for(graph, calibration, input_ranges or {}, limit, measures, progress)
+    data, invented = known.data, known.invented
+    if invented:
+        start, effort = plan_without_data(plan, asked, method), "plain"
     apart = effort != "plain" or room is not None
     parts = split(graph, data) if apart else undivided(graph, data)
     looked = target if room is None else widest_within(graph, target, room)
@@ -146,14 +157,15 @@ def quantize(
     if room is not None:
         mixed = search_bits(graph, target, kept, parts, [room], progress)
         target = overridden(target, mixed.units, mixed.chosen[room].bits)
-    trace, original, done = Trace(), graph.copy(), itertools.count(1)
-    PassManager(FLOAT).run(original)
+    trace, done = Trace(), itertools.count(1)
     steps = len(static(target, kept))
 
     def passed(_: object) -> None:
         progress("rewriting", next(done), steps)
 
-    floating, graph = build(graph, target, kept, parts.learning, trace, passed, progress, memory)
+    floating, graph = build(
+        graph, target, kept, parts.learning, trace, passed, progress, memory, invented
+    )
     found = bounds(graph)
     if target.accumulator_wraps:
         PassManager((WrapAccumulators(target.accumulator_bits),)).run(graph, trace)
@@ -162,16 +174,19 @@ def quantize(
         check_accumulators(graph, found, target.accumulator_bits)
     progress("measuring", 0, 1)
     few = first_samples(graph, data, SQNR_SAMPLES)
-    measured = measure(graph, floating, few)
+    measured = measure_constants(graph) if invented else measure(graph, floating, few)
     facts = {
         **_source(model),
-        "calibration_samples": samples_of(parts.learning),
+        "calibration_samples": 0 if invented else samples_of(parts.learning),
         "effort": effort,
+        **known.facts,
         "plan": asdict(kept),
         "plan_spec": kept.spec(),
         "trials": [asdict(trial) for trial in trials],
-        "agreement": {
-            **asdict(agreement(original, graph, parts.report)),
+        "agreement": None
+        if invented
+        else {
+            **asdict(agreement(known.original, graph, parts.report)),
             "held_out": parts.apart,
         },
     }
@@ -238,6 +253,14 @@ def first_plan(plan: str | Plan | None, effort: str | None, method: str | None) 
             hint=f"put method={method} into the plan",
         )
     return found, "plain"
+
+
+def plan_without_data(plan: str | Plan | None, effort: str | None, method: str | None) -> Plan:
+    """What is done where nothing can be measured: more with more effort, or exactly `plan`."""
+    if plan is not None or effort == "plain":
+        return first_plan(plan, effort, method)[0]
+    usual = replace(DATA_FREE, reconstruct=effort != "fast")
+    return replace(usual, method=method) if method else usual
 
 
 def _source(model: str | Path | Graph) -> dict[str, object]:

@@ -50,8 +50,10 @@ class AbsorbBiases(Pass):
             return False
         c = np.maximum(moments.mean - self.deviations * moments.deviation, 0)
         clip = _clip_after(graph, relu)
-        high: Any = 6.0 if relu.op == "relu6" else np.inf
-        bound = np.broadcast_to(high if clip is None else graph.constant(clip.inputs[1]), c.shape)
+        bound: Any = 6.0 if relu.op == "relu6" else np.inf
+        if clip is not None:
+            bound = graph.constant(clip.inputs[1])
+        bound = np.broadcast_to(bound, c.shape)
         c = np.minimum(c, bound)
         if not c.any():
             return False

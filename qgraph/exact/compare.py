@@ -80,6 +80,17 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
     )
 
 
+def measure_constants(quantized: Graph) -> Measured:
+    """What can be said without samples: statistics of weights and biases."""
+    statistics = {}
+    for node in quantized.topological():
+        constant = quantized.constant(original(quantized, node.name))
+        if node.op in QUANTIZERS and constant is not None:
+            found = statistics_of(constant, node.attrs["spec"])
+            statistics.update({node.name: found} if found is not None else {})
+    return Measured(0, {}, {}, statistics)
+
+
 Powers = tuple[float, float]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import CalibrationError
+from qgraph.errors import CalibrationError, UsageError
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
@@ -26,6 +26,9 @@ from qgraph.quant.topology import COMPUTE, is_nonnegative
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 64
+NO_DATA = (
+    "no data: thresholds from batch-norm statistics; nearness to the float network was not measured"
+)
 # What inputs usually lie in, if their mean and deviation fit: (0.47, 0.25) as in photographs.
 USUAL_RANGES = ((0.0, 255.0), (0.0, 1.0), (-1.0, 1.0))
 TYPICAL = (0.47, 0.25)
@@ -50,39 +53,73 @@ class InputFacts:
         return f"within {low:.4g} to {high:.4g} ({self.source})"
 
 
+@dataclass(frozen=True)
+class Invented:
+    """Samples by input name, what is said of each input, and what a person should be told."""
+
+    data: Mapping[str, Array]
+    inputs: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) -> Invented:
+    """Noise for each input of a folded float graph, [samples, ...], the same on every call.
+
+    `ranges`: what the user knows, by input name; the name `` stands for the only input. Raises
+    CalibrationError where neither that nor a batch norm says anything of an input.
+    """
+    facts = input_facts(graph, ranges)
+    data = {name: _noise(graph, name, known, samples) for name, known in facts.items()}
+    notes = [f"input `{name}`: taken to lie {known}" for name, known in facts.items()]
+    if not has_statistics(graph):
+        notes.append("there are no batch norms either: thresholds come from noise at the inputs")
+    return Invented(data, {name: str(known) for name, known in facts.items()}, tuple(notes))
+
+
 def has_statistics(graph: Graph) -> bool:
     """True where batch norms left statistics in a folded graph."""
     return any(value in graph.types for value in graph.moments)
 
 
 def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, InputFacts]:
-    """Mean, deviation and range of each input of a folded float graph.
-
-    `ranges`: what the user knows, by input name. Raises CalibrationError where neither that nor a
-    batch norm says anything of an input.
-    """
-    return {name: _facts_of(graph, name, ranges.get(name)) for name in graph.inputs}
-
-
-def invent(
-    graph: Graph, facts: Mapping[str, InputFacts], samples: int = SAMPLES
-) -> dict[str, Array]:
-    """Noise for each input, [samples, ...], the same on every call."""
-    rng = np.random.default_rng(0)
-    data = {}
-    for name, known in facts.items():
-        kind = graph.types[name]
-        batch = (kind.shape or (1,))[0] or 1
-        count = -(-samples // batch) * batch
-        noise = sum(
-            np.sqrt(share) * field
-            for share, field in zip(known.spectrum, _fields(graph, name, count, rng), strict=True)
-            if share > 0
+    """Mean, deviation, spectrum and range of each input, as for `invent`."""
+    only = {"": graph.inputs[0]} if len(graph.inputs) == 1 else {}
+    given = {only.get(name, name): check_range(name, ends) for name, ends in ranges.items()}
+    unknown = [name for name in given if name not in graph.inputs]
+    if unknown:
+        raise UsageError(
+            f"there is no input `{unknown[0]}` to give a range of", hint=f"inputs: {graph.inputs}"
         )
-        x = np.clip(noise * known.moments.deviation + known.moments.mean, *known.range)
-        whole = np.dtype(kind.dtype).kind in "iu"
-        data[name] = (np.rint(x) if whole else x).astype(kind.dtype)
-    return data
+    if not graph.inputs:
+        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
+    if not has_statistics(graph) and len(given) < len(graph.inputs):
+        raise CalibrationError(
+            "there is no calibration data, and no batch norm to take statistics from",
+            hint="give a few dozen typical inputs: --calibration FILE.npz",
+        )
+    return {name: _facts_of(graph, name, given.get(name)) for name in graph.inputs}
+
+
+def check_range(name: str, ends: Range) -> Range:
+    """The same range. Raises UsageError where it is none."""
+    low, high = ends
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise UsageError(
+            f"`{low:g},{high:g}` is not a range{f' of `{name}`' * bool(name)}",
+            hint="like --input-range 0,255",
+        )
+    return ends
+
+
+def _noise(graph: Graph, name: str, known: InputFacts, samples: int) -> Array:
+    kind, rng = graph.types[name], np.random.default_rng(0)
+    batch = (kind.shape or (1,))[0] or 1
+    count = -(-samples // batch) * batch
+    parts = zip(known.spectrum, _fields(graph, name, count, rng), strict=True)
+    noise = sum(np.sqrt(share) * field for share, field in parts)
+    x = np.clip(noise * known.moments.deviation + known.moments.mean, *known.range)
+    whole = np.dtype(kind.dtype).kind in "iu"
+    return np.asarray(np.rint(x) if whole else x).astype(kind.dtype)
 
 
 # -- inputs ---------------------------------------------------------------------------------

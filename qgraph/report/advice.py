@@ -98,6 +98,7 @@ def verdict(facts: Facts) -> str:
 def next_steps(facts: Facts) -> list[dict[str, str]]:
     """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
     return [
+        *_domain(facts),
         *_effort(facts),
         *_retrain(facts),
         *_weak_layers(facts),
@@ -111,6 +112,15 @@ def next_steps(facts: Facts) -> list[dict[str, str]]:
 
 def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
     return {"what": what, "why": why, "anchor": anchor}
+
+
+def _domain(facts: Facts) -> list[dict[str, str]]:
+    if not facts["summary"]["domain"]:
+        return []
+    return [
+        _step("Check the calibration samples.", f"{text[0].upper()}{text[1:]}.")
+        for text in facts["summary"]["warnings"]
+    ]
 
 
 def _effort(facts: Facts) -> list[dict[str, str]]:
@@ -248,6 +258,14 @@ def _samples(facts: Facts) -> list[dict[str, str]]:
     count = facts["summary"]["calibration_samples"]
     if count >= FEW_SAMPLES:
         return []
+    if facts["summary"]["data_free"]:
+        return [
+            _step(
+                "Calibrate on data.",
+                "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
+                "labels, are better, and show how near the outputs are (`--calibration`).",
+            )
+        ]
     return [
         _step(
             "Calibrate on more samples.",

@@ -24,7 +24,8 @@ def read_facts(folder: Path) -> Facts:
     statistics = _read(folder, "statistics.json", manifest)
     log = _read(folder, "rewrites.json", manifest)
     tensors = {
-        t["name"]: {**t, **statistics["tensors"].get(t["name"], {})} for t in manifest["tensors"]
+        t["name"]: {**t, "elements": 0, **statistics["tensors"].get(t["name"], {})}
+        for t in manifest["tensors"]
     }
     for tensor in tensors.values():
         tensor["clipped"] = _clipped(tensor)
@@ -69,6 +70,9 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "outputs_sqnr_db": statistics["outputs_sqnr_db"],
         "agreement": manifest["agreement"],
         "effort": manifest["effort"],
+        "warnings": manifest["warnings"],
+        "data_free": manifest["data_free"],
+        "domain": manifest["domain"],
         "plan": str(Plan(**manifest["plan"])),
         "biases_corrected": bool(manifest["plan"].get("correct_bias")),
         "plan_spec": Plan(**manifest["plan"]).spec(),

@@ -1,0 +1,162 @@
+"""Do the samples look like the training data? What batch norms saw in training, against them.
+
+Calibration on foreign samples gives thresholds for foreign samples. Networks remember the mean and
+the variance that each batch norm met; samples that give others are not what they were trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Moments
+from qgraph.parallel import over_chunks
+from qgraph.quant.data import chunk_inputs
+from qgraph.quant.paired import Run
+from qgraph.rewrite.constants import batch_norm_moments
+from qgraph.transforms.strip_unused import StripUnused
+
+SAMPLES = 32
+# What samples like the training data keep to: medians of at most 0.10 and 0.23 were measured on two
+# networks; noise, another scale or much darker images give 0.3 or 0.7 and more (docs/static.md).
+MEANS, DEVIATIONS = 0.15, 0.3
+ENOUGH, FEW_SAMPLES_FACTOR = 8, 2.0
+
+REPAIRS: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
+    {
+        "divided by 255": lambda x: x / 255,
+        "multiplied by 255": lambda x: x * 255,
+        "as x / 127.5 - 1": lambda x: x / 127.5 - 1,
+        "as (x + 1) * 127.5": lambda x: (x + 1) * 127.5,
+        "as 2 * x - 1": lambda x: 2 * x - 1,
+        "as (x + 1) / 2": lambda x: (x + 1) / 2,
+        "with channels in reverse order": lambda x: x[..., ::-1],
+    }
+)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far samples are from what one batch norm saw in training; medians over its channels.
+
+    `mean`: distance of means, in deviations. `deviation`: how often deviations would have to be
+    doubled or halved.
+    """
+
+    batch_norm: str
+    mean: float
+    deviation: float
+
+
+def drifts(graph: Graph, data: Mapping[str, Array]) -> list[Drift]:
+    """One for each batch norm of constant statistics, in order.
+
+    graph: as `qgraph.recipes.CLEAN` leaves it, batch norms still apart.
+    """
+    chunks = chunk_inputs(graph, data)
+    found: list[Drift] = []
+    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+        run = Run(graph, chunks, each)
+        for node in graph.topological():
+            known = batch_norm_moments(graph, node) if node.op == "batch_norm" else None
+            if known is not None and node.inputs[0] in run.values:
+                drift = _drift(node.name, run.values[node.inputs[0]], known[0])
+                found += [drift] if drift is not None else []
+            run.step(node.name)
+            run.release(node.name)
+    return found
+
+
+def _drift(name: str, chunks: Sequence[Array], known: Moments) -> Drift | None:
+    count = sum(x.size // x.shape[-1] for x in chunks)
+    axes = tuple(range(chunks[0].ndim - 1))
+    mean = np.sum([x.sum(axis=axes, dtype=np.float64) for x in chunks], axis=0) / count
+    squares = [((x - mean) ** 2).sum(axis=axes, dtype=np.float64) for x in chunks]
+    deviation = np.sqrt(np.sum(squares, axis=0) / count)
+    # Dead channels say nothing of the samples.
+    alive = known.deviation > 1e-3 * known.deviation.max(initial=0)
+    if not alive.any():
+        return None
+    moved = np.abs(mean - known.mean)[alive] / known.deviation[alive]
+    ratio = np.maximum(deviation[alive], 1e-30) / known.deviation[alive]
+    return Drift(name, float(np.median(moved)), float(np.median(np.abs(np.log2(ratio)))))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What `samples` samples showed: a drift for each batch norm, and a cause if one is found."""
+
+    samples: int
+    drifts: tuple[Drift, ...]
+    cause: str = ""
+
+    @property
+    def first(self) -> Drift:
+        return self.drifts[0]
+
+    @property
+    def typical(self) -> Drift:
+        """The medians over all batch norms."""
+        pairs = [(drift.mean, drift.deviation) for drift in self.drifts]
+        return Drift("all", *map(float, np.median(pairs, axis=0)))
+
+    @property
+    def warning(self) -> str:
+        """For people, where the samples are not like the training data; else empty."""
+        bound = 1.0 if self.samples >= ENOUGH else FEW_SAMPLES_FACTOR
+        worse = max((self.first, self.typical), key=_score)
+        if _score(worse) <= bound:
+            return ""
+        where = "the first batch norm" if worse is self.first else "most batch norms"
+        far = (
+            f"at {where}, means are {worse.mean:.2g} deviations off, "
+            f"deviations by a factor of {2**worse.deviation:.3g}"
+        )
+        cause = f"; {self.cause} they would fit" if self.cause else ""
+        return f"the samples look unlike the training data: {far}{cause}"
+
+
+def _score(drift: Drift) -> float:
+    """Above 1 for what samples like the training data do not show (docs/static.md)."""
+    return max(drift.mean / MEANS, drift.deviation / DEVIATIONS)
+
+
+def domain_of(graph: Graph, data: Mapping[str, Array]) -> Domain | None:
+    """Compare `data` with batch norms of `graph`, as for `drifts`; None if there are none."""
+    found = drifts(graph, data)
+    if not found:
+        return None
+    count = len(next(iter(data.values())))
+    domain = Domain(count, tuple(found))
+    return replace(domain, cause=_cause(graph, data)) if domain.warning else domain
+
+
+def _cause(graph: Graph, data: Mapping[str, Array]) -> str:
+    """What would have to be done to the samples, if one of the usual mistakes explains it."""
+    floating = {n: x for n, x in data.items() if graph.types[n].is_float and x.ndim > 1}
+    if len(floating) != len(data):
+        return ""
+    first = _only_first(graph)
+    scores = {
+        name: _score(found[0])
+        for name, repair in REPAIRS.items()
+        if (found := drifts(first, {n: repair(x) for n, x in floating.items()}))
+    }
+    best = min(scores, key=lambda name: scores[name], default="")
+    return best if best and scores[best] <= 1 else ""
+
+
+def _only_first(graph: Graph) -> Graph:
+    """The graph up to its first batch norm."""
+    order = graph.topological()
+    first = next(
+        n for n in order if n.op == "batch_norm" and batch_norm_moments(graph, n) is not None
+    )
+    part = graph.copy()
+    part.outputs = {"first": first.name}
+    StripUnused().run(part)
+    return part

@@ -1,0 +1,65 @@
+"""Samples that a network is quantized on: read and looked at, or invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.passes import PassManager
+from qgraph.quant.data import Data, load_data
+from qgraph.quant.data_free import NO_DATA, Range, invent
+from qgraph.quant.domain import SAMPLES, domain_of
+from qgraph.recipes import CLEAN, FLOAT, FOLD
+from qgraph.static import first_samples
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples by input name, the folded float graph that they are for, what is known of both.
+
+    `facts` for the manifest: `warnings`, `data_free` (what was assumed of inputs) and `domain`.
+    """
+
+    data: Mapping[str, Array]
+    original: Graph
+    facts: Mapping[str, object]
+    invented: bool
+
+
+def samples_for(
+    graph: Graph,
+    calibration: Data | None,
+    input_ranges: Mapping[str, Range],
+    limit: int | None,
+    measures: Mapping[str, bool],
+    progress: Callable[[str, int, int], None],
+) -> Samples:
+    """Read `calibration`, or invent samples where there is none.
+
+    `measures`: what is to be worked out and needs samples that are real. Raises CalibrationError,
+    and UsageError where options do not fit.
+    """
+    original = graph.copy()
+    if calibration is None:
+        for what in (name for name, asked in measures.items() if asked):
+            raise UsageError(
+                f"{what} needs samples to measure on", hint="give some: --calibration FILE.npz"
+            )
+        PassManager(FLOAT).run(original)
+        made = invent(original, input_ranges)
+        warnings = [NO_DATA, *made.notes]
+        facts = {"warnings": warnings, "data_free": dict(made.inputs), "domain": None}
+        return Samples(made.data, original, facts, True)
+    if input_ranges:
+        raise UsageError("input ranges are for runs without data", hint="leave one of them out")
+    data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
+    PassManager(CLEAN).run(original)
+    seen = domain_of(original, first_samples(original, data, SAMPLES))
+    PassManager(FOLD).run(original)
+    warnings = [seen.warning] if seen and seen.warning else []
+    domain = asdict(seen) if seen else None
+    facts = {"warnings": warnings, "data_free": None, "domain": domain}
+    return Samples(data, original, facts, False)

@@ -98,6 +98,7 @@ def verdict(facts: Facts) -> str:
 def next_steps(facts: Facts) -> list[dict[str, str]]:
     """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
     return [
+        *_without_data(facts),
         *_domain(facts),
         *_effort(facts),
         *_retrain(facts),
@@ -112,6 +113,18 @@ def next_steps(facts: Facts) -> list[dict[str, str]]:
 
 def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
     return {"what": what, "why": why, "anchor": anchor}
+
+
+def _without_data(facts: Facts) -> list[dict[str, str]]:
+    if not facts["summary"]["data_free"]:
+        return []
+    return [
+        _step(
+            "Calibrate on data.",
+            "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
+            "labels, are better, and show how near the outputs are (`--calibration`).",
+        )
+    ]
 
 
 def _domain(facts: Facts) -> list[dict[str, str]]:
@@ -256,16 +269,15 @@ def _float_ops(facts: Facts) -> list[dict[str, str]]:
 
 def _samples(facts: Facts) -> list[dict[str, str]]:
     count = facts["summary"]["calibration_samples"]
-    if count >= FEW_SAMPLES:
+    if count >= FEW_SAMPLES or facts["summary"]["data_free"]:
         return []
-    if facts["summary"]["data_free"]:
-        return [
-            _step(
-                "Calibrate on data.",
-                "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
-                "labels, are better, and show how near the outputs are (`--calibration`).",
-            )
-        ]
+    return [
+        _step(
+            "Calibrate on data.",
+            "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
+            "labels, are better, and show how near the outputs are (`--calibration`).",
+        )
+    ]
     return [
         _step(
             "Calibrate on more samples.",

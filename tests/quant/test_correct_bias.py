@@ -5,9 +5,11 @@ import pytest
 
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import Moments
 from qgraph.ir.verify import verify
-from qgraph.quant.correct_bias import BiasCorrection, correct_biases
+from qgraph.quant.correct_bias import BiasCorrection, correct_biases, correct_biases_without_data
 from qgraph.quant.paired import layer_of
+from qgraph.quant.profile import parse_profile
 from tests.helpers.layers import WINDOW
 from tests.helpers.quantized import INT8, INT32_BIAS, PROFILES, assert_tf_equals_reference, quantize
 from tests.quant.test_paired import pair
@@ -106,3 +108,56 @@ def test_zero_weights_and_one_sample(profile):
     (only,) = correct_biases(graph, g, data)
     assert abs(only.shift) < 1e-4
     assert abs(float(graph.constant("b")[0]) - 0.3) < 1e-6
+
+
+# -- without data ------------------------------------------------------------------------------
+
+WEIGHTS = parse_profile(
+    {"name": "w4", "bits": {"weight": 4, "weight_ends": 4, "activation": 16, "input": 16,
+                            "bias": 24, "internal": None}, "accumulator": {"bits": 48}}
+)  # fmt: skip
+RNG = np.random.default_rng(3)
+NORMAL = Moments(np.array([0.5, -1, 3, 5]), np.array([1.0, 2, 1, 4]))
+
+
+def normal_network(padding: str) -> Graph:
+    """relu6 of what is normal by NORMAL -> 3x3 convolution -> bias."""
+    g = Graph("normal")
+    x = g.input("x", "float32", (None, 6, 6, 4))
+    g.moments[x] = NORMAL
+    w = g.const(RNG.normal(size=(3, 3, 4, 5)).astype(np.float32), "w")
+    attrs = {**WINDOW, "padding": padding}
+    y = g.add("conv2d", g.add("relu6", x), w, name="conv", attrs=attrs)
+    g.outputs["y"] = g.add("bias_add", y, g.const(np.ones(5, np.float32), "b"), name="biased")
+    return g
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_statistics_give_the_correction_that_samples_give(padding):
+    """On data that are as the statistics say; activations are fine, weights coarse."""
+    g = normal_network(padding)
+    x = RNG.normal(NORMAL.mean, NORMAL.deviation, (2000, 6, 6, 4)).astype(np.float32)
+    graph = quantize(g.copy(), WEIGHTS, {"x": x})
+    plain = graph.constant("b")
+    free, measured = graph.copy(), graph.copy()
+    (found,) = correct_biases_without_data(free, g)
+    (known,) = correct_biases(measured, g, {"x": x})
+    assert known.shift > 0.05 and found.shift == pytest.approx(known.shift, rel=0.05)
+    np.testing.assert_allclose(free.constant("b"), measured.constant("b"), atol=0.05 * known.shift)
+    assert np.abs(free.constant("b") - plain).max() > 0.05
+
+
+def test_inputs_of_unknown_mean_are_left_and_said_so():
+    g = normal_network("same")
+    g.moments.clear()
+    graph = quantize(g.copy(), INT8)
+    before = graph.copy()
+    note = BiasCorrection("conv", 0.0, "the mean of its input is not known")
+    assert correct_biases_without_data(graph, g) == [note] and graph.nodes == before.nodes
+
+
+def test_a_layer_without_a_bias_is_said_so_without_data_too():
+    g = dense([[0.3, 0.7]], None)
+    g.moments["x"] = Moments(np.ones(1), np.ones(1))
+    graph = quantize(g.copy(), INT8, {"x": np.float32([[1]])})
+    assert correct_biases_without_data(graph, g) == [BiasCorrection("fc", 0.0, "has no bias")]

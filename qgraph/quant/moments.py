@@ -20,8 +20,8 @@ from qgraph.rewrite.constants import Float64
 
 # Ops that commute with the mean, as long as one input alone is no constant.
 LINEAR = frozenset(
-    {*COMPUTE, "cast", "bias_add", "avg_pool", "mean", "sum", "add", "sub", "concat", "pad", "reshape",
-     "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
+    {*COMPUTE, "cast", "bias_add", "avg_pool", "mean", "sum", "add", "sub", "concat", "pad",
+     "reshape", "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
 )  # fmt: skip
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

@@ -273,13 +273,6 @@ def _samples(facts: Facts) -> list[dict[str, str]]:
         return []
     return [
         _step(
-            "Calibrate on data.",
-            "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
-            "labels, are better, and show how near the outputs are (`--calibration`).",
-        )
-    ]
-    return [
-        _step(
             "Calibrate on more samples.",
             f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
         )

@@ -7,7 +7,7 @@ its channels, so that every layer meets numbers like those of training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
-from qgraph.quant.moments import LINEAR, moments_of
+from qgraph.quant.moments import LINEAR, channel_moments, moments_of
 from qgraph.quant.paired import Run
 from qgraph.quant.topology import COMPUTE, is_nonnegative
 from qgraph.rewrite.constants import Float64
@@ -314,17 +314,18 @@ def _needed(floating: Graph, data: Mapping[str, Array]) -> dict[str, _Norm]:
             if known is not None and matchable and node.name in run.values:
                 norm = _norm(run.values[node.name], known, never_negative(node.name))
                 needed[node.name] = norm
-                run.values[node.name] = [
+                changed = [
                     ((x - norm.found) * norm.scale + norm.wanted).astype(x.dtype)
                     for x in run.values[node.name]
                 ]
+                run.values.add(node.name, changed)
             run.release(node.name)
     return needed
 
 
-def _norm(chunks: list[Array], known: Moments, keep_zero: bool) -> _Norm:
-    rows = np.concatenate([x.reshape(-1, x.shape[-1]) for x in chunks])
-    mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+def _norm(chunks: Sequence[Array], known: Moments, keep_zero: bool) -> _Norm:
+    found = channel_moments(chunks)
+    mean, deviation = found.mean, found.deviation
     with np.errstate(divide="ignore", invalid="ignore"):
         if keep_zero:  # a shift would make it negative
             scale = np.where(mean > 0, np.maximum(known.mean, 0) / mean, 0)

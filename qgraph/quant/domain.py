@@ -16,6 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
+from qgraph.quant.moments import channel_moments
 from qgraph.quant.paired import Run
 from qgraph.rewrite.constants import batch_norm_moments
 from qgraph.transforms.strip_unused import StripUnused
@@ -72,17 +73,13 @@ def drifts(graph: Graph, data: Mapping[str, Array]) -> list[Drift]:
 
 
 def _drift(name: str, chunks: Sequence[Array], known: Moments) -> Drift | None:
-    count = sum(x.size // x.shape[-1] for x in chunks)
-    axes = tuple(range(chunks[0].ndim - 1))
-    mean = np.sum([x.sum(axis=axes, dtype=np.float64) for x in chunks], axis=0) / count
-    squares = [((x - mean) ** 2).sum(axis=axes, dtype=np.float64) for x in chunks]
-    deviation = np.sqrt(np.sum(squares, axis=0) / count)
+    found = channel_moments(chunks)
     # Dead channels say nothing of the samples.
     alive = known.deviation > 1e-3 * known.deviation.max(initial=0)
     if not alive.any():
         return None
-    moved = np.abs(mean - known.mean)[alive] / known.deviation[alive]
-    ratio = np.maximum(deviation[alive], 1e-30) / known.deviation[alive]
+    moved = np.abs(found.mean - known.mean)[alive] / known.deviation[alive]
+    ratio = np.maximum(found.deviation[alive], 1e-30) / known.deviation[alive]
     return Drift(name, float(np.median(moved)), float(np.median(np.abs(np.log2(ratio)))))
 
 

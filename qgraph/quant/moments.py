@@ -8,13 +8,14 @@ variables, what ReLU and clips make of them is known without data (Nagel et al.,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Moments
+from qgraph.ir.types import Array, Moments
 from qgraph.quant.topology import COMPUTE
 from qgraph.rewrite.constants import Float64
 
@@ -24,6 +25,14 @@ LINEAR = frozenset(
      "reshape", "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
 )  # fmt: skip
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def channel_moments(chunks: Sequence[Array]) -> Moments:
+    """Mean and deviation of each channel over all chunks, [..., channels] each."""
+    count, axes = sum(x.size // x.shape[-1] for x in chunks), tuple(range(chunks[0].ndim - 1))
+    mean = np.sum([x.sum(axis=axes, dtype=np.float64) for x in chunks], axis=0) / count
+    squares = [np.square(x - mean.astype(x.dtype)).sum(axis=axes, dtype=np.float64) for x in chunks]
+    return Moments(mean, np.sqrt(np.sum(squares, axis=0) / count))
 
 
 def clipped(moments: Moments, low: Any = 0.0, high: Any = np.inf) -> Moments:

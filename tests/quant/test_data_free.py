@@ -188,3 +188,8 @@ def test_fixed_batches_are_filled() -> None:
     g.set_attrs("image", type=g.types["image"].__class__("float32", (24, 12, 12, 3)))
     g.refresh_types()
     assert len(invent(g, {}).data["image"]) == 72
+
+
+def test_bits_are_not_chosen_without_samples() -> None:
+    with pytest.raises(UsageError, match="a budget of bits needs samples"):
+        qgraph.quantize(trained(), mean_bits=5)

@@ -81,11 +81,17 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
     known = {"agreement": {**near, "held_out": True}}
     known["trials"] = [{"plan": {"method": "mse"}, "agreement": near, "seconds": 12.3}]
     known["sensitivity"] = [
-        {"layer": "block/2/conv", "sqnr_db": 20.0, "all_but_sqnr_db": 33.5},
+        {
+            "layer": "block/2/conv",
+            "sqnr_db": 20.0,
+            "all_but_sqnr_db": 33.5,
+            "reasons": ["12 % of its output is clipped", "a <tail>"],
+        },
         {"layer": "block/1/conv", "sqnr_db": None, "all_but_sqnr_db": None},
     ]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
     assert "10 %, 20.0 dB" in text and "all but it 2.1 %, 33.5 dB" in text
+    assert "12\u00a0% of its output is clipped; a <tail>" in text
     assert "98.1 %" in text and "Not measured" not in text
     assert "Plans tried" in text and "thresholds by mse" in text and "12.3" in text
 

@@ -112,6 +112,9 @@ def _scale(exponent: int | list[int] | tuple[int, ...] | None) -> str:
 def print_sensitivity(manifest: Mapping[str, Any], top: int) -> None:
     """Layers by harm, the worst first, and why."""
     found = manifest["sensitivity"]
+    if not found:
+        console().print("nothing in this network is quantized\n")
+        return
     rows = [
         (
             Names(entry["layer"]),
@@ -127,8 +130,7 @@ def print_sensitivity(manifest: Mapping[str, Any], top: int) -> None:
     title = f"{len(found)} parts with quantizers{more}, profile {manifest['profile']['name']}"
     columns = ("part", ">alone\ndB", ">as\nfloat", ">all but\ndB", ">as\nfloat", "why")
     print_table(title, columns, rows)
-    samples = found[0]["samples"] if found else 0
-    console().print(SENSITIVITY_LEGEND.format(samples), style="dim")
+    console().print(SENSITIVITY_LEGEND.format(found[0]["samples"]), style="dim")
     _print_agreement(manifest["agreement"])
 
 
@@ -143,11 +145,16 @@ def _reason(entry: Mapping[str, Any]) -> str:
 def print_next_steps(model: Path, calibration: str | None, manifest: Mapping[str, Any]) -> None:
     """What to type next, by what was found."""
     effort, plan = manifest["effort"], manifest["plan_spec"]
-    if effort == "plain":
-        how = "--effort default" if plan == PLAIN.spec() else f"--plan {plan}"
-    else:
-        how = f"--effort {effort}"
-    console().print(f"next: qgraph quantize {model} -c {calibration} {how} -o out", soft_wrap=True)
+    plain = effort == "plain" and plan == PLAIN.spec()
+    how = f"--plan {plan}" if effort == "plain" else f"--effort {effort}"
+    quantize = f"qgraph quantize {model} -c {calibration} {'--effort default' if plain else how}"
+    out = console()
+    if not plain:
+        bits = manifest["profile"]["bits"]["weight"]
+        out.print(
+            f"bits where they help most: {quantize} --mean-bits {bits} -o out", soft_wrap=True
+        )
+    out.print(f"next: {quantize} -o out", soft_wrap=True)
 
 
 def print_mixed(mixed: Mapping[str, Any]) -> None:

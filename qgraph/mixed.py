@@ -287,5 +287,5 @@ def _weights(graph: Graph, unit: Unit) -> frozenset[str]:
 
 
 def noise_of(found: Agreement) -> float:
-    """Noise at the outputs over their signal, both as power."""
-    return float(10 ** (-found.sqnr / 10))
+    """Noise at the outputs over their signal, both as power; finite where there is no signal."""
+    return float(10 ** min(-found.sqnr / 10, 30.0))

@@ -168,6 +168,14 @@ def test_one_layer_and_none() -> None:
         qgraph.quantize(g, samples(40), mean_bits=5)
 
 
+def test_a_network_of_zeros_has_bits_as_any() -> None:
+    graph = mlp(8, 8, 4)
+    for name in ("w0", "w1"):
+        graph.set_attrs(name, value=np.zeros_like(graph.nodes[name].attrs["value"]))
+    result = qgraph.quantize(graph, samples(40), mean_bits=5)
+    assert set(weight_bits(result.graph).values()) == {2}
+
+
 def test_less_than_two_bits_is_an_error_before_anything_is_built(monkeypatch) -> None:
     monkeypatch.setattr(mixed, "build", None)
     with pytest.raises(UsageError, match=r"1\.9 bits on average: less than") as error:

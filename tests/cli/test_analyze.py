@@ -40,6 +40,13 @@ def test_a_table_by_harm_with_reason_and_next_command(bad_channel, monkeypatch):
     assert found.out.splitlines()[-1].startswith(f"next: qgraph quantize {model} -c {data} ")
 
 
+def test_with_a_plan_bits_layer_by_layer_are_what_is_left(bad_channel):
+    model, data = bad_channel
+    found = run("analyze", model, "-c", data, "--plan", "correct-bias")
+    bits, last = found.out.splitlines()[-2:]
+    assert bits.endswith("correct-bias --mean-bits 8 -o out") and last.endswith("bias -o out")
+
+
 def test_json_has_the_same_in_order(bad_channel):
     model, data = bad_channel
     found = json.loads(run("analyze", model, "-c", data, "--json").out)
@@ -78,3 +85,14 @@ def test_no_calibration_is_the_same_error_as_in_quantize(model, tmp_path):
     found = run("analyze", model)
     assert found.code == run("quantize", model, "-o", tmp_path / "o").code == 6
     assert "calibration" in found.err
+
+
+def test_nothing_to_quantize(tmp_path, samples):
+    from tests.helpers.tf_graphs import graph_def_of, v1
+
+    made = graph_def_of(lambda: v1.exp(v1.placeholder("float32", (None, 8, 8, 3), "image"), "y"))
+    (tmp_path / "float.pb").write_bytes(made.SerializeToString())
+    found = run("analyze", tmp_path / "float.pb", "-c", samples)
+    assert found.code == 0 and found.out.startswith("nothing in this network is quantized")
+    budget = run("analyze", tmp_path / "float.pb", "-c", samples, "--mean-bits", 5)
+    assert budget.code == 2 and "no layers with weights" in budget.err

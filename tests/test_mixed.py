@@ -144,7 +144,9 @@ def test_overrides_of_the_profile_hold() -> None:
     )
     graph = mlp(8, 12, 12, 4)
     result = qgraph.quantize(graph, samples(40), profile=own, mean_bits=5)
-    assert weight_bits(result.graph)["fc1"] == 6
+    (kept,) = [p for p in result.facts["mixed"]["points"] if p["kept"]]
+    assert weight_bits(result.graph) == kept["bits"] and kept["bits"]["fc1"] == 6
+    assert kept["bits"]["fc0"] != INT8.bits.weight
     assert result.profile.override("fc1").activation == 4
     assert result.profile.override("fc0").activation == 5
 
@@ -190,7 +192,10 @@ def test_widths_that_overflow_the_accumulator_are_left_out() -> None:
     graph = mlp(8, 8, 4)
     found = search_bits(graph, narrow, MAX, split(graph, samples(40)), [Budget(mean_bits=16)])
     assert max(b for p in found.points for b in p.bits) == 8
-    none = replace(INT8, accumulator_bits=8)
+    narrow, graph = replace(INT8, accumulator_bits=26), mlp(2, 64, 4)
+    parts, budget = split(graph, samples(40, width=2)), Budget(mean_bits=16)
+    assert search_bits(graph, narrow, MAX, parts, [budget]).chosen[budget].bits == (16, 8)
+    none, graph = replace(INT8, accumulator_bits=8), mlp(8, 8, 4)
     with pytest.raises(ExactnessError, match="accumulator"):
         search_bits(graph, none, MAX, split(graph, samples(40)), [Budget(mean_bits=16)])
 

@@ -53,23 +53,22 @@ def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: fl
     """
     bits = [min(options) for options in noise]
     left = limit - cost(bits, sizes)
-    for steps in (_hull, _all_steps):
-        offers = [
-            (saved / (sizes[unit] * (to - start)), unit, start, to)
-            for unit, options in enumerate(noise)
-            for start, to, saved in steps(options)
-        ]
-        for _, unit, start, to in sorted(offers, key=lambda offer: (-offer[0], *offer[1:])):
-            price = sizes[unit] * (to - start)
-            if bits[unit] == start and price <= left:
-                bits[unit], left = to, left - price
+    offers = [
+        (saved / (sizes[unit] * (to - start)), unit, start, to)
+        for unit, options in enumerate(noise)
+        for start, to, saved in _steps(options)
+    ]
+    for _, unit, start, to in sorted(offers, key=lambda offer: (-offer[0], *offer[1:])):
+        price = sizes[unit] * (to - start)
+        if bits[unit] == start and price <= left:
+            bits[unit], left = to, left - price
     return tuple(bits)
 
 
 Step = tuple[int, int, float]  # from bits, to bits, noise saved
 
 
-def _all_steps(options: Mapping[int, float]) -> list[Step]:
+def _steps(options: Mapping[int, float]) -> list[Step]:
     """All that save noise."""
     return [
         (start, to, options[start] - options[to])
@@ -77,19 +76,6 @@ def _all_steps(options: Mapping[int, float]) -> list[Step]:
         for to in options
         if start < to and options[start] > options[to]
     ]
-
-
-def _hull(options: Mapping[int, float]) -> list[Step]:
-    """Steps of falling worth: from each width to the one that saves the most noise a bit."""
-    found: list[Step] = []
-    start = min(options)
-    while True:
-        steps = [s for s in _all_steps(options) if s[0] == start]
-        if not steps:
-            return found
-        step = max(steps, key=lambda s: s[2] / (s[1] - s[0]))
-        found.append(step)
-        start = step[1]
 
 
 def check_budgets(budgets: Sequence[Budget], sizes: Sequence[int], fewest: Sequence[int]) -> None:

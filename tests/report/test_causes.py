@@ -124,6 +124,18 @@ def test_a_tail_that_is_kept_and_one_that_is_clipped() -> None:
     assert not any("clipped" in t for _, t in kept)
 
 
+def test_clipping_that_pays_is_no_reason() -> None:
+    data, few = (
+        {"x": normal(4096, 8).astype(np.float32)},
+        parse_profile({"bits": {"activation": 4}}),
+    )
+    graph = layer(np.eye(8))
+    floating, quantized = build(graph, few, Plan(method="mse"), data, Trace())
+    statistics = measure(quantized, floating, data).statistics["fc/q4"]
+    assert statistics.below + statistics.above > 0
+    assert not any("clipped" in t for _, t in reasons(graph, data, few, method="mse"))
+
+
 def test_analysis_puts_the_guilty_stage_first() -> None:
     w = normal(8, 8)
     w[3] *= 300

@@ -15,7 +15,16 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.real import cifar, efforts, formats, mixed, mobilenet, policies, thresholds
+from benchmarks.real import (
+    cifar,
+    data_free,
+    efforts,
+    formats,
+    mixed,
+    mobilenet,
+    policies,
+    thresholds,
+)
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console, import_tensorflow_quietly
 
@@ -25,6 +34,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "formats": formats.tables,
     "policies": policies.tables,
     "efforts": efforts.tables,
+    "data-free": data_free.tables,
     "thresholds": thresholds.tables,
     "mixed": mixed.tables,
 }

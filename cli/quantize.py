@@ -82,6 +82,8 @@ def quantize(
 ) -> None:
     """Quantize a network; write the bit-accurate graph and all that belongs to it.
 
+    Without calibration data, thresholds come from batch-norm statistics, if there are any.
+
     What goes wrong is found before the directory is touched: it is written whole or not at all.
     """
     from qgraph import compiler

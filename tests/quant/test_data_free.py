@@ -13,8 +13,8 @@ from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.data_free import input_facts, invent, matched
 from qgraph.quant.moments import moments_of
-from qgraph.quant.plan import PLAIN
-from qgraph.recipes import FLOAT
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.recipes import FLOAT, prepare
 from qgraph.static import DATA_FREE, agreement
 from tests.helpers.quantized import assert_tf_equals_reference
 from tests.helpers.trained import images, trained
@@ -193,3 +193,21 @@ def test_fixed_batches_are_filled() -> None:
 def test_bits_are_not_chosen_without_samples() -> None:
     with pytest.raises(UsageError, match="a budget of bits needs samples"):
         qgraph.quantize(trained(), mean_bits=5)
+
+
+@pytest.mark.parametrize("behind_relu", [False, True])
+def test_statistics_follow_channels_that_are_pruned_and_scaled(behind_relu: bool) -> None:
+    """After all that a plan does, they are still those of the samples of training."""
+    graph = trained(behind_relu, "relu")
+    gamma = graph.constant("gamma2")
+    assert gamma is not None
+    graph.set_attrs("gamma2", value=np.where(np.arange(12) == 2, 0, gamma))
+    PassManager(prepare(Plan(constant_channels=0.03, equalize="biases", absorb=True))).run(graph)
+    known = {v: m for v, m in graph.moments.items() if v in graph.types}
+    assert sorted(len(m.mean) for m in known.values())[-1] == 11  # pruned from 12
+    for value, moments in known.items():
+        seen = evaluate(graph, {"image": images()}, [value])[value]
+        axes = tuple(range(seen.ndim - 1))
+        scale = moments.deviation.max()
+        np.testing.assert_allclose(seen.mean(axis=axes), moments.mean, atol=0.2 * scale)
+        np.testing.assert_allclose(seen.std(axis=axes), moments.deviation, atol=0.2 * scale)

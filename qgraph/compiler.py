@@ -259,7 +259,9 @@ def plan_without_data(plan: str | Plan | None, effort: str | None, method: str |
     """What is done where nothing can be measured: more with more effort, or exactly `plan`."""
     if plan is not None or effort == "plain":
         return first_plan(plan, effort, method)[0]
-    usual = replace(DATA_FREE, reconstruct=effort != "fast")
+    # Reconstructed weights make up for mean errors too; to correct these again would add some.
+    learnt = effort != "fast"
+    usual = replace(DATA_FREE, reconstruct=learnt, correct_bias=not learnt)
     return replace(usual, method=method) if method else usual
 
 

@@ -36,8 +36,9 @@ USUAL_EFFORT = "plain"
 COMPARED = 64  # samples at most that plans are compared on, and as many for the report
 FEWEST = 8  # samples below which there is nothing to split
 SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)
-# Without data nothing can be compared: what mostly helps.
-DATA_FREE = replace(SAFE, absorb=True)
+# Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
+# invented ones, of which nothing should be clipped then.
+DATA_FREE = replace(SAFE, absorb=True, method="max")
 
 Data = Mapping[str, Array]
 OnNode = Callable[[str, int, int], None]

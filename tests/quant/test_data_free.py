@@ -125,7 +125,7 @@ def test_effort_and_plan() -> None:
     assert plan(effort="plain") == PLAIN.spec() and plan(effort="fast") == DATA_FREE.spec()
     assert "reconstruct" in str(plan()) and "absorb" in str(plan())
     assert plan(plan="equalize=weights") == "equalize=weights"
-    assert "method=max" in str(plan(method="max", effort="fast"))
+    assert "method=mse" in str(plan(method="mse", effort="fast"))
 
 
 def test_two_runs_give_the_same() -> None:

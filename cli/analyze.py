@@ -73,12 +73,14 @@ def analyze(
     )
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
+    from qgraph.static.choice import Wish, first_plan
 
     check_model(model)
     check_source(calibration)
     target, input_shapes = load_profile(profile), shapes(input_shape)
-    chosen = effort and effort.value, method and method.value
-    compiler.first_plan(plan, *chosen)
+    usual = "plain" if plan is None else None  # a search would hide what it mends
+    chosen = effort.value if effort else usual, method and method.value
+    first_plan(Wish(chosen[0], plan, chosen[1]))
     budgets = several_bits(mean_bits) if mean_bits is not None else []
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
         progress("loading", 0, 1)

@@ -93,7 +93,7 @@ EffortOption = Annotated[
     typer.Option(
         metavar="EFFORT",
         help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-        "the samples, and keep what does. [default: plain]",
+        "the samples, and keep what does. [default: default; to analyze: plain]",
     ),
 ]
 PlanOption = Annotated[

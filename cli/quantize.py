@@ -93,6 +93,7 @@ def quantize(
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
+    from qgraph.static.choice import Wish, first_plan
 
     # First what is quick to check: TensorFlow's import takes seconds.
     check_output(output, force=force)
@@ -102,7 +103,7 @@ def quantize(
     input_ranges = ranges(input_range)
     target, input_shapes = load_profile(profile), shapes(input_shape)
     chosen = effort and effort.value, method and method.value
-    compiler.first_plan(plan, *chosen)
+    first_plan(Wish(chosen[0], plan, chosen[1]))
     room = byte_count(weight_bytes)
     budget_of(mean_bits, room)
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:

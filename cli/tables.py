@@ -63,12 +63,11 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
             str(Plan(**trial["plan"])),
             _decibel(trial["agreement"]["sqnr"]),
             _share(trial["agreement"]["top1"]),
-            f"{trial['seconds']:.1f}",
         )
         for trial in trials[:TRIALS_SHOWN]
     ]
     samples = trials[0]["agreement"]["samples"]
-    columns = ("plan", ">SQNR\ndB", ">as\nfloat", ">s")
+    columns = ("plan", ">SQNR\ndB", ">as\nfloat")
     title = f"{len(trials)} plans compared on {samples} samples: the best ones, the first is kept"
     print_table(title, columns, rows)
 

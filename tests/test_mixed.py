@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qgraph
-from qgraph import mixed, static
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.ir.graph import Graph
-from qgraph.mixed import overridden, search_bits, uniform, units_by, widest_within
 from qgraph.quant.bits import Budget
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Override, Profile, dump_profile, load_profile, parse_profile
 from qgraph.rewrite.trace import Trace
-from qgraph.static import build, split
+from qgraph.static import mixed, search
+from qgraph.static.build import build
+from qgraph.static.mixed import overridden, search_bits, uniform, units_by, widest_within
+from qgraph.static.parts import split
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.quantized import assert_tf_equals_reference
 from tests.helpers.random_graphs import random_cnn
@@ -225,8 +226,13 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch) -> None:
 
 def test_effort_finds_a_plan_first(monkeypatch) -> None:
     profiles = []
-    kept = static.build
-    monkeypatch.setattr(static, "build", lambda g, p, *a: profiles.append(p) or kept(g, p, *a))
+    kept = search.build
+
+    def watched(g, p, *rest, **options):
+        profiles.append(p)
+        return kept(g, p, *rest, **options)
+
+    monkeypatch.setattr(search, "build", watched)
     result = qgraph.quantize(mlp(8, 8, 4), samples(40), effort="fast", mean_bits=5)
     assert {p.bits.weight for p in profiles} == {4} and len(result.facts["trials"]) == 2
     assert result.facts["mixed"]["points"]

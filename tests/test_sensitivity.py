@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph import switched
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.rewrite.trace import Trace
-from qgraph.sensitivity import parts_of, sensitivities
-from qgraph.static import agreement, build, decisions
-from qgraph.switched import Variant, agreements
+from qgraph.static import switched
+from qgraph.static.agreement import agreement, decisions
+from qgraph.static.build import build
+from qgraph.static.sensitivity import parts_of, sensitivities
+from qgraph.static.switched import Variant, agreements
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.random_graphs import random_cnn
 

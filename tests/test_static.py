@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph import static
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import load_profile
 from qgraph.rewrite.trace import Trace
-from qgraph.static import agreement, build, decisions, search, split, steps_of
+from qgraph.static.agreement import agreement, decisions
+from qgraph.static.build import build
+from qgraph.static.parts import split
+from qgraph.static.search import Trial, search, steps_of
 
 RNG = np.random.default_rng(0)
 INT4 = load_profile("graffitist-int4")
@@ -69,7 +71,7 @@ def test_outputs_are_compared_before_their_softmax() -> None:
 def test_a_search_keeps_what_helps() -> None:
     graph, data = network(), samples(48)
     parts = split(graph, data)
-    tried: list[static.Trial] = []
+    tried: list[Trial] = []
     trials = search(graph, INT4, parts, "default", on_trial=tried.append)
     assert tried[0].plan == PLAIN
     scores = [trial.agreement.sqnr for trial in trials]
@@ -90,7 +92,7 @@ def test_a_budget_of_nothing_leaves_the_first_plan() -> None:
 def test_ctrl_c_keeps_the_best_so_far() -> None:
     graph, seen = network(), itertools.count(1)
 
-    def interrupt(_: static.Trial) -> None:
+    def interrupt(_: Trial) -> None:
         if next(seen) == 3:
             raise KeyboardInterrupt
 
@@ -100,7 +102,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 
 def test_ctrl_c_before_anything_is_measured_stops() -> None:
-    def interrupt(_: static.Trial) -> None:
+    def interrupt(_: Trial) -> None:
         raise KeyboardInterrupt
 
     graph = network()
@@ -118,7 +120,7 @@ def test_quantize_reports_on_samples_kept_apart() -> None:
     result = qgraph.quantize(network(), samples(48), profile=INT4, effort="fast")
     assert result.facts["agreement"]["held_out"] and result.facts["agreement"]["samples"] == 12
     assert len(result.facts["trials"]) == 2 and result.facts["calibration_samples"] == 36
-    plain = qgraph.quantize(network(), samples(48), profile=INT4)
+    plain = qgraph.quantize(network(), samples(48), profile=INT4, effort="plain")
     assert plain.facts["trials"] == [] and not plain.facts["agreement"]["held_out"]
 
 

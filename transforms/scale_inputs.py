@@ -44,13 +44,18 @@ class ScaleInputs(Pass):
                 _scale(rewriter, value, exponents)
 
 
+def scalable_inputs(graph: Graph) -> list[str]:
+    """The values, one for an input at most, whose features may have a scale each."""
+    return [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
+
+
 def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     """For each input that layers take: the factors that bring its features into [-1, 1].
 
     data: arrays [samples, features] by input name. Features that are always zero get the factor of
     the largest one.
     """
-    ends = [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
+    ends = scalable_inputs(graph)
     if not ends:
         return {}
     chunks = chunk_inputs(graph, data)

@@ -22,7 +22,9 @@ from qgraph.ir.types import Array
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.rewrite.trace import Trace
-from qgraph.static import EFFORTS, build, split
+from qgraph.static.build import build
+from qgraph.static.parts import split
+from qgraph.static.search import EFFORTS
 
 COLUMNS = {
     "what": "",

@@ -19,11 +19,12 @@ from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.mixed import Mixed, Point, overridden, search_bits
 from qgraph.quant.bits import Budget
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
-from qgraph.static import SAFE, split
+from qgraph.static.mixed import Mixed, Point, overridden, search_bits
+from qgraph.static.parts import split
+from qgraph.static.search import SAFE
 
 BUDGETS = (3, 4, 5, 6, 8)
 UNIFORM = (4, 8)

@@ -1,4 +1,4 @@
-"""Ten trained policies: int8 against float, on observations of their own environments.
+"""Ten trained policies: fixed point against float, on observations of their own environments.
 
 The policies are no package: `QGRAPH_POLICIES` says where they are, or `shared/policies` beside the
 checkout. With gymnasium installed, the float policy plays episodes and what it sees is the data,
@@ -11,13 +11,13 @@ import importlib
 import importlib.util
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from benchmarks.real.measure import batches, exactness, kept_float
 from benchmarks.real.tables import Table
@@ -28,16 +28,18 @@ from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.profile import Profile, load_profile, parse_profile
 
-WIDE = """
-name: wide-activations
-description: 8-bit weights, 16-bit inputs and activations
-bits: {input: 16, activation: 16}
-"""
-SAMPLES, EPISODES, FIRST_SEED = 512, 10, 9000
+CALIBRATION, TEST = 1024, 1024  # observations
+SEEN_EPISODES, EPISODES, FIRST_SEED = 32, 100, 9000
+WAYS = (
+    ("graffitist-int8", "plain"),
+    ("graffitist-int8", "default"),
+    ("policy-int8", "default"),
+    ("policy-int4", "default"),
+)
 
 Policy = Callable[[Array], Array]
+TESTED = range(FIRST_SEED, FIRST_SEED + EPISODES)
 
 
 def folder() -> Path:
@@ -47,13 +49,13 @@ def folder() -> Path:
 
 @dataclass(frozen=True)
 class Task:
-    """A policy, what it sees, and what it earns in float (None if it cannot be played)."""
+    """A policy, what it sees, and what it earns in float, by episode (None without gymnasium)."""
 
     name: str
     about: Mapping[str, Any]
     model: Graph
     observations: Array
-    earned: float | None
+    earned: Array | None
 
     def act(self, observations: Array) -> Array:
         """The float policy as its graph is written, in numpy."""
@@ -68,22 +70,22 @@ def tables() -> Iterator[Table]:
     played = importlib.util.find_spec("gymnasium") is not None
     table = Table(
         "Ten policies, static",
-        {"policy": "", "profile": "", "method": "", "same action": ".1%",
-         "largest difference": ".3f", "of the range": ".1%", "return, float": ".1f",
-         "return, quantized": ".1f", "differ from reference": ""},
+        {"policy": "", "profile": "", "effort": "", "same action": ".1%", "return, float": ".1f",
+         "return, quantized": ".1f", "change": "+.2%", "error of it": ".2%",
+         "differ from reference": "", "seconds": ".1f"},
         notes=[
-            f"{SAMPLES} observations to calibrate, {SAMPLES} others to compare, "
-            + ("from the float policy's episodes" if played else "random normal"),
-            f"returns: mean of the same {EPISODES} seeded episodes",
+            f"up to {CALIBRATION} observations to calibrate, as many others to compare, "
+            + (f"from {SEEN_EPISODES} episodes of the float policy" if played else "random normal"),
+            f"returns: mean of the same {EPISODES} seeded episodes; change: of the mean, relative "
+            "to float, and the standard error of the paired differences",
             "same action: the discrete action where there is one; else each within 1/100 of its "
             "range",
         ],
     )  # fmt: skip
-    int8, wide = load_profile("graffitist-int8"), parse_profile(yaml.safe_load(WIDE))
     for file in files:
         task = _task(file, played)
-        for profile, method in ((int8, "kl_j"), (int8, "max"), (wide, "max")):
-            result = _row(table, task, profile, method)
+        for profile, effort in WAYS:
+            result = _row(table, task, profile, effort)
         if float_ops(result.graph):
             table.notes.append(f"{task.name} keeps float: {kept_float(result)}")
     yield table
@@ -91,34 +93,42 @@ def tables() -> Iterator[Table]:
 
 def _task(file: Path, played: bool) -> Task:
     about = json.loads(file.with_suffix(".json").read_text())
-    size = (2 * SAMPLES, about["observation_size"])
+    size = (CALIBRATION + TEST, about["observation_size"])
     seen = np.random.default_rng(0).normal(size=size).astype(np.float32)
     task = Task(file.stem, about, load(file), seen, None)
     if not played:
         return task
-    seen = np.concatenate([_episode(about, task.act, seed)[0] for seed in range(4)])
-    shuffled = np.random.default_rng(0).permutation(seen)
-    return replace(task, observations=shuffled, earned=_earned(about, task.act))
+    seen, _ = _play(about, task.act, range(SEEN_EPISODES))
+    shuffled = np.random.default_rng(0).permutation(seen)[: CALIBRATION + TEST]
+    return replace(task, observations=shuffled, earned=_play(about, task.act, TESTED)[1])
 
 
-def _row(table: Table, task: Task, profile: Profile, method: str) -> Quantized:
-    half = min(SAMPLES, len(task.observations) // 2)
+def _row(table: Table, task: Task, profile: str, effort: str) -> Quantized:
+    half = min(CALIBRATION, len(task.observations) // 2)
     calibration, test = task.observations[:half], task.observations[half : 2 * half]
-    result = quantize(task.model, calibration, profile=profile, method=method)
+    start = time.perf_counter()
+    result = quantize(task.model, calibration, profile=profile, effort=effort)
+    taken = time.perf_counter() - start
     checker = Checker(result.graph)
 
     def act(observations: Array) -> Array:
         return checker.program.run({"observation": observations}, ["action"])[0]
 
-    wanted, found = task.act(test), act(test)
-    largest = float(np.abs(found - wanted).max())
-    earned = None if task.earned is None else _earned(task.about, act)
+    earned = None if task.earned is None else _play(task.about, act, TESTED)[1]
     table.add(
-        task.name, profile.name, method, _same_action(task.about, wanted, found), largest,
-        largest / float(np.ptp(wanted)), task.earned, earned,
-        str(exactness(checker, batches("observation", test, len(test)))),
+        task.name, profile, effort, _same_action(task.about, task.act(test), act(test)),
+        *_compared(task.earned, earned),
+        str(exactness(checker, batches("observation", test, len(test)))), taken,
     )  # fmt: skip
     return result
+
+
+def _compared(wanted: Array | None, found: Array | None) -> tuple[float | None, ...]:
+    if wanted is None or found is None:
+        return None, None, None, None
+    mean, lost = float(wanted.mean()), found - wanted
+    error = float(lost.std(ddof=1) / np.sqrt(len(lost)))
+    return mean, float(found.mean()), float(lost.mean()) / abs(mean), error / abs(mean)
 
 
 def _action(about: Mapping[str, Any], output: Array) -> Any:
@@ -136,22 +146,21 @@ def _same_action(about: Mapping[str, Any], wanted: Array, found: Array) -> float
     return float((np.abs(ours - theirs) <= 0.02 * about["action_high"]).all(-1).mean())
 
 
-def _episode(about: Mapping[str, Any], policy: Policy, seed: int) -> tuple[Array, float]:
-    """What was seen in one episode, and its return."""
+def _play(about: Mapping[str, Any], policy: Policy, seeds: range) -> tuple[Array, Array]:
+    """What was seen, and the return of each episode. All are played side by side."""
     gymnasium: Any = importlib.import_module("gymnasium")
-    environment = gymnasium.make(about["env"])
-    observation, _ = environment.reset(seed=seed)
-    seen, total, over = [], 0.0, False
-    while not over:
-        seen.append(np.asarray(observation, np.float32))
-        action = _action(about, policy(seen[-1][None]))[0]
-        observation, reward, ended, truncated, _ = environment.step(action)
-        total += float(reward)
-        over = ended or truncated
-    environment.close()
-    return np.stack(seen), total
-
-
-def _earned(about: Mapping[str, Any], policy: Policy) -> float:
-    seeds = range(FIRST_SEED, FIRST_SEED + EPISODES)
-    return float(np.mean([_episode(about, policy, seed)[1] for seed in seeds]))
+    environments = [gymnasium.make(about["env"]) for _ in seeds]
+    now = [e.reset(seed=seed)[0] for e, seed in zip(environments, seeds, strict=True)]
+    seen, returns, live = [], np.zeros(len(seeds)), list(range(len(seeds)))
+    while live:
+        seen.append(np.stack([np.asarray(now[i], np.float32) for i in live]))
+        still = []
+        for i, action in zip(live, _action(about, policy(seen[-1])), strict=True):
+            now[i], reward, ended, truncated, _ = environments[i].step(action)
+            returns[i] += float(reward)
+            if not (ended or truncated):
+                still.append(i)
+        live = still
+    for environment in environments:
+        environment.close()
+    return np.concatenate(seen), returns

@@ -23,7 +23,8 @@ from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
-from qgraph.static import Agreement, agreement, build
+from qgraph.static.agreement import Agreement, agreement
+from qgraph.static.build import build
 
 NETWORKS = 12  # random ones
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}

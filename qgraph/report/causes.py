@@ -18,8 +18,8 @@ from qgraph.numerics import aligned, quantize
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import sources
 from qgraph.report.advice import VANISHED, percent, rounds_to_zero
-from qgraph.sensitivity import Part
-from qgraph.switched import plain_constant
+from qgraph.static.sensitivity import Part
+from qgraph.static.switched import plain_constant
 
 # Channels of one tensor usually differ by less, and a peak is usually no farther out.
 USUAL_SPREAD = 8.0

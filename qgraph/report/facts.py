@@ -120,7 +120,7 @@ def _trial(trial: Mapping[str, Any]) -> Facts:
     """One plan that was tried, what it gave, how long it took."""
     plan = Plan(**trial["plan"])
     said = {"plan": str(plan), "plan_spec": plan.spec()}
-    return {**trial["agreement"], **said, "seconds": trial["seconds"]}
+    return {**trial["agreement"], **said}
 
 
 # -- scale groups ---------------------------------------------------------------------------

@@ -160,13 +160,13 @@ def here(tmp_path, monkeypatch):
 def test_entry_point_in_the_current_directory(model, written, here, tmp_path, function):
     done = quantized(model, f"{here}:{function}", tmp_path, "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["calibration_samples"] == 16  # what it prints is kept off
+    assert json.loads(done.out)["calibration_samples"] == 12  # what it prints is kept off
     assert (tmp_path / "out/graph.txt").read_text() == (written / "graph.txt").read_text()
 
 
 def test_a_dataset_without_an_end_is_read_up_to_the_limit(model, here, tmp_path):
     done = quantized(model, f"{here}:endless", tmp_path, "--limit", "12", "--json")
-    assert done.code == 0 and json.loads(done.out)["calibration_samples"] == 12
+    assert done.code == 0 and json.loads(done.out)["calibration_samples"] == 9
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_manifest(manifest, model):
     assert manifest["model_sha256"] == hashlib.sha256(model.read_bytes()).hexdigest()
     assert set(manifest["versions"]) == {"python", "qgraph", "numpy", "tensorflow"}
     assert manifest["profile"]["name"] == "graffitist-int8"
-    assert manifest["calibration_method"] == "kl_j" and manifest["calibration_samples"] == 16
+    assert manifest["calibration_method"] == manifest["plan"]["method"]
+    assert manifest["calibration_samples"] == 12  # of 16: the others are for the report
+    assert (manifest["effort"], manifest["agreement"]["samples"]) == ("default", 4)
     assert manifest["inputs"] == {"image": "float32[?,8,8,3]"}
     assert manifest["outputs"] == {"classes": "float32[?,4]"}
     assert manifest["float_ops"] == [{"name": "scores", "op": "softmax"}]

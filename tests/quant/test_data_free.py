@@ -15,7 +15,8 @@ from qgraph.quant.data_free import input_facts, invent, matched
 from qgraph.quant.moments import moments_of
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.recipes import FLOAT, prepare
-from qgraph.static import DATA_FREE, agreement
+from qgraph.static.agreement import agreement
+from qgraph.static.search import DATA_FREE
 from tests.helpers.quantized import assert_tf_equals_reference
 from tests.helpers.trained import images, trained
 

@@ -154,27 +154,25 @@ def test_whole_batches_are_kept():
 
 
 def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
-    from qgraph import static
     from qgraph.quant.plan import Plan
     from qgraph.rewrite.trace import Trace
+    from qgraph.static import build, parts, search
 
     seen = {}
-    monkeypatch.setattr(
-        static, "correct_biases", lambda g, f, data, *_: seen.update(corrected=data)
-    )
-    calibrate = static.calibrate
+    monkeypatch.setattr(build, "correct_biases", lambda g, f, data, *_: seen.update(corrected=data))
+    calibrate = build.calibrate
 
     def watched(g, data, *rest):
         seen["calibrated"] = data
         calibrate(g, data, *rest)
 
-    monkeypatch.setattr(static, "calibrate", watched)
+    monkeypatch.setattr(build, "calibrate", watched)
     g = random_cnn(0, 4, "float32")
     data = random_feeds(g, batch=LEARNT_FROM + 200)
-    parts = static.split(g, data)
-    static.search(g, INT8, parts, "plain")
-    assert len(seen["calibrated"]["x"]) == LEARNT_FROM < len(parts.calibration["x"])
-    static.build(g, INT8, Plan(correct_bias=True), data, Trace())
+    split = parts.split(g, data)
+    search.search(g, INT8, split, "plain")
+    assert len(seen["calibrated"]["x"]) == LEARNT_FROM < len(split.calibration["x"])
+    build.build(g, INT8, Plan(correct_bias=True), data, Trace())
     assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 200
     assert len(seen["corrected"]["x"]) == LEARNT_FROM
 
@@ -185,7 +183,7 @@ CAPPED = """
 import resource, sys
 import numpy as np
 import qgraph
-from qgraph import static  # all that a run imports
+from qgraph.static import build  # all that a run imports
 from qgraph.ir.graph import Graph
 
 def network():
@@ -211,7 +209,9 @@ if __name__ == "__main__":
     status = dict(s.split(":") for s in open("/proc/self/status").read().splitlines())
     used = int(status["VmData"].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (used + cap, used + cap))
-    result = qgraph.quantize(network(), source, method="output", memory=int(sys.argv[4]))
+    result = qgraph.quantize(
+    network(), source, effort="plain", method="output", memory=int(sys.argv[4])
+)
     print(result.facts["calibration_samples"])
     from qgraph.ir.text import print_graph
     print(print_graph(result.graph))

@@ -6,15 +6,15 @@ import re
 
 import numpy as np
 
-from qgraph.analysis import analysis
 from qgraph.exact.compare import measure
 from qgraph.ir.graph import Graph
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile, parse_profile
 from qgraph.report.causes import causes
 from qgraph.rewrite.trace import Trace
-from qgraph.sensitivity import parts_of
-from qgraph.static import build
+from qgraph.static.analysis import analysis
+from qgraph.static.build import build
+from qgraph.static.sensitivity import parts_of
 
 INT8 = load_profile("graffitist-int8")
 RNG = np.random.default_rng(0)

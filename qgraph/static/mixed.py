@@ -24,8 +24,10 @@ from qgraph.quant.profile import Override, Profile
 from qgraph.quant.topology import COMPUTE
 from qgraph.recipes import FLOAT, insert, prepare
 from qgraph.rewrite.trace import Trace
-from qgraph.static import Agreement, Split, agreement, build
-from qgraph.switched import Variant, agreements
+from qgraph.static.agreement import Agreement, agreement
+from qgraph.static.build import build
+from qgraph.static.parts import Split
+from qgraph.static.switched import Variant, agreements
 
 WIDTHS = (2, 4, 8, 16)
 ROUNDS = 4

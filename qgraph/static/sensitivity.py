@@ -14,8 +14,8 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.static import Agreement
-from qgraph.switched import Variant, agreements
+from qgraph.static.agreement import Agreement
+from qgraph.static.switched import Variant, agreements
 
 OnChunk = Callable[[int, int], None]
 

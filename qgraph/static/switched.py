@@ -22,7 +22,7 @@ from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
-from qgraph.static import Agreement, Tally, decisions, judge, tally
+from qgraph.static.agreement import Agreement, Tally, decisions, judge, tally
 
 
 @dataclass(frozen=True)

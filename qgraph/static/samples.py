@@ -13,7 +13,7 @@ from qgraph.quant.data import Data, load_data
 from qgraph.quant.data_free import NO_DATA, Range, invent
 from qgraph.quant.domain import SAMPLES, domain_of
 from qgraph.recipes import CLEAN, FLOAT, FOLD
-from qgraph.static import first_samples
+from qgraph.static.parts import first_samples
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from qgraph.exact.compare import Measured
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.report.causes import Cause, causes
-from qgraph.sensitivity import Part, Sensitivity, sensitivities
-from qgraph.switched import Variant, agreements
+from qgraph.static.sensitivity import Part, Sensitivity, sensitivities
+from qgraph.static.switched import Variant, agreements
 
 # Enough to tell layers apart: noise at the outputs is summed over samples and classes.
 SAMPLES = 32

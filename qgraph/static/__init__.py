@@ -1,0 +1,1 @@
+"""Static mode: networks in fixed point without retraining."""

@@ -1,0 +1,74 @@
+"""How near a quantized network is to its float network, at the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.exact.statistics import decibel
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
+from qgraph.quant.data import chunk_inputs
+from qgraph.static.parts import samples_of
+
+Tally = tuple[float, float, float, int]  # signal, noise, samples of the same class, all samples
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the quantized outputs are to the float network's, on `samples` samples.
+
+    `sqnr` in dB over all outputs (logits, where the output is their softmax), `top1` the share of
+    samples with the same largest output, None where outputs are no classes.
+    """
+
+    sqnr: float
+    top1: float | None
+    samples: int
+
+
+def decisions(graph: Graph) -> list[str]:
+    """The values that outputs are decided by: an output itself, or the logits of a softmax."""
+    found = []
+    for value in graph.outputs.values():
+        node = graph.producer(value)
+        while node.op in ("softmax", "log_softmax", "reshape", "squeeze", "identity"):
+            value, node = node.inputs[0], graph.producer(node.inputs[0])
+        found.append(value)
+    return found
+
+
+def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreement:
+    """Compare two graphs of the same inputs and outputs over the samples of `data`."""
+    chunks = chunk_inputs(wanted, data)
+    count = len(next(iter(chunks.values())))
+    ends = decisions(wanted), decisions(found)
+
+    def compare(i: int) -> Tally:
+        feeds = {name: arrays[i] for name, arrays in chunks.items()}
+        a, b = (evaluate(g, feeds, e) for g, e in zip((wanted, found), ends, strict=True))
+        return tally([*a.values()], [*b.values()])
+
+    with over_chunks(count) as each:
+        return judge(wanted, ends[0], [*each(compare, range(count))], samples_of(data))
+
+
+def tally(wanted: Sequence[Array], found: Sequence[Array]) -> Tally:
+    """What one chunk of samples adds to an agreement."""
+    exact = [a.astype(np.float64) for a in wanted]
+    signal = sum(float((a**2).sum()) for a in exact)
+    noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(exact, found, strict=True))
+    a, b = exact[0], found[0]
+    return signal, noise, float((a.argmax(-1) == b.argmax(-1)).sum()), a[..., 0].size
+
+
+def judge(graph: Graph, ends: Sequence[str], tallies: Sequence[Tally], samples: int) -> Agreement:
+    """The agreement that tallies of the values `ends` add up to."""
+    signal, noise, same, total = np.sum(tallies, axis=0)
+    shape = graph.types[ends[0]].shape or ()
+    classes = len(ends) == 1 and len(shape) >= 2 and shape[-1] not in (1, None)
+    return Agreement(decibel(signal, noise), float(same / total) if classes else None, samples)

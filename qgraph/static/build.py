@@ -1,0 +1,62 @@
+"""A network in fixed point, built as a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.passes import PassManager, PassResult
+from qgraph.quant.calibrate import Calibration, calibrate, check_shifts
+from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
+from qgraph.quant.data import thinned
+from qgraph.quant.data_free import matched
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import Profile
+from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.recipes import insert, prepare
+from qgraph.rewrite.trace import Trace
+from qgraph.transforms.scale_inputs import ScaleInputs, feature_exponents
+
+OnNode = Callable[[str, int, int], None]
+
+
+def build(
+    loaded: Graph,
+    profile: Profile,
+    plan: Plan,
+    data: Mapping[str, Array],
+    trace: Trace,
+    on_pass: Callable[[PassResult], None] = lambda result: None,
+    on_node: OnNode = lambda stage, done, total: None,
+    memory: int | None = None,
+    invented: bool = False,
+) -> tuple[Graph, Graph]:
+    """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
+
+    Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
+    `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
+    batch norms on the way; biases are then corrected from these.
+    """
+    graph = loaded.copy()
+    PassManager(prepare(plan)).run(graph, trace, on_pass)
+    if plan.scale_inputs:
+        PassManager((ScaleInputs(feature_exponents(graph, data)),)).run(graph, trace, on_pass)
+    floating = graph.copy()
+    PassManager(insert(profile)).run(graph, trace, on_pass)
+    options = Calibration(plan.method, profile.shift)
+    few = thinned(graph, data)
+    with matched(graph, floating, data) if invented else nullcontext():
+        calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n), memory)
+        if plan.reconstruct:
+            reconstruct_weights(
+                graph, floating, few, on_node=lambda i, n: on_node("reconstructing", i, n)
+            )
+    if plan.reconstruct or invented:
+        check_shifts(graph, profile.shift)  # it may have chosen finer scales
+    if plan.correct_bias and invented:
+        correct_biases_without_data(graph, floating)
+    elif plan.correct_bias:
+        correct_biases(graph, floating, few, lambda i, n: on_node("correcting", i, n))
+    return floating, graph

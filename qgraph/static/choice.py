@@ -1,0 +1,149 @@
+"""What a network is built by: a plan and bits, given by the user or found by measurement."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.quant.bits import Budget
+from qgraph.quant.calibrate import Calibration
+from qgraph.quant.plan import PLAIN, Plan, parse_plan
+from qgraph.quant.profile import Profile
+from qgraph.static.mixed import Mixed, overridden, search_bits, widest_within
+from qgraph.static.parts import Split, split, undivided
+from qgraph.static.samples import Samples
+from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Trial, search, steps_of
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks for: exactly a `plan`, or an `effort` to find one that starts with a
+    `method` and begins no trial after `seconds`; and a budget of `bits`, if any. memory: bytes of
+    live values beyond which calibration uses temporary files.
+    """
+
+    effort: str | None = None
+    plan: str | Plan | None = None
+    method: str | None = None
+    seconds: float | None = None
+    bits: Budget | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan and a profile, whose bits may have been chosen; and how they were found."""
+
+    plan: Plan
+    profile: Profile
+    effort: str
+    parts: Split
+    trials: Sequence[Trial]
+    mixed: Mixed | None = None
+    bits: Budget | None = None
+
+    def facts(self) -> dict[str, object]:
+        """For the manifest, the same from run to run: without the time that trials took."""
+        found: dict[str, object] = {
+            "effort": self.effort,
+            "plan": asdict(self.plan),
+            "plan_spec": self.plan.spec(),
+            "trials": [
+                {"plan": asdict(t.plan), "agreement": asdict(t.agreement)} for t in self.trials
+            ],
+        }
+        if self.mixed is not None and self.bits is not None:
+            found["mixed"] = {**self.mixed.facts(self.bits), "budget": asdict(self.bits)}
+        return found
+
+
+def choose(
+    graph: Graph, profile: Profile, samples: Samples, wish: Wish, progress: Progress
+) -> Choice:
+    """Find what `wish` leaves open. `graph` as it was loaded; nothing is measured on the samples
+    that `Choice.parts` keeps for the report. Raises UsageError.
+    """
+    start, effort = first_plan(wish)
+    if samples.invented:
+        start, effort = plan_without_data(wish), "plain"
+    apart = effort != "plain" or wish.bits is not None
+    parts = (split if apart else undivided)(graph, samples.data)
+    looked = profile if wish.bits is None else widest_within(graph, profile, wish.bits)
+    trials = _search(graph, looked, parts, start, effort, wish, progress)
+    plan = trials[0].plan if trials else start
+    if wish.bits is None:
+        return Choice(plan, profile, effort, parts, trials)
+    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress)
+    chosen = overridden(profile, mixed.units, mixed.chosen[wish.bits].bits)
+    return Choice(plan, chosen, effort, parts, trials, mixed, wish.bits)
+
+
+def pareto(
+    graph: Graph,
+    profile: Profile,
+    samples: Samples,
+    wish: Wish,
+    mean_bits: Sequence[float],
+    progress: Progress,
+) -> Mixed:
+    """What weights of so many bits on average can give; the plan is found at the fewest."""
+    start, effort = first_plan(wish)
+    parts = split(graph, samples.data)
+    rooms = [Budget(mean_bits=bits) for bits in mean_bits]
+    looked = widest_within(graph, profile, rooms[mean_bits.index(min(mean_bits))])
+    trials = _search(graph, looked, parts, start, effort, wish, progress)
+    return search_bits(graph, profile, trials[0].plan if trials else start, parts, rooms, progress)
+
+
+def first_plan(wish: Wish) -> tuple[Plan, str]:
+    """The plan to begin with, and the effort. Raises UsageError where they exclude each other."""
+    if wish.plan is None:
+        method = Calibration(wish.method or PLAIN.method).method
+        return Plan(method=method), wish.effort or USUAL_EFFORT
+    found = wish.plan if isinstance(wish.plan, Plan) else parse_plan(wish.plan)
+    if wish.effort not in (None, "plain"):
+        raise UsageError(
+            f"a plan is built as it is: effort `{wish.effort}` would look for another",
+            hint="give one of them",
+        )
+    if wish.method not in (None, found.method):
+        raise UsageError(
+            f"the plan takes thresholds by {found.method}, the method says {wish.method}",
+            hint=f"put method={wish.method} into the plan",
+        )
+    return found, "plain"
+
+
+def plan_without_data(wish: Wish) -> Plan:
+    """What is done where nothing can be measured: more with more effort, or exactly a plan."""
+    if wish.plan is not None or wish.effort == "plain":
+        return first_plan(wish)[0]
+    # Reconstructed weights make up for mean errors too; to correct these again would add some.
+    learnt = wish.effort != "fast"
+    usual = replace(DATA_FREE, reconstruct=learnt, correct_bias=not learnt)
+    return replace(usual, method=wish.method) if wish.method else usual
+
+
+def _search(
+    graph: Graph,
+    profile: Profile,
+    parts: Split,
+    start: Plan,
+    effort: str,
+    wish: Wish,
+    progress: Progress,
+) -> list[Trial]:
+    if effort == "plain":
+        return []
+    most, done = steps_of(effort), itertools.count(1)
+    progress("searching", 0, most)
+
+    def tried(_: Trial) -> None:
+        progress("searching", next(done), most)
+
+    return search(graph, profile, parts, effort, start, wish.seconds, wish.memory, tried)

@@ -1,0 +1,63 @@
+"""Samples in parts: what is chosen by measurement on one part is reported on another.
+
+Thresholds and corrections come from the first part, plans are compared on the second, and what is
+reported is measured on the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.quant.data import batch_of
+
+COMPARED = 64  # samples at most that plans are compared on, and as many for the report
+FEWEST = 8  # samples below which there is nothing to split
+
+Data = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples for calibration, for comparing plans, and for the report; they may be the same.
+
+    `learning` is all but the report's: what the network is built from once the plan stands.
+    """
+
+    calibration: Data
+    comparison: Data
+    report: Data
+    learning: Data
+    apart: bool
+
+
+def samples_of(data: Data) -> int:
+    return len(next(iter(data.values()), ()))
+
+
+def undivided(graph: Graph, data: Data) -> Split:
+    """Calibration on all samples; compared and reported on the first of them."""
+    few = first_samples(graph, data, COMPARED)
+    return Split(data, few, few, data, apart=False)
+
+
+def first_samples(graph: Graph, data: Data, most: int) -> Data:
+    """The first samples, `most` of them or one whole batch."""
+    count = max(most // (step := batch_of(graph)), 1) * step
+    return {name: array[:count] for name, array in data.items()}
+
+
+def split(graph: Graph, data: Data) -> Split:
+    """Three parts with no sample in common, or the same samples three times if there are few."""
+    count, step = samples_of(data), batch_of(graph)
+    held = min(COMPARED, count // 4) // step * step
+    if count < FEWEST or not held:
+        return undivided(graph, data)
+
+    def part(start: int, stop: int | None) -> Data:
+        return {name: array[start:stop] for name, array in data.items()}
+
+    calibration, learning = part(0, count - 2 * held), part(0, count - held)
+    return Split(calibration, part(-2 * held, -held), part(-held, None), learning, apart=True)

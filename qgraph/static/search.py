@@ -1,0 +1,119 @@
+"""The search for the plan that serves a network best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from qgraph.errors import ExactnessError, UsageError
+from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.quant.data import thinned
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import Profile
+from qgraph.recipes import FLOAT
+from qgraph.rewrite.trace import Trace
+from qgraph.static.agreement import Agreement, agreement
+from qgraph.static.build import build
+from qgraph.static.parts import Split
+from qgraph.transforms.scale_inputs import scalable_inputs
+
+EFFORTS = ("plain", "fast", "default", "thorough")
+USUAL_EFFORT = "default"
+SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)
+# Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
+# invented ones, of which nothing should be clipped then.
+DATA_FREE = replace(SAFE, absorb=True, method="max")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One plan that was tried: what it gave on the comparison part, and how long it took."""
+
+    plan: Plan
+    agreement: Agreement
+    seconds: float
+
+
+def search(
+    loaded: Graph,
+    profile: Profile,
+    parts: Split,
+    effort: str,
+    start: Plan = PLAIN,
+    budget: float | None = None,
+    memory: int | None = None,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+) -> list[Trial]:
+    """Plans that were tried, the best one first.
+
+    `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
+    `default` tries each step on top of what has helped so far, `thorough` goes through the steps
+    twice. `budget` in seconds: no trial begins after it. memory: see `calibrate`. Ctrl-C ends the
+    search; the best so far is kept.
+    """
+    if effort not in EFFORTS:
+        raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
+    original = loaded.copy()
+    PassManager(FLOAT).run(original)
+    few = thinned(loaded, parts.calibration)
+    began = time.perf_counter()
+    trials: list[Trial] = []
+
+    def attempt(plan: Plan) -> None:
+        started = time.perf_counter()
+        _, graph = build(loaded, profile, plan, few, Trace(), memory=memory)
+        found = agreement(original, graph, parts.comparison)
+        trial = Trial(plan, found, time.perf_counter() - started)
+        trials.append(trial)
+        trials.sort(key=lambda trial: -trial.agreement.sqnr)
+        on_trial(trial)
+
+    attempt(start)
+    try:
+        for alternatives in _steps(effort, bool(scalable_inputs(original))):
+            for plan in alternatives(trials[0].plan):
+                if any(trial.plan == plan for trial in trials):
+                    continue
+                if budget is not None and time.perf_counter() - began > budget:
+                    return trials
+                with suppress(ExactnessError):  # a plan that the target cannot carry
+                    attempt(plan)
+    except KeyboardInterrupt:
+        return trials
+    return trials
+
+
+def steps_of(effort: str) -> int:
+    """How many plans `search` tries at most."""
+    return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True))
+
+
+def _steps(effort: str, inputs: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
+    """Each step makes alternatives to the best plan so far."""
+
+    def scale(best: Plan) -> Sequence[Plan]:
+        return [replace(best, scale_inputs=True)] if inputs else []
+
+    def equalize(best: Plan) -> Sequence[Plan]:
+        return [replace(best, equalize=kind) for kind in ("weights", "biases", "")]
+
+    def constants(best: Plan) -> Sequence[Plan]:
+        return [replace(best, constant_channels=ratio) for ratio in (0.03, 0.1, 0.3)]
+
+    def corrections(best: Plan) -> Sequence[Plan]:
+        kinds = ((False, True), (True, False), (True, True))
+        return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
+
+    def methods(best: Plan) -> Sequence[Plan]:
+        return [replace(best, method=method) for method in ("kl_j", "mse", "percentile", "max")]
+
+    if effort == "fast":
+        yield lambda best: [replace(SAFE, scale_inputs=inputs)]
+    if effort in ("default", "thorough"):
+        yield from (scale, equalize, constants, corrections, methods)
+    if effort == "thorough":
+        # Once more: what did not help before weights were reconstructed may help now.
+        yield from (equalize, constants, corrections)

@@ -22,7 +22,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.quant.domain import domain_of
 from qgraph.recipes import CLEAN
-from qgraph.static import SAFE
+from qgraph.static.search import SAFE
 
 PICTURES = 200
 
@@ -106,7 +106,7 @@ def _without_data(title: str, case: Case) -> Table:
     }
     for way, (data, options) in ways.items():
         start = time.perf_counter()
-        result = quantize(model, data, **options)  # type: ignore[arg-type]
+        result = quantize(model, data, **options)
         seconds = time.perf_counter() - start
         checker, row = Checker(result.graph), []
         for key, (x, labels) in case.tests.items():

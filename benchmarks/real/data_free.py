@@ -106,7 +106,7 @@ def _without_data(title: str, case: Case) -> Table:
     }
     for way, (data, options) in ways.items():
         start = time.perf_counter()
-        result = quantize(model, data, **options)
+        result = quantize(model, data, **options)  # type: ignore[arg-type]
         seconds = time.perf_counter() - start
         checker, row = Checker(result.graph), []
         for key, (x, labels) in case.tests.items():

@@ -1,9 +1,9 @@
 """Mixed precision: bits for the weights of each layer, under a budget, found by measurement.
 
-Each width is first tried everywhere, which shows what each layer costs at it on its own. That
-gives an order in which bits are worth their bytes. The network is then built as that order says,
-what each layer costs in its place is measured, and the order is corrected. Samples that a report
-is made on are never seen.
+Each width is first tried everywhere, which shows what each layer costs at it on its own. Bits that
+would leave the least noise follow from that. The network is then built with them, what each layer
+costs in its place is measured, and the guess is corrected. Samples that a report is made on are
+never seen.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import COMPUTE, QUANTIZERS, sources
 
-FORMAT = 1
+# Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
+FORMAT = 2
 FILES = MappingProxyType(
     {
         "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",
@@ -197,15 +198,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def manifest_of(path: Path) -> dict[str, Any] | None:
     """The manifest of an output directory or of a file in one; None for what is neither.
 
-    Raises LoadError for a directory whose graph is not the one that was written.
+    Raises LoadError for a directory of another version, and for one whose graph is not the one
+    that was written.
     """
     folder = path if (path / "manifest.json").is_file() else path.parent
     try:
         found = json.loads((folder / "manifest.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(found, dict) or not {"format", "versions", "files"} <= found.keys():
         return None
+    if found["format"] != FORMAT:
+        if folder != path:
+            return None
+        raise LoadError(
+            f"was written by another version of qgraph: its manifest has format "
+            f"{found['format']}, this version reads {FORMAT}",
+            node=str(folder),
+            hint="quantize the model again",
+        )
     part = "inference.pb" if folder == path else path.name
     if (folder / part).exists() and sha256_of(folder / part) == found["files"].get(part):
         return found

@@ -49,7 +49,7 @@ def _real() -> Table:
     cifar, mobilenet = load(assets.cifar10_network()), load(assets.mobilenet_v1(), outputs=[LOGITS])
     in8 = Plan(constant_channels=0.1, equalize="weights", correct_bias=True)
     in4 = Plan(constant_channels=0.03, equalize="biases", reconstruct=True, correct_bias=True)
-    folded = Plan(constant_channels=0.1, correct_bias=True)
+    folded = Plan(constant_channels=0.1, equalize="biases", correct_bias=True)
     for name, model, profile, plan, data in (
         ("cifar_10_model, 8/8", cifar, "graffitist-int8", in8, small),
         ("cifar_10_model, 4/8", cifar, "graffitist-int4", in4, small),

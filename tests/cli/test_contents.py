@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.artifacts import FILES
+from qgraph.artifacts import FILES, FORMAT
 from qgraph.backends.tf.program import TFProgram
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph, print_graph
@@ -56,6 +56,15 @@ def test_manifest(manifest, model):
     assert 10 < first["sqnr_db"] < 60 and first["accumulator_bits"] <= 32
     members = {m for group in manifest["scale_groups"].values() for m in group["members"]}
     assert members <= {t["name"] for t in manifest["tensors"]}
+
+
+def test_keys_go_with_the_number_of_the_format(manifest):
+    """Where this fails, raise `FORMAT`: `qgraph report` reads no other than its own."""
+    assert FORMAT == 2 and set(manifest) == {
+        "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
+        "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
+        "layers", "tensors", "scale_groups", "float_ops", "files",
+    }  # fmt: skip
 
 
 def test_every_integer_tensor_is_there_in_its_smallest_type(manifest, tensors):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from qgraph.artifacts import FORMAT
+
 VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 
 
@@ -94,7 +96,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         ],
     }
     manifest = {
-        "format": 1,
+        "format": FORMAT,
         "versions": {"qgraph": "0.1.0"},
         "model": "made-up.pb",
         "model_sha256": None,

@@ -171,3 +171,24 @@ def test_without_jinja2_there_is_still_json(tmp_path, monkeypatch):
     done = run("report", folder)
     assert done.code == 2 and "pip install 'qgraph[report]'" in done.err
     assert run("report", folder, "--json").code == 0
+
+
+@pytest.mark.parametrize("verb", ["report", "inspect"])
+def test_a_directory_of_another_version(tmp_path, verb):
+    """Whatever is missing in it, the message is about the version."""
+    folder = written_directory(tmp_path / "out", format=1)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for key in ("plan", "layers"):
+        del manifest[key]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    done = run(verb, folder)
+    assert done.code == 3 and "its manifest has format 1, this version reads" in done.err
+    assert "quantize the model again" in done.err
+
+
+def test_the_manifest_of_something_else(tmp_path):
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"format": 3, "name": "a page"}')
+    done = run("report", folder)
+    assert done.code == 3 and "not what `qgraph quantize` wrote" in done.err

@@ -64,6 +64,7 @@ def calibrate(
     count = max((len(c) for c in chunks.values()), default=0)
     with over_chunks(count) as each:
         sweep = _Sweep(graph, options, each, Shelf(count, memory))
+        on_node(0, len(order))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
             sweep.visit(graph.nodes[node.name])

@@ -28,11 +28,11 @@ from qgraph.quant.output_error import (
     errors,
     run_unquantized,
 )
-from qgraph.quant.thresholds import FINER_EXPONENTS, range_of
+from qgraph.quant.thresholds import BY_OUTPUT, FINER_EXPONENTS, range_of
 from qgraph.quant.topology import QUANTIZERS
 
 # The methods of `qgraph.quant.thresholds` whose costs add up over members, and their reach.
-FINER = {"mse": FINER_EXPONENTS, "output": FINER_BY_OUTPUT}
+FINER = {"mse": FINER_EXPONENTS, BY_OUTPUT: FINER_BY_OUTPUT}
 
 Range = tuple[float, float]
 
@@ -49,60 +49,40 @@ def joint_exponents(
 
     chunks: the inputs. `settle_sign(node, range)` gives the spec that a member will have.
     """
-    members = [
-        node
-        for node in graph.topological()
-        if node.op in QUANTIZERS
-        and node.attrs["spec"].group
-        and node.attrs["spec"].role in ("activation", "input")
-        and node.attrs["spec"].exponent is None
-        and constant(node.inputs[0]) is None
-    ]
+    members = [n for n in graph.topological() if _is_member(n) and constant(n.inputs[0]) is None]
     if not members:
         return {}
-    order = needed_for(graph, [m.name for m in members])
-    names = {m.name for m in members}
-
-    def feeds(i: int) -> dict[str, Array]:
-        return {name: arrays[i] for name, arrays in chunks.items()}
-
-    def over_members(function: Callable[[str, Array], Any]) -> Iterator[list[Any]]:
-        """For each member, `function` of its name and value over all chunks."""
-
-        def at(i: int) -> dict[str, Any]:
-            passing = _values_of(order, names, feeds(i), constant)
-            return {name: function(name, x) for name, x in passing}
-
-        parts = [*each(at, range(len(next(iter(chunks.values())))))]
-        return ([part[m.name] for part in parts] for m in members)
-
-    ranges = {
-        member.name: _joined(found, member.name)
-        for member, found in zip(
-            members,
-            over_members(lambda name, x: range_of([x], name) if x.size else None),
-            strict=True,
-        )
-    }
+    run = _FloatRun(graph, [m.name for m in members], chunks, each)
+    ends = run(lambda name, x: range_of([x], name) if x.size else None)
+    ranges = {m.name: _joined(ends[m.name], m.name) for m in members}
     specs = {m.name: settle_sign(m, ranges[m.name]) for m in members}
+    groups: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        groups.setdefault(str(spec.group), []).append(name)
     candidates = {
-        group: _candidates(
-            [(specs[m.name], ranges[m.name]) for m in members if specs[m.name].group == group],
-            FINER[method],
-        )
-        for group in {str(spec.group) for spec in specs.values()}
+        group: _candidates([(specs[n], ranges[n]) for n in names], FINER[method])
+        for group, names in groups.items()
     }
     consumers = {
-        m.name: consumers_of(graph, m.name, constant) if method == "output" else [ITSELF]
-        for m in members
+        name: consumers_of(graph, name, constant) if method == BY_OUTPUT else [ITSELF]
+        for name in specs
     }
-    found = over_members(
+    found = run(
         lambda name, x: errors(x, specs[name], candidates[str(specs[name].group)], consumers[name])
     )
-    totals: dict[str, list[Any]] = {}
-    for member, parts in zip(members, found, strict=True):
-        totals.setdefault(str(specs[member.name].group), []).append(sum(parts[1:], parts[0]))
-    return {group: candidates[group][int(np.argmin(cost(t)))] for group, t in totals.items()}
+    totals = {name: sum(parts[1:], parts[0]) for name, parts in found.items()}
+    return {
+        group: candidates[group][int(np.argmin(cost([totals[n] for n in names])))]
+        for group, names in groups.items()
+    }
+
+
+def _is_member(node: Node) -> bool:
+    """Wide stages and constants are never clipped, and have their say in the sweep."""
+    spec = node.attrs["spec"] if node.op in QUANTIZERS else None
+    return bool(
+        spec and spec.group and spec.role in ("activation", "input") and spec.exponent is None
+    )
 
 
 def _joined(ranges: Sequence[Range | None], name: str) -> Range:
@@ -118,23 +98,42 @@ def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Seque
     return candidates_from(coarsest, finer)
 
 
-def _values_of(
-    order: Sequence[Node], names: set[str], feeds: Mapping[str, Array], constant: Constant
-) -> Iterator[tuple[str, Array]]:
-    """Run the float network, and give what is called `names` as it is met."""
-    left = Counter(v for node in order for v in node.inputs)
-    values: dict[str, Array] = {}
-    for node in order:
-        if node.op == "input":
-            values[node.name] = feeds[node.name]
-        elif node.op == "const":
-            values[node.name] = node.attrs["value"]
-        else:
-            result = run_unquantized(node, [values[v] for v in node.inputs])
-            values.update(zip(node.values, result if node.outputs > 1 else (result,), strict=True))
-        if node.name in names:
-            yield node.name, values[node.name]
-        for value in node.inputs:
-            left[value] -= 1
-            if not left[value]:
-                values.pop(value, None)
+class _FloatRun:
+    """The float network on one chunk after the other: no more is held than one chunk needs."""
+
+    def __init__(
+        self, graph: Graph, names: Sequence[str], chunks: Mapping[str, Sequence[Array]], each: Each
+    ) -> None:
+        self.order = needed_for(graph, names)
+        self.names = names
+        self.chunks = chunks
+        self.each = each
+
+    def __call__(self, function: Callable[[str, Array], Any]) -> dict[str, list[Any]]:
+        """For each of the names, `function` of its name and value, chunk by chunk."""
+        count = len(next(iter(self.chunks.values())))
+        parts = [
+            *self.each(lambda i: {n: function(n, x) for n, x in self._values(i)}, range(count))
+        ]
+        return {name: [part[name] for part in parts] for name in self.names}
+
+    def _values(self, chunk: int) -> Iterator[tuple[str, Array]]:
+        """Values of the names, each as it is met."""
+        left = Counter(v for node in self.order for v in node.inputs)
+        values: dict[str, Array] = {}
+        for node in self.order:
+            if node.op == "input":
+                values[node.name] = self.chunks[node.name][chunk]
+            elif node.op == "const":
+                values[node.name] = node.attrs["value"]
+            else:
+                result = run_unquantized(node, [values[v] for v in node.inputs])
+                values.update(
+                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
+                )
+            if node.name in self.names:
+                yield node.name, values[node.name]
+            for value in node.inputs:
+                left[value] -= 1
+                if not left[value]:
+                    values.pop(value, None)

@@ -154,7 +154,7 @@ def errors(
     for column, exponent in enumerate(candidates, start=1):
         quantized = fake_quantize(x, spec.with_exponent(exponent))
         for row, consumer in enumerate(consumers):
-            found[row, column] = _power(consumer(quantized) - wanted[row])
+            found[row, column] = _off(consumer(quantized), wanted[row])
     first = int(bool(consumers) and not consumers[0].steps)
     return Errors(found[:first].sum(axis=0), found[first:])
 
@@ -163,11 +163,16 @@ def _power(x: Array) -> float:
     return float(np.square(x, dtype=np.float64).sum())
 
 
+def _off(found: Array, wanted: Array) -> float:
+    with np.errstate(invalid="ignore"):  # infinite where, say, a logarithm lies between
+        return _power(found - wanted)
+
+
 def cost(members: Sequence[Errors]) -> Reals:
     """One number a candidate, for one tensor or for all that share a scale.
 
     Each layer's error is relative to its own signal. Tensors that count for themselves are added
-    to each other, so theirs are relative to their mean signal.
+    to each other, so theirs are relative to their mean signal. What is no number is the worst.
     """
     layers = np.concatenate([e.layers for e in members])
     own = np.array([e.itself for e in members if e.itself[0] > 0]).reshape(-1, layers.shape[1])
@@ -175,7 +180,8 @@ def cost(members: Sequence[Errors]) -> Reals:
     total: Reals = (layers[:, 1:] / signals).sum(axis=0)
     if len(own):
         total = total + own[:, 1:].sum(axis=0) / own[:, 0].mean()
-    return total
+    worst: Reals = np.where(np.isnan(total), np.inf, total)
+    return worst
 
 
 def exponent_by_output(

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -70,17 +70,16 @@ class Scratch:
         return np.frombuffer(self.mapped(), dtype, prod(shape)).reshape(shape, order=order)
 
 
-class _told_as_calibration_error:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise CalibrationError(
-                f"a temporary file cannot be written: {error.strerror or error}",
-                node=tempfile.gettempdir(),
-                hint="make room there, or name another place: TMPDIR=/path",
-            ) from error
+@contextmanager
+def _told_as_calibration_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CalibrationError(
+            f"a temporary file cannot be written: {error.strerror or error}",
+            node=str(tempfile.tempdir or os.environ.get("TMPDIR") or "temporary files"),
+            hint="make room there, or name another place: TMPDIR=/path",
+        ) from error
 
 
 class Shelf:

@@ -6,7 +6,7 @@ import pytest
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.calibrate import Calibration, calibrate
-from qgraph.quant.output_error import ITSELF, Errors, consumers_of, cost, errors
+from qgraph.quant.output_error import ITSELF, Errors, consumers_of, cost, errors, exponent_by_output
 from tests.helpers.quantized import insert
 
 RNG = np.random.default_rng(5)
@@ -99,6 +99,25 @@ def test_tensors_of_a_sum_are_relative_to_their_mean_signal():
     none = np.zeros((0, 3))
     large, small = Errors(np.array([10.0, 1, 2]), none), Errors(np.array([2.0, 2, 0]), none)
     np.testing.assert_allclose(cost([large, small]), [0.5, 1 / 3])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_leaves_no_number_is_the_worst():
+    """A coarse step makes zeros, whose logarithm is infinite: only fine steps are left."""
+    g = Graph("net")
+    x = g.add("relu", g.add("matmul", g.input("x", "float32", (None, 4)), const(g, 4, 2)))
+    g.outputs["y"] = g.add(
+        "matmul", g.add("log", x, name="logged"), g.const(np.float32([[1, -1], [-2, 3]]))
+    )
+    insert(g)
+    spiky = RNG.uniform(0.02, 1, (200, 2)).astype(np.float32)
+    spiky[0], spiky[1] = 9, 0.02
+    consumers = consumers_of(g, g.nodes["logged"].inputs[0], constant_in(g))
+    assert ITSELF not in consumers
+    spec = QuantSpec(8, False, "activation")
+    assert exponent_by_output([spiky], spec, 4, consumers) > 4
+    nothing = np.zeros((2, 2), np.float32)
+    assert exponent_by_output([nothing], spec, 4, consumers) == 4
 
 
 def test_zeros_have_the_scale_of_one():

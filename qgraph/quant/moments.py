@@ -31,9 +31,7 @@ def channel_moments(chunks: Sequence[Array]) -> Moments:
     """Mean and deviation of each channel over all chunks, [..., channels] each."""
     count, axes = sum(x.size // x.shape[-1] for x in chunks), tuple(range(chunks[0].ndim - 1))
     mean = np.sum([x.sum(axis=axes, dtype=np.float64) for x in chunks], axis=0) / count
-    squares = [
-        np.square(x - mean.astype(x.dtype), dtype=np.float64).sum(axis=axes) for x in chunks
-    ]
+    squares = [np.square(x - mean.astype(x.dtype), dtype=np.float64).sum(axis=axes) for x in chunks]
     return Moments(mean, np.sqrt(np.sum(squares, axis=0) / count))
 
 

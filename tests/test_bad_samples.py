@@ -12,7 +12,7 @@ import qgraph
 from qgraph.errors import ExactnessError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
-from qgraph.static import EFFORTS
+from qgraph.static.search import EFFORTS
 from tests.helpers.cli import run, small_network, typical_images
 from tests.helpers.quantized import assert_tf_equals_reference, exact
 

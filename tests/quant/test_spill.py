@@ -209,16 +209,13 @@ if __name__ == "__main__":
     status = dict(s.split(":") for s in open("/proc/self/status").read().splitlines())
     used = int(status["VmData"].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (used + cap, used + cap))
-    result = qgraph.quantize(
-    network(), source, effort="plain", method="output", memory=int(sys.argv[4])
-)
+    options = {"effort": "plain", "method": "output", "memory": int(sys.argv[4])}
+    result = qgraph.quantize(network(), source, **options)
     print(result.facts["calibration_samples"])
     from qgraph.ir.text import print_graph
     print(print_graph(result.graph))
 """
 MIB = 1 << 20
-
-
 BATCHES, CAP = 176, 64 * MIB
 
 
@@ -242,10 +239,8 @@ def many():
     return x
 
 
-@pytest.mark.parametrize(
-    "form",
-    ["function", *(pytest.param(f, marks=pytest.mark.slow) for f in ("npy", "npz", "compressed"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["function", "npy", "npz", "compressed"])
 def test_more_samples_than_memory(tmp_path, many, form):
     source = tmp_path / f"x.{'npy' if form == 'npy' else 'npz'}"
     if form == "npy":

@@ -134,23 +134,30 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
         )  # fmt: skip
     count = len(_scales(shape)) * 2
     fitted = _fitted(graph, name)
-    if fitted is None and given is None:
+    if given is not None:
+        return _within(given, fitted, int(shape[-1] or 1) if len(shape) > 1 else 1, count)
+    if fitted is None:
         raise CalibrationError(
             "its range is not known: no batch norm follows its first layer",
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )
-    if fitted is None:
-        assert given is not None
-        low, high = given
-        channels = int(shape[-1] or 1) if len(shape) > 1 else 1
-        middle, spread = np.full(channels, (low + high) / 2), np.full(channels, (high - low) / 4)
-        even = np.full(count, 1 / count)
-        return InputFacts(Moments(middle, spread), even, given, "as given")
     moments, spectrum = fitted
-    if given is not None:
-        return InputFacts(moments, spectrum, given, "as given")
     return InputFacts(moments, spectrum, *_range_of(moments))
+
+
+def _within(
+    given: Range, fitted: tuple[Moments, Float64] | None, channels: int, scales: int
+) -> InputFacts:
+    """By the statistics, unless these contradict the range that the user gave."""
+    (low, high), source = given, "as given"
+    if fitted is not None:
+        asked = float(fitted[0].mean.mean())
+        if low <= asked <= high:
+            return InputFacts(*fitted, given, source)
+        source += f", though the first batch norm asks for a mean of {asked:.3g}"
+    middle, spread = np.full(channels, (low + high) / 2), np.full(channels, (high - low) / 4)
+    return InputFacts(Moments(middle, spread), np.full(scales, 1 / scales), given, source)
 
 
 def _range_of(moments: Moments) -> tuple[Range, str]:

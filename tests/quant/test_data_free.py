@@ -11,11 +11,15 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
+from qgraph.quant.correct_bias import correct_biases_without_data
 from qgraph.quant.data_free import input_facts, invent, matched
 from qgraph.quant.moments import moments_of
 from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import load_profile
 from qgraph.recipes import FLOAT, prepare
+from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
+from qgraph.static.build import build
 from qgraph.static.search import DATA_FREE
 from tests.helpers.quantized import assert_tf_equals_reference
 from tests.helpers.trained import images, trained
@@ -212,3 +216,34 @@ def test_statistics_follow_channels_that_are_pruned_and_scaled(behind_relu: bool
         scale = moments.deviation.max()
         np.testing.assert_allclose(seen.mean(axis=axes), moments.mean, atol=0.2 * scale)
         np.testing.assert_allclose(seen.std(axis=axes), moments.deviation, atol=0.2 * scale)
+
+
+def test_thresholds_are_of_the_statistics_and_not_of_the_noise() -> None:
+    """Inputs said to be much too small change the input's scale, and hardly one behind it."""
+    exponents = []
+    for most in (255.0, 16.0):
+        done = qgraph.quantize(trained(), plan="method=max", input_ranges={"": (0, most)})
+        graph, warnings = done.graph, str(done.facts["warnings"])
+        assert ("asks for a mean of 1" in warnings) == (most == 16)
+        exponents.append({
+            n.name: n.attrs["spec"].exponent
+            for n in graph.topological()
+            if n.op == "quantize" and n.attrs["spec"].role in ("input", "activation")
+            and not n.name.startswith("bias_add")  # the classifier's: no batch norm knows of it
+        })  # fmt: skip
+    right, wrong = exponents
+    assert wrong["image/q8"] == right["image/q8"] + 4
+    behind = [abs(wrong[name] - right[name]) for name in right if name != "image/q8"]
+    assert len(behind) >= 3 and max(behind) <= 1
+
+
+def test_a_plan_that_corrects_biases_takes_statistics_for_it() -> None:
+    plain, corrected = (
+        build(trained(), load_profile("graffitist-int4"), Plan(correct_bias=on),
+              invent(folded(trained()), {}).data, Trace(), invented=True)
+        for on in (False, True)
+    )  # fmt: skip
+    assert print_graph(plain[1]) != print_graph(corrected[1])
+    done = correct_biases_without_data(plain[1], plain[0])
+    assert print_graph(plain[1]) == print_graph(corrected[1])
+    assert sum(correction.shift > 0 for correction in done) >= 3

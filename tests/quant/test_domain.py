@@ -38,6 +38,7 @@ def test_unseen_samples_of_the_same_kind_are_fine(behind_relu: bool) -> None:
         (REAL / 127.5 - 1, "as (x + 1) * 127.5"),
         (REAL[..., ::-1] * 2 - 255, ""),
         (RNG.uniform(0, 255, REAL.shape), ""),
+        (REAL + 12, ""),  # just foreign: nothing halves it
         (REAL * 0.3, ""),
     ],
 )

@@ -21,6 +21,7 @@ CHUNK = 8
 # What plans are searched on and corrections are learnt from at most; they gain little from more,
 # and their time grows with it. Thresholds of the network that is kept are from all samples.
 LEARNT_FROM = 512
+LEARNT_NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
 CHECKED_BYTES = 1 << 24  # at once
 
 Data = str | Path | Array | Mapping[str, Array]
@@ -104,10 +105,16 @@ def batch_of(graph: Graph) -> int:
 
 
 def thinned(
-    graph: Graph, data: Mapping[str, Array], most: int = LEARNT_FROM
+    graph: Graph, data: Mapping[str, Array], most: int | None = None
 ) -> Mapping[str, Array]:
-    """`data` itself, or about `most` of its samples, evenly spaced, in whole batches."""
+    """`data` itself, or about `most` of its samples, evenly spaced, in whole batches.
+
+    Without `most`, what corrections learn from: LEARNT_FROM samples, or LEARNT_NUMBERS numbers.
+    """
     step = batch_of(graph)
+    if most is None:
+        numbers = sum(int(np.prod(array.shape[1:])) for array in data.values())
+        most = max(LEARNT_FROM, LEARNT_NUMBERS // max(numbers, 1))
     count, kept = len(next(iter(data.values()), ())) // step, max(most // step, 1)
     if count <= kept:
         return data

@@ -14,6 +14,7 @@ from qgraph.errors import CalibrationError
 from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant import calibrate as calibration
+from qgraph.quant import data as quant_data
 from qgraph.quant import paired, spill
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import LEARNT_FROM, thinned
@@ -138,10 +139,18 @@ def test_half_of_what_is_free():
 def test_samples_to_learn_from_are_spread_evenly():
     g = random_cnn(0, dtype="float32")
     data = {"x": np.arange(10_000).reshape(-1, 1, 1, 1)}
-    found = thinned(g, data)["x"].ravel()
-    assert len(found) == LEARNT_FROM and found[0] == 0 and set(np.diff(found)) == {19, 20}
-    few = {"x": data["x"][:LEARNT_FROM]}
-    assert thinned(g, few) is few
+    found = thinned(g, data, 512)["x"].ravel()
+    assert len(found) == 512 and found[0] == 0 and set(np.diff(found)) == {19, 20}
+    few = {"x": data["x"][:512]}
+    assert thinned(g, few, 512) is few
+
+
+def test_more_samples_are_learnt_from_where_they_are_small(monkeypatch):
+    monkeypatch.setattr(quant_data, "LEARNT_NUMBERS", 6000)
+    g = random_cnn(0, dtype="float32")
+    small, large = np.zeros((2000, 2, 2, 1)), np.zeros((2000, 4, 4, 1))
+    assert len(thinned(g, {"x": small})["x"]) == 1500
+    assert len(thinned(g, {"x": large})["x"]) == LEARNT_FROM
 
 
 def test_whole_batches_are_kept():
@@ -159,6 +168,7 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
     from qgraph.static import build, parts, search
 
     seen = {}
+    monkeypatch.setattr(quant_data, "LEARNT_NUMBERS", 0)
     monkeypatch.setattr(build, "correct_biases", lambda g, f, data, *_: seen.update(corrected=data))
     calibrate = build.calibrate
 

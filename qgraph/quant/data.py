@@ -104,6 +104,12 @@ def batch_of(graph: Graph) -> int:
     return int(np.lcm.reduce(fixed)) if fixed else 1
 
 
+def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
+    """`samples`, or as many as hold `numbers` numbers, where samples are small."""
+    each = sum(int(np.prod(array.shape[1:])) for array in data.values())
+    return max(samples, numbers // max(each, 1))
+
+
 def thinned(
     graph: Graph, data: Mapping[str, Array], most: int | None = None
 ) -> Mapping[str, Array]:
@@ -113,8 +119,7 @@ def thinned(
     """
     step = batch_of(graph)
     if most is None:
-        numbers = sum(int(np.prod(array.shape[1:])) for array in data.values())
-        most = max(LEARNT_FROM, LEARNT_NUMBERS // max(numbers, 1))
+        most = at_least(data, LEARNT_FROM, LEARNT_NUMBERS)
     count, kept = len(next(iter(data.values()), ())) // step, max(most // step, 1)
     if count <= kept:
         return data

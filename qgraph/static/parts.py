@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.data import batch_of
+from qgraph.quant.data import at_least, batch_of
 
-COMPARED = 64  # samples at most that plans are compared on, and as many for the report
+# Samples at most that plans are compared on, and as many for the report; more where they are small.
+COMPARED, COMPARED_NUMBERS = 64, 1 << 16
 FEWEST = 8  # samples below which there is nothing to split
 
 Data = Mapping[str, Array]
@@ -39,7 +40,7 @@ def samples_of(data: Data) -> int:
 
 def undivided(graph: Graph, data: Data) -> Split:
     """Calibration on all samples; compared and reported on the first of them."""
-    few = first_samples(graph, data, COMPARED)
+    few = first_samples(graph, data, at_least(data, COMPARED, COMPARED_NUMBERS))
     return Split(data, few, few, data, apart=False)
 
 
@@ -52,7 +53,7 @@ def first_samples(graph: Graph, data: Data, most: int) -> Data:
 def split(graph: Graph, data: Data) -> Split:
     """Three parts with no sample in common, or the same samples three times if there are few."""
     count, step = samples_of(data), batch_of(graph)
-    held = min(COMPARED, count // 4) // step * step
+    held = min(at_least(data, COMPARED, COMPARED_NUMBERS), count // 4) // step * step
     if count < FEWEST or not held:
         return undivided(graph, data)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.quant.data import thinned
+from qgraph.quant.data import LEARNT_FROM, LEARNT_NUMBERS, at_least, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
-from qgraph.recipes import FLOAT
+from qgraph.recipes import CLEAN, FOLD
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
@@ -22,6 +22,7 @@ from qgraph.transforms.scale_inputs import scalable_inputs
 
 EFFORTS = ("plain", "fast", "default", "thorough")
 USUAL_EFFORT = "default"
+TRIED = 2  # plans are tried on half as many samples as corrections learn from
 SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)
 # Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
 # invented ones, of which nothing should be clipped then.
@@ -57,8 +58,12 @@ def search(
     if effort not in EFFORTS:
         raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
     original = loaded.copy()
-    PassManager(FLOAT).run(original)
-    few = thinned(loaded, parts.calibration)
+    PassManager(CLEAN).run(original)
+    norms = any(node.op == "batch_norm" for node in original.nodes.values())
+    PassManager(FOLD).run(original)
+    steps = _steps(effort, inputs=bool(scalable_inputs(original)), norms=norms)
+    most = at_least(parts.calibration, LEARNT_FROM, LEARNT_NUMBERS) // TRIED
+    few = thinned(loaded, parts.calibration, most)
     began = time.perf_counter()
     trials: list[Trial] = []
 
@@ -73,7 +78,7 @@ def search(
 
     attempt(start)
     try:
-        for alternatives in _steps(effort, bool(scalable_inputs(original))):
+        for alternatives in steps:
             for plan in alternatives(trials[0].plan):
                 if any(trial.plan == plan for trial in trials):
                     continue
@@ -88,11 +93,14 @@ def search(
 
 def steps_of(effort: str) -> int:
     """How many plans `search` tries at most."""
-    return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True))
+    return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True, norms=True))
 
 
-def _steps(effort: str, inputs: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
-    """Each step makes alternatives to the best plan so far."""
+def _steps(effort: str, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
+    """Each step makes alternatives to the best plan so far.
+
+    `inputs`: there are some whose features can be scaled. `norms`: there are batch norms.
+    """
 
     def scale(best: Plan) -> Sequence[Plan]:
         return [replace(best, scale_inputs=True)] if inputs else []
@@ -101,7 +109,8 @@ def _steps(effort: str, inputs: bool) -> Iterator[Callable[[Plan], Sequence[Plan
         return [replace(best, equalize=kind) for kind in ("weights", "biases", "")]
 
     def constants(best: Plan) -> Sequence[Plan]:
-        return [replace(best, constant_channels=ratio) for ratio in (0.03, 0.1, 0.3)]
+        ratios = (0.03, 0.1, 0.3) if norms else ()
+        return [replace(best, constant_channels=ratio) for ratio in ratios]
 
     def corrections(best: Plan) -> Sequence[Plan]:
         kinds = ((False, True), (True, False), (True, True))
@@ -110,10 +119,14 @@ def _steps(effort: str, inputs: bool) -> Iterator[Callable[[Plan], Sequence[Plan
     def methods(best: Plan) -> Sequence[Plan]:
         return [replace(best, method=method) for method in ("kl_j", "mse", "percentile", "max")]
 
+    def rarely(best: Plan) -> Sequence[Plan]:
+        absorbed = [replace(best, absorb=True)] if norms else []
+        return [replace(best, method="output"), *absorbed]
+
     if effort == "fast":
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
     if effort in ("default", "thorough"):
         yield from (scale, equalize, constants, corrections, methods)
     if effort == "thorough":
         # Once more: what did not help before weights were reconstructed may help now.
-        yield from (equalize, constants, corrections)
+        yield from (rarely, equalize, constants, corrections)

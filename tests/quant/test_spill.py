@@ -181,7 +181,7 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
     data = random_feeds(g, batch=LEARNT_FROM + 200)
     split = parts.split(g, data)
     search.search(g, INT8, split, "plain")
-    assert len(seen["calibrated"]["x"]) == LEARNT_FROM < len(split.calibration["x"])
+    assert len(seen["calibrated"]["x"]) == LEARNT_FROM / search.TRIED < len(split.calibration["x"])
     build.build(g, INT8, Plan(correct_bias=True), data, Trace())
     assert len(seen["calibrated"]["x"]) == LEARNT_FROM + 200
     assert len(seen["corrected"]["x"]) == LEARNT_FROM

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks import assets
-from benchmarks.real.measure import batches, exactness, same_class
+from benchmarks.real.measure import batches, exactness, same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
 from benchmarks.real.tables import Table
 from qgraph.backends.tf.agreement import Checker
@@ -20,7 +20,7 @@ from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
-from qgraph.quant.profile import Profile, load_profile
+from qgraph.quant.profile import load_profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
 from qgraph.static.parts import split
@@ -28,99 +28,156 @@ from qgraph.static.search import EFFORTS
 
 COLUMNS = {
     "what": "",
-    "first": ".2%",
+    "right": ".2%",
     "as float": ".2%",
+    "SQNR, dB": ".1f",
     "differ from reference": "",
     "seconds": ".1f",
+    "float runs": ".0f",
 }
-PHOTOGRAPHED = 1000
-Measure = Callable[[Graph], tuple[float, float, str]]
+STEPS = {
+    "method": "thresholds",
+    "scale_inputs": "feature scales",
+    "constant_channels": "constant channels",
+    "equalize": "equalized channels",
+    "powers_of_two": "powers of two",
+    "absorb": "absorbed biases",
+    "correct_bias": "corrected biases",
+    "reconstruct": "reconstructed weights",
+}
+PICTURES, PREDICTED = 1000, 200
+FLOAT_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, what it is calibrated on, images for agreement with float, and others that are
+    `labelled`; run `batch` at a time.
+    """
+
+    title: str
+    model: Graph
+    calibration: Array
+    agreement: Array
+    labelled: tuple[Array, Array] | None
+    batch: int
+    notes: tuple[str, ...]
+    profiles: tuple[str, ...] = ("graffitist-int8",)
+
+    @property
+    def input(self) -> str:
+        return self.model.inputs[0]
 
 
 def tables() -> Iterator[Table]:
-    yield from _cifar()
-    yield from _mobilenet()
+    for made in (_cifar, _mobilenet_v1, _mobilenet_v2):
+        case = made()
+        bench = _Bench(case)
+        for profile in case.profiles:
+            yield from bench.tables(profile)
 
 
-def _cifar() -> Iterator[Table]:
+def _cifar() -> Case:
     images, labels = assets.cifar10_test()
     test = images.astype(np.float32)
     calibration = assets.cifar10_train()[0][:512].astype(np.float32)
+    notes = ("calibrated on 512 training images; right, as float: all 10,000 test images",)
     model = load(assets.cifar10_network())
-    (name,), (output,) = model.inputs, list(model.outputs)
-    wanted = TFProgram(emit_graph_def(model)).predict(name, test, output, 256)
-
-    def measure(graph: Graph) -> tuple[float, float, str]:
-        checker = Checker(graph)
-        found = checker.program.predict(name, test, output, 256)
-        accuracy = float((found.argmax(1) == labels).mean())
-        same = exactness(checker, batches(name, test[:16], 16))
-        return accuracy, same_class(found, wanted), str(same)
-
-    notes = ["calibrated on 512 training images, all 10,000 test images", "first: accuracy"]
-    for profile in ("graffitist-int8", "graffitist-int4"):
-        yield from _of(f"cifar_10_model, {profile}", model, profile, calibration, measure, notes)
+    both = ("graffitist-int8", "graffitist-int4")
+    return Case("cifar_10_model", model, calibration, test, (test, labels), 256, notes, both)
 
 
-def _mobilenet() -> Iterator[Table]:
-    model = load(assets.mobilenet_v1(), outputs=[LOGITS])
-    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
-    calibration, pictures = enlarged(train[:64]), enlarged(test[:PHOTOGRAPHED])
+def _mobilenet_v1() -> Case:
     photos, labels = assets.imagenet_images()
-    photos = scaled(photos)
-    wanted = TFProgram(assets.mobilenet_v1()).predict("input", pictures, LOGITS, 1)
-
-    def measure(graph: Graph) -> tuple[float, float, str]:
-        checker = Checker(graph)
-        right = checker.program.predict("input", photos, LOGITS, 1).argmax(1) == labels + BACKGROUND
-        found = checker.program.predict("input", pictures, LOGITS, 1)
-        same = exactness(checker, batches("input", photos[:2], 1))
-        return float(right.mean()), same_class(found, wanted), str(same)
-
-    notes = [
-        f"calibrated on 64 CIFAR-10 training images at 224; as float: {PHOTOGRAPHED} test images",
-        "first: right ones of 20 ImageNet photos (float: 17)",
-    ]
-    yield from _of(
-        "MobileNetV1, graffitist-int8", model, "graffitist-int8", calibration, measure, notes
+    model = load(assets.mobilenet_v1(), outputs=[LOGITS])
+    notes = (
+        f"calibrated on 64 CIFAR-10 training images at 224; as float: {PICTURES} test images",
+        "right: of 20 ImageNet photos (float: 17)",
     )
+    labelled = (scaled(photos), labels + BACKGROUND)
+    return Case("MobileNetV1", model, *_enlarged(PICTURES), labelled, 1, notes)
 
 
-def _of(
-    title: str, model: Graph, profile: str, data: Array, measure: Measure, notes: list[str]
-) -> Iterator[Table]:
-    """One table by effort, one that adds the steps of the thorough plan one after the other."""
-    target = load_profile(profile)
-    efforts = Table(f"{title}, by effort", COLUMNS, notes=[*notes])
-    plan = PLAIN
-    for effort in EFFORTS:
-        start = time.perf_counter()
-        result = quantize(model, data, profile=target, effort=effort)
-        taken = time.perf_counter() - start
-        efforts.add(effort, *measure(result.graph), taken)
-        plan = parse_plan(str(result.facts["plan_spec"]))
-    efforts.notes.append(f"the thorough plan: {plan}")
-    yield efforts
-    yield _ablation(title, model, target, plan, data, measure)
+def _mobilenet_v2() -> Case:
+    notes = (
+        f"calibrated on 64 CIFAR-10 training images at 224; as float: {PREDICTED} test images",
+        "a detector of face masks with two classes: SQNR says more than agreement",
+    )
+    model = load(assets.face_mask_network())
+    return Case("face-mask MobileNetV2", model, *_enlarged(PREDICTED), None, 20, notes)
 
 
-def _ablation(
-    title: str, model: Graph, profile: Profile, plan: Plan, data: Array, measure: Measure
-) -> Table:
-    table = Table(f"{title}, what each step brings", COLUMNS)
-    learning = split(model, {model.inputs[0]: data}).learning
-    steps = [
-        ("nothing", PLAIN),
-        ("+ thresholds", replace(PLAIN, method=plan.method)),
-        ("+ constant channels", replace(PLAIN, method=plan.method,
-                                        constant_channels=plan.constant_channels)),
-        ("+ equalized channels", replace(plan, reconstruct=False, correct_bias=False)),
-        ("+ corrected biases", replace(plan, reconstruct=False, correct_bias=True)),
-        ("+ reconstructed weights", plan),
-    ]  # fmt: skip
-    for name, step in steps:
-        start = time.perf_counter()
-        _, graph = build(model, profile, step, learning, Trace())
-        table.add(name, *measure(graph), time.perf_counter() - start)
-    table.notes.append(f"the last row is the whole plan: {plan}")
-    return table
+def _enlarged(tests: int) -> tuple[Array, Array]:
+    (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
+    return enlarged(train[:64]), enlarged(test[:tests])
+
+
+class _Bench:
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        program = TFProgram(emit_graph_def(case.model))
+        self.output = list(case.model.outputs)[0]
+        self.wanted = program.predict(case.input, case.agreement, self.output, case.batch)
+        times = []
+        for _ in range(FLOAT_RUNS + 1):
+            start = time.perf_counter()
+            program.predict(case.input, case.calibration, self.output, case.batch)
+            times.append(time.perf_counter() - start)
+        self.float_seconds = float(np.median(times[1:]))
+
+    def tables(self, profile: str) -> Iterator[Table]:
+        """One table by effort, one that adds the steps of the thorough plan one by one."""
+        case, target = self.case, load_profile(profile)
+        title = f"{case.title}, {profile}"
+        notes = [
+            *case.notes,
+            "float runs: the time in runs of the float network over the calibration images "
+            f"({self.float_seconds:.2f} s in TensorFlow, median of {FLOAT_RUNS})",
+        ]
+        efforts, plan = Table(f"{title}, by effort", COLUMNS, notes=notes), PLAIN
+        for effort in EFFORTS:
+            start = time.perf_counter()
+            result = quantize(case.model, case.calibration, profile=target, effort=effort)
+            self._add(efforts, effort, result.graph, time.perf_counter() - start)
+            plan = parse_plan(str(result.facts["plan_spec"]))
+        efforts.notes.append(f"the thorough plan: {plan.spec()}")
+        yield efforts
+        steps = Table(f"{title}, what each step brings", COLUMNS)
+        learning = split(case.model, {case.input: case.calibration}).learning
+        for name, step in _steps(plan).items():
+            start = time.perf_counter()
+            _, graph = build(case.model, target, step, learning, Trace())
+            self._add(steps, name, graph, time.perf_counter() - start)
+        steps.notes.append(f"each row adds to the one before; the whole plan: {plan.spec()}")
+        yield steps
+
+    def _add(self, table: Table, name: str, graph: Graph, seconds: float) -> None:
+        case, checker = self.case, Checker(graph)
+        found = checker.program.predict(case.input, case.agreement, self.output, case.batch)
+        right = None
+        if case.labelled is not None:
+            images, labels = case.labelled
+            scores = found
+            if images is not case.agreement:
+                scores = checker.program.predict(case.input, images, self.output, case.batch)
+            right = float((scores.argmax(1) == labels).mean())
+        few = case.agreement[: 16 if case.batch > 1 else 2]
+        same = exactness(checker, batches(case.input, few, min(case.batch, len(few))))
+        table.add(
+            name, right, same_class(found, self.wanted), sqnr(self.wanted, found), str(same),
+            seconds, seconds / self.float_seconds,
+        )  # fmt: skip
+
+
+def _steps(plan: Plan) -> Mapping[str, Plan]:
+    """From nothing to `plan`, one step more each time; each with all that were before it."""
+    now, found = PLAIN, {"nothing": PLAIN}
+    for name, words in STEPS.items():
+        if getattr(plan, name) != getattr(now, name):
+            now = replace(now, **{name: getattr(plan, name)})
+            found[f"+ {words}"] = now
+    if plan.reconstruct and not plan.correct_bias:
+        found["corrected biases in place of these"] = replace(
+            plan, reconstruct=False, correct_bias=True
+        )
+    return found

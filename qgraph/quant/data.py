@@ -110,16 +110,20 @@ def at_least(data: Mapping[str, Array], samples: int, numbers: int) -> int:
     return max(samples, numbers // max(each, 1))
 
 
+def learnt_from(data: Mapping[str, Array]) -> int:
+    """How many samples corrections learn from at most."""
+    return at_least(data, LEARNT_FROM, LEARNT_NUMBERS)
+
+
 def thinned(
     graph: Graph, data: Mapping[str, Array], most: int | None = None
 ) -> Mapping[str, Array]:
     """`data` itself, or about `most` of its samples, evenly spaced, in whole batches.
 
-    Without `most`, what corrections learn from: LEARNT_FROM samples, or LEARNT_NUMBERS numbers.
+    Without `most`, what corrections learn from (`learnt_from`).
     """
     step = batch_of(graph)
-    if most is None:
-        most = at_least(data, LEARNT_FROM, LEARNT_NUMBERS)
+    most = learnt_from(data) if most is None else most
     count, kept = len(next(iter(data.values()), ())) // step, max(most // step, 1)
     if count <= kept:
         return data

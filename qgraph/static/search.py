@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.quant.data import LEARNT_FROM, LEARNT_NUMBERS, at_least, thinned
+from qgraph.quant.data import learnt_from, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.recipes import CLEAN, FOLD
@@ -62,8 +62,7 @@ def search(
     norms = any(node.op == "batch_norm" for node in original.nodes.values())
     PassManager(FOLD).run(original)
     steps = _steps(effort, inputs=bool(scalable_inputs(original)), norms=norms)
-    most = at_least(parts.calibration, LEARNT_FROM, LEARNT_NUMBERS) // TRIED
-    few = thinned(loaded, parts.calibration, most)
+    few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
     began = time.perf_counter()
     trials: list[Trial] = []
 

@@ -116,7 +116,7 @@ class _Bench:
     def __init__(self, case: Case) -> None:
         self.case = case
         program = TFProgram(emit_graph_def(case.model))
-        self.output = list(case.model.outputs)[0]
+        self.output = next(iter(case.model.outputs))
         self.wanted = program.predict(case.input, case.agreement, self.output, case.batch)
         times = []
         for _ in range(FLOAT_RUNS + 1):

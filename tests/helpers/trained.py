@@ -48,3 +48,11 @@ def trained(behind_relu: bool = False, activation: str = "relu6", data=None) -> 
     x = g.add("bias_add", g.add("matmul", x, w, name="fc"), g.const(np.zeros(5, np.float32), "b"))
     g.outputs["scores"] = x
     return g
+
+
+def without_norms() -> Graph:
+    """One layer, of which no statistics are known."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 3))
+    g.outputs["y"] = g.add("matmul", x, g.const(np.eye(3, dtype=np.float32), "w"))
+    return g

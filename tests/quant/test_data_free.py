@@ -22,7 +22,7 @@ from qgraph.static.agreement import agreement
 from qgraph.static.build import build
 from qgraph.static.search import DATA_FREE
 from tests.helpers.quantized import assert_tf_equals_reference
-from tests.helpers.trained import images, trained
+from tests.helpers.trained import images, trained, without_norms
 
 
 def folded(graph: Graph) -> Graph:
@@ -136,13 +136,6 @@ def test_effort_and_plan() -> None:
 def test_two_runs_give_the_same() -> None:
     texts = [print_graph(qgraph.quantize(trained(), effort="fast").graph) for _ in range(2)]
     assert texts[0] == texts[1]
-
-
-def without_norms() -> Graph:
-    g = Graph("net")
-    x = g.input("x", "float32", (None, 3))
-    g.outputs["y"] = g.add("matmul", x, g.const(np.eye(3, dtype=np.float32), "w"))
-    return g
 
 
 def test_without_batch_norms_data_is_needed() -> None:

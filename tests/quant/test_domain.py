@@ -8,8 +8,7 @@ import pytest
 from qgraph.passes import PassManager
 from qgraph.quant.domain import Domain, Drift, domain_of, drifts
 from qgraph.recipes import CLEAN
-from tests.helpers.trained import images, trained
-from tests.quant.test_data_free import without_norms
+from tests.helpers.trained import images, trained, without_norms
 
 REAL = images(32, seed=8)
 RNG = np.random.default_rng(0)

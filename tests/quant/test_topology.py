@@ -1,4 +1,4 @@
-"""Questions about a graph: signs, sources of a scale, first and last layers, leaky ReLU."""
+"""Questions about a graph: signs, sources of a scale, first and last layers."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from qgraph.ir.types import QuantSpec
 from qgraph.quant.topology import (
     end_layers,
     is_nonnegative,
-    leaky_product,
     sources,
     value_exponent,
 )
@@ -129,28 +128,6 @@ def test_first_and_last_layers():
     norm = conv(g, middle, "norm", batch_norm=True)
     g.outputs["y"], g.outputs["z"] = conv(g, norm, "last"), conv(g, middle, "other_last")
     assert end_layers(g) == {"first", "other_first", "last", "other_last"}
-
-
-@pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize(
-    ("alpha", "leaky"), [(0.1, True), (0.0, True), (1.0, True), (1.1, False), (-0.1, False),
-                         ([0.1, 0.9], True), ([0.1, 2], False)],
-)  # fmt: skip
-def test_leaky_relu(alpha, leaky, swap):
-    g, x = start()
-    a = g.const(np.float32(alpha), "alpha")
-    m = g.add("mul", *((a, x) if swap else (x, a)))
-    y = g.add("maximum", *((m, x) if swap else (x, m)))
-    assert leaky_product(g, g.nodes[y]) == ((x, m) if leaky else None)
-
-
-def test_what_looks_like_leaky_relu():
-    g, x = start()
-    a = g.const(np.float32(0.1), "alpha")
-    other = g.add("mul", g.add("neg", x), a)
-    square = g.add("mul", x, x)
-    for y in (g.add("maximum", x, other), g.add("maximum", x, square), g.add("minimum", x, other)):
-        assert leaky_product(g, g.nodes[y]) is None
 
 
 def test_exponents_of_results():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from qgraph.errors import LoadError
-from qgraph.report.advice import next_steps, noise_share, percent
+from qgraph.report.advice import next_steps
 from qgraph.report.facts import read_facts
+from qgraph.words import noise_share, percent
 from tests.helpers.cli import typical_images
 from tests.helpers.report import rewrite, statistic, written_directory
 

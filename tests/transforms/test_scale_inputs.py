@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
-from qgraph.transforms.scale_inputs import ScaleInputs, feature_exponents
+from qgraph.static.feature_exponents import feature_exponents
+from qgraph.transforms.scale_inputs import ScaleInputs
 from tests.helpers.evaluate import run_pass
 from tests.helpers.layers import Net, inserted
 

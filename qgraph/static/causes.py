@@ -17,9 +17,9 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, quantize
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import sources
-from qgraph.report.advice import VANISHED, percent, rounds_to_zero
 from qgraph.static.sensitivity import Part
 from qgraph.static.switched import plain_constant
+from qgraph.words import percent
 
 # Channels of one tensor usually differ by less, and a peak is usually no farther out.
 USUAL_SPREAD = 8.0
@@ -27,6 +27,8 @@ USUAL_TAIL = 4.0
 # A channel that varies by so little of what the median one does is as good as constant.
 NEAR_CONSTANT = 0.03
 TAIL = 0.999
+# Where more weights than this share round to zero, it is worth a word.
+VANISHED = 0.2
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ def causes(
     for name in outputs:
         found += _of_output(graph, graph.nodes[name], values[original(graph, name)], known)
     return sorted(found, key=lambda cause: -cause.lost)
+
+
+def rounds_to_zero(share: float) -> str:
+    return f"{percent(share)} of its weights round to zero"
 
 
 def _input_of(graph: Graph, layer: Node) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -41,24 +39,6 @@ def network(batch: int | None = None) -> Graph:
 
 def samples(count: int) -> dict[str, np.ndarray]:
     return {"x": RNG.normal(size=(count, 6, 6, 3)).astype(np.float32)}
-
-
-@pytest.mark.parametrize("count", [8, 31, 500])
-def test_parts_share_no_sample(count: int) -> None:
-    graph, data = network(), {"x": np.arange(count, dtype=np.float32).reshape(-1, 1, 1, 1)}
-    parts = split(graph, data)
-    kinds = [parts.calibration, parts.comparison, parts.report]
-    seen = [set(part["x"].ravel().tolist()) for part in kinds]
-    assert parts.apart and all(seen)
-    assert not any(a & b for a, b in itertools.combinations(seen, 2))
-    assert set.union(*seen) == set(range(count))
-    assert set(parts.learning["x"].ravel().tolist()) == seen[0] | seen[1]
-
-
-def test_few_samples_are_not_split_and_batches_stay_whole() -> None:
-    assert not split(network(), samples(3)).apart
-    parts = split(network(batch=4), samples(40))
-    assert parts.apart and {len(p["x"]) % 4 for p in (parts.comparison, parts.report)} == {0}
 
 
 def test_outputs_are_compared_before_their_softmax() -> None:

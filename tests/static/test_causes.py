@@ -10,10 +10,10 @@ from qgraph.exact.compare import measure
 from qgraph.ir.graph import Graph
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile, parse_profile
-from qgraph.report.causes import causes
 from qgraph.rewrite.trace import Trace
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
+from qgraph.static.causes import causes
 from qgraph.static.sensitivity import parts_of
 
 INT8 = load_profile("graffitist-int8")

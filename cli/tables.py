@@ -9,7 +9,7 @@ from typing import Any
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
 from qgraph.quant.plan import PLAIN, Plan
-from qgraph.report.advice import percent
+from qgraph.words import percent
 
 FLOAT_OPS_SHOWN = 8
 TRIALS_SHOWN = 6

@@ -26,9 +26,9 @@ from qgraph.quant.topology import (
     COMPUTE,
     end_layers,
     is_nonnegative,
-    leaky_product,
     sources,
 )
+from qgraph.rewrite.constants import leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 
 

@@ -13,11 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array
 from qgraph.passes import Pass
-from qgraph.quant.data import chunk_inputs
 from qgraph.rewrite.constants import channels_of, is_layer, only_user, times
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -28,9 +25,9 @@ NORMALISES = frozenset({"add", "sub", "mul", "div", "bias_add", "minimum", "maxi
 class ScaleInputs(Pass):
     """Multiply features by 2^exponent in front of the input quantizer; layers divide by it.
 
-    `exponents` by value, one for each feature (`feature_exponents` finds them). Arithmetic with
-    constants between the input and that value, which normalises it, is marked `outside`: it stays
-    float, and the network begins behind it. Exact: factors are powers of two.
+    `exponents` by value, one for each feature (`qgraph.static.feature_exponents` finds them).
+    Arithmetic with constants between the input and that value, which normalises it, is marked
+    `outside`: it stays float, and the network begins behind it. Exact: factors are powers of two.
     """
 
     exponents: Mapping[str, tuple[int, ...]]
@@ -47,30 +44,6 @@ class ScaleInputs(Pass):
 def scalable_inputs(graph: Graph) -> list[str]:
     """The values, one for an input at most, whose features may have a scale each."""
     return [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
-
-
-def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
-    """For each input that layers take: the factors that bring its features into [-1, 1].
-
-    data: arrays [samples, features] by input name. Features that are always zero get the factor of
-    the largest one.
-    """
-    ends = scalable_inputs(graph)
-    if not ends:
-        return {}
-    chunks = chunk_inputs(graph, data)
-    peaks = [
-        {v: np.abs(a).max(axis=0) for v, a in evaluate(graph, feeds, ends).items()}
-        for feeds in (
-            dict(zip(chunks, parts, strict=True)) for parts in zip(*chunks.values(), strict=True)
-        )
-    ]
-    return {end: _exponents(np.max([peak[end] for peak in peaks], axis=0)) for end in ends}
-
-
-def _exponents(peaks: Array) -> tuple[int, ...]:
-    known = np.where(peaks > 0, peaks, peaks.max(initial=0) or 1.0).astype(np.float64)
-    return tuple(int(e) for e in -np.ceil(np.log2(known)))
 
 
 def _chain(graph: Graph, name: str) -> list[Node]:

@@ -19,7 +19,6 @@ from qgraph.quant.data import chunk_inputs
 from qgraph.quant.moments import channel_moments
 from qgraph.quant.paired import Run
 from qgraph.rewrite.constants import batch_norm_moments
-from qgraph.transforms.strip_unused import StripUnused
 
 SAMPLES = 32
 # What samples like the training data keep to: at most 0.10 and 0.28 were measured, on two
@@ -53,10 +52,11 @@ class Drift:
     deviation: float
 
 
-def drifts(graph: Graph, data: Mapping[str, Array]) -> list[Drift]:
-    """One for each batch norm of constant statistics, in order.
+def drifts(graph: Graph, data: Mapping[str, Array], most: int | None = None) -> list[Drift]:
+    """One for each batch norm of constant statistics, in order; only the first `most`, if given.
 
-    graph: as `qgraph.recipes.CLEAN` leaves it, batch norms still apart.
+    graph: as `qgraph.recipes.CLEAN` leaves it, batch norms still apart. data: arrays [samples, ...]
+    by input name. Batch norms of dead channels alone are left out.
     """
     chunks = chunk_inputs(graph, data)
     found: list[Drift] = []
@@ -67,6 +67,8 @@ def drifts(graph: Graph, data: Mapping[str, Array]) -> list[Drift]:
             if known is not None and node.inputs[0] in run.values:
                 drift = _drift(node.name, run.values[node.inputs[0]], known[0])
                 found += [drift] if drift is not None else []
+            if len(found) == most:
+                break
             run.step(node.name)
             run.release(node.name)
     return found
@@ -140,23 +142,10 @@ def _cause(graph: Graph, data: Mapping[str, Array], seen: Drift) -> str:
     floating = {n: x for n, x in data.items() if graph.types[n].is_float and x.ndim > 1}
     if len(floating) != len(data):
         return ""
-    first = _only_first(graph)
     scores = {
         name: _score(found[0])
         for name, repair in REPAIRS.items()
-        if (found := drifts(first, {n: repair(x) for n, x in floating.items()}))
+        if (found := drifts(graph, {n: repair(x) for n, x in floating.items()}, most=1))
     }
     best = min(scores, key=lambda name: scores[name], default="")
     return best if best and scores[best] <= min(1, _score(seen) / 2) else ""
-
-
-def _only_first(graph: Graph) -> Graph:
-    """The graph up to its first batch norm."""
-    order = graph.topological()
-    first = next(
-        n for n in order if n.op == "batch_norm" and batch_norm_moments(graph, n) is not None
-    )
-    part = graph.copy()
-    part.outputs = {"first": first.name}
-    StripUnused().run(part)
-    return part

@@ -105,20 +105,6 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     return ends
 
 
-def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:
-    """(x, product) where `maximum` is `maximum(x, x * alpha)`: leaky ReLU inside the compiler."""
-    if maximum.op != "maximum":
-        return None
-    for x, product in (maximum.inputs, maximum.inputs[::-1]):
-        node = graph.producer(product)
-        if node.op != "mul" or x not in node.inputs or x == product:
-            continue
-        alpha = graph.constant(node.inputs[1 - node.inputs.index(x)])
-        if alpha is not None and bool(np.all((alpha >= 0) & (alpha <= 1))):
-            return x, product
-    return None
-
-
 def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
     """The exponent of a node's result from those of its inputs; None where it is float.
 

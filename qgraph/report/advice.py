@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qgraph.static.causes import VANISHED, rounds_to_zero
+from qgraph.words import noise_share, percent
+
 # SQNR in dB at the outputs, share of equal answers: the least that each verdict asks for.
 LEVELS = (
     (40.0, 0.99, "Very close to float"),
@@ -15,7 +18,6 @@ NOTICEABLE = 2
 COLLAPSED = "Far from float"
 WEAK_DB = 20.0
 LOST_DB = 3.0
-VANISHED = 0.2
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
@@ -24,18 +26,6 @@ NAMED = 3
 MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
 
 Facts = Mapping[str, Any]
-
-
-def noise_share(decibel: float) -> float:
-    """Noise as a share of the signal, both as root mean squares."""
-    return float(10 ** (-decibel / 20))
-
-
-def percent(share: float) -> str:
-    """A share for people: `0.3 %`, never a zero that is none."""
-    if 0 < share < 0.0001:
-        return "< 0.01 %"
-    return f"{share * 100:.{2 if share < 0.1 else 3}g} %"
 
 
 def _noise(facts: Facts) -> tuple[str, float] | None:
@@ -197,10 +187,6 @@ def _cause(layer: Facts) -> str:
         "See whether a few far values stretch its ranges; try another `--method`, or more bits "
         "in the profile."
     )
-
-
-def rounds_to_zero(share: float) -> str:
-    return f"{percent(share)} of its weights round to zero"
 
 
 def _capital(text: str) -> str:

@@ -8,7 +8,7 @@ from math import ldexp, log1p
 from typing import Any
 
 from qgraph.ir.types import QuantSpec
-from qgraph.report.advice import noise_share, percent
+from qgraph.words import noise_share, percent
 
 Tensor = Mapping[str, Any]
 

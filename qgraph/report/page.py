@@ -9,7 +9,7 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.report import charts
-from qgraph.report.advice import noise_share, percent
+from qgraph.words import noise_share, percent
 
 REWRITES_SHOWN = 40
 NODES_SHOWN = 20

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.quant.topology import leaky_product
-from qgraph.rewrite.constants import is_layer
+from qgraph.rewrite.constants import is_layer, leaky_product
 
 Ids = npt.NDArray[np.int64]
 

@@ -67,6 +67,20 @@ def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | No
     return np.broadcast_to(array.reshape(-1), (channels,))
 
 
+def leaky_product(graph: Graph, maximum: Node) -> tuple[str, str] | None:
+    """(x, product) where `maximum` is `maximum(x, x * alpha)`: leaky ReLU inside the compiler."""
+    if maximum.op != "maximum":
+        return None
+    for x, product in (maximum.inputs, maximum.inputs[::-1]):
+        node = graph.producer(product)
+        if node.op != "mul" or x not in node.inputs or x == product:
+            continue
+        alpha = graph.constant(node.inputs[1 - node.inputs.index(x)])
+        if alpha is not None and bool(np.all((alpha >= 0) & (alpha <= 1))):
+            return x, product
+    return None
+
+
 def times(weights: Any, factor: Float64) -> Any:
     """`weights * factor`, each product in float64 and rounded once, without a float64 copy."""
     with np.errstate(over="ignore"):

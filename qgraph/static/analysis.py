@@ -8,7 +8,7 @@ from typing import Any
 from qgraph.exact.compare import Measured
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.report.causes import Cause, causes
+from qgraph.static.causes import Cause, causes
 from qgraph.static.sensitivity import Part, Sensitivity, sensitivities
 from qgraph.static.switched import Variant, agreements
 

@@ -17,7 +17,8 @@ from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.recipes import insert, prepare
 from qgraph.rewrite.trace import Trace
-from qgraph.transforms.scale_inputs import ScaleInputs, feature_exponents
+from qgraph.static.feature_exponents import feature_exponents
+from qgraph.transforms.scale_inputs import ScaleInputs
 
 OnNode = Callable[[str, int, int], None]
 

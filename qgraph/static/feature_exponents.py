@@ -1,0 +1,37 @@
+"""The powers of two that bring the features of an input into one range, from data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.quant.data import chunk_inputs
+from qgraph.transforms.scale_inputs import scalable_inputs
+
+
+def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    """For each input that layers take: the factors that bring its features into [-1, 1].
+
+    data: arrays [samples, features] by input name. Features that are always zero get the factor of
+    the largest one.
+    """
+    ends = scalable_inputs(graph)
+    if not ends:
+        return {}
+    chunks = chunk_inputs(graph, data)
+    peaks = [
+        {v: np.abs(a).max(axis=0) for v, a in evaluate(graph, feeds, ends).items()}
+        for feeds in (
+            dict(zip(chunks, parts, strict=True)) for parts in zip(*chunks.values(), strict=True)
+        )
+    ]
+    return {end: _exponents(np.max([peak[end] for peak in peaks], axis=0)) for end in ends}
+
+
+def _exponents(peaks: Array) -> tuple[int, ...]:
+    known = np.where(peaks > 0, peaks, peaks.max(initial=0) or 1.0).astype(np.float64)
+    return tuple(int(e) for e in -np.ceil(np.log2(known)))

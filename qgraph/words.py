@@ -1,0 +1,15 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def noise_share(decibel: float) -> float:
+    """Noise as a share of the signal, both as root mean squares."""
+    return float(10 ** (-decibel / 20))
+
+
+def percent(share: float) -> str:
+    """A share for people: `0.3 %`, never a zero that is none."""
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
+    return f"{share * 100:.{2 if share < 0.1 else 3}g} %"

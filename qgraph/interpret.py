@@ -37,7 +37,7 @@ def evaluate(
             values[node.name] = np.asarray(feeds[node.name])
         else:
             values.update(
-                zip(node.values, _run(node, [values[v] for v in node.inputs]), strict=True)
+                zip(node.values, run_node(node, [values[v] for v in node.inputs]), strict=True)
             )
         for value in node.inputs:
             uses[value] -= 1
@@ -47,7 +47,12 @@ def evaluate(
     return {public: values[value] for public, value in wanted.items()}
 
 
-def _run(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
+def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The results of one node, one array for each of `node.values`.
+
+    Floating-point exceptions are not warned of. Raises UnsupportedError for an op without a float
+    reference.
+    """
     definition = op_definition(node.op, node.name)
     if definition.evaluate is None:
         raise UnsupportedError(f"`{node.op}` has no float reference", node=node.name)

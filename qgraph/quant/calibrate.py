@@ -10,12 +10,14 @@ group's exponent is chosen before the sweep (`qgraph.quant.joint`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import CalibrationError, ExactnessError, UsageError
+from qgraph.errors import UsageError
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
@@ -26,9 +28,10 @@ from qgraph.quant.constant_scales import Exponent, constant_exponent
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
-from qgraph.quant.spill import Shelf
+from qgraph.quant.shifts import check_shifts, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
 from qgraph.quant.topology import COMPUTE, QUANTIZERS, value_exponent
+from qgraph.quant.values import Values
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def calibrate(
     order = list(graph.topological())
     count = max((len(c) for c in chunks.values()), default=0)
     with over_chunks(count) as each:
-        sweep = _Sweep(graph, options, each, Shelf(count, memory))
+        sweep = _Sweep(graph, options, each, Values(graph, chunks, each, memory))
         on_node(0, len(order))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -74,32 +77,27 @@ def calibrate(
 
 
 class _Sweep:
-    def __init__(self, graph: Graph, options: Calibration, each: Each, shelf: Shelf) -> None:
+    """The exponents known so far: by value, and by scale group."""
+
+    def __init__(self, graph: Graph, options: Calibration, each: Each, values: Values) -> None:
         self.graph = graph
         self.each = each
         self.options = options
+        self.values = values
         self.exponents: dict[str, Any] = {}
-        self.static: dict[str, Array] = {}
-        self.chunks = shelf
-        self.left: dict[str, int] = {}
         self.groups: dict[str, int] = {}
         self.joint: dict[str, int] = {}
         self.varying: set[str] = set()
-        self.waiting: list[Node] = []
 
     def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
-        for name, arrays in chunks.items():
-            self.chunks.add(name, arrays)
-        for node in self.graph.nodes.values():
-            for value in node.inputs:
-                self.left[value] = self.left.get(value, 0) + 1
-        # Constants need no data: groups know them before the first activation is met.
+        """Settle what needs no data, and groups whose members are to be looked at together."""
         for node in self.graph.topological():
             if node.op == "input" or any(node_of(v) in self.varying for v in node.inputs):
                 self.varying.add(node.name)
             if node.op == "const":
-                self.static[node.name] = node.attrs["value"]
-            elif node.op == "quantize" and node.inputs[0] in self.static and self._own_scale(node):
+                self.values.run(node)
+            elif node.op == "quantize" and self._holds_constant(node) and not self._follows(node):
+                # Groups know their constants before the first activation is met.
                 self._settle(node, self._of_constant(node))
         if self.options.method in FINER:
             self.joint = joint_exponents(
@@ -112,73 +110,47 @@ class _Sweep:
             )
 
     def visit(self, node: Node) -> None:
-        if (
-            node.op in QUANTIZERS
-            and node.attrs["spec"].exponent is None
-            and node.name not in self.exponents
-        ):
-            self._settle(node, self._choose(node))
+        """Choose the exponent of a quantizer, or work out that of any other node; then run it."""
         if node.op == "const":
             return
         if node.op in QUANTIZERS:
+            if node.attrs["spec"].exponent is None and node.name not in self.exponents:
+                self._settle(node, self._choose(node))
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
         else:
             self.exponents[node.name] = value_exponent(node, self.exponents)
-        if node.op != "input":
-            self._run(node)
-        for value in node.inputs:
-            self.left[value] -= 1
+        self.values.run(node)
 
-    def _run(self, node: Node) -> None:
-        """Run what needs no data; the rest waits until a threshold is asked for."""
-        if op_definition(node.op).evaluate is None:
-            raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
-        if all(v in self.static for v in node.inputs):
-            self.static[node.name] = np.asarray(
-                _evaluate(node, [self.static[v] for v in node.inputs])
-            )
-        else:
-            self.waiting.append(node)
-
-    def _catch_up(self) -> None:
-        """Run the nodes that wait, one chunk through all of them before the next.
-
-        So a chunk stays in cache on its way from one quantizer to the next.
-        """
-        nodes, self.waiting = self.waiting, []
-        if not nodes:
-            return
-        made = {v for node in nodes for v in node.values}
-        kept = [v for v in made if self.left.get(v)]
-
-        def at(i: int) -> None:
-            values: dict[str, Any] = {}
-            for node in nodes:
-                inputs = [
-                    self.static[v]
-                    if v in self.static
-                    else values[v]
-                    if v in made
-                    else self.chunks[v][i]
-                    for v in node.inputs
-                ]
-                result = _evaluate(node, inputs)
-                values.update(
-                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
+    def finish(self) -> None:
+        """Write exponents into specs: groups first, then the biases that follow accumulators."""
+        exponents: dict[str, Any] = {}
+        for node in list(self.graph.topological()):
+            if node.op not in QUANTIZERS:
+                exponents[node.name] = value_exponent(node, exponents)
+                continue
+            spec: QuantSpec = node.attrs["spec"]
+            exponent = spec.exponent
+            if exponent is None:
+                accumulator = self._accumulator(node)
+                exponent = self.groups[spec.group] if spec.group else self.exponents[node.name]
+                if accumulator is not None and accumulator in exponents:
+                    exponent = frozen_exponent(exponents[accumulator])
+                checked_exponent(exponent, node.name)
+                self.graph.set_attrs(
+                    node.name,
+                    spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
                 )
-            for v in kept:
-                self.chunks.put(v, i, values[v])
+            exponents[node.name] = exponent
+        check_shifts(self.graph, self.options.shift)
 
-        for _ in self.each(at, range(self.chunks.count)):
-            pass
-        for value in [v for v in self.chunks if not self.left.get(v)]:
-            del self.chunks[value]
+    # -- which exponent ----------------------------------------------------------------------
 
-    # -- exponents -------------------------------------------------------------------------
+    def _holds_constant(self, node: Node) -> bool:
+        return node.inputs[0] in self.values.constants
 
-    def _own_scale(self, node: Node) -> bool:
-        """False for a bias that lives on the scale of its accumulator."""
-        return self._accumulator(node) is None
+    def _follows(self, node: Node) -> bool:
+        """True for a bias that lives on the scale of its accumulator."""
+        return self._accumulator(node) is not None
 
     def _accumulator(self, node: Node) -> str | None:
         """The accumulator whose scale a bias has to take, if it has one."""
@@ -204,11 +176,7 @@ class _Sweep:
         if spec.exponent is not None:
             self.exponents[node.name] = spec.exponent
             return node
-        exponent = (
-            self.groups.get(spec.group, self.exponents[node.name])
-            if spec.group
-            else self.exponents[node.name]
-        )
+        exponent = self.groups.get(spec.group or "", self.exponents[node.name])
         attrs = {**node.attrs, "spec": spec.with_exponent(exponent)}
         return Node(node.name, node.op, node.inputs, attrs)
 
@@ -219,16 +187,17 @@ class _Sweep:
             self._make_room(node, accumulator)
             return frozen_exponent(self.exponents[accumulator])
         source = node.inputs[0]
-        if source in self.static:
+        if self._holds_constant(node):
             return self._of_constant(node)
-        self._catch_up()
-        chunks = self.chunks[source]
-        if node.op == "lookup":
-            chunks = self._looked_up(node, chunks)
+        if node.op == "lookup":  # what a table stands for, before it is quantized
+            function = partial(POINTWISE[node.attrs["function"]], node.attrs)
+            chunks = self.values.mapped(source, function)
+        else:
+            chunks = self.values.chunks(source)
         extremes = range_of(chunks, node.name, self.each)
         spec = self._settle_sign(node, extremes)
         exponent = self._searched(node, spec, chunks, extremes)
-        return self._legal(exponent, self.exponents.get(source))
+        return nearest_legal(exponent, self.exponents.get(source), self.options.shift)
 
     def _searched(
         self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
@@ -244,23 +213,10 @@ class _Sweep:
         consumers = consumers_of(self.graph, node.name, self._constant)
         return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
 
-    def _looked_up(self, node: Node, chunks: Sequence[Array]) -> Sequence[Array]:
-        """What a table stands for, before it is quantized."""
-        function, name = POINTWISE[node.attrs["function"]], f"{node.name} looked up"
-
-        def at(i: int) -> None:
-            self.chunks.put(name, i, function(node.attrs, chunks[i]))
-
-        for _ in self.each(at, range(len(chunks))):
-            pass
-        found = self.chunks[name]
-        del self.chunks[name]
-        return found
-
     def _constant(self, value: str) -> Array | None:
         """A value that depends on no data, quantized as far as its scale is known by now."""
-        if value in self.static:
-            return self.static[value]
+        if value in self.values.constants:
+            return self.values.constants[value]
         node = self.graph.producer(value)
         if node.name in self.varying:
             return None
@@ -269,7 +225,7 @@ class _Sweep:
             if node.attrs["spec"].exponent is None and node.name not in self.exponents:
                 return np.asarray(known[0])
             node = self._with_exponent(node)
-        return np.asarray(_evaluate(node, known))
+        return run_node(node, known)[node.values.index(value)]
 
     def _make_room(self, bias: Node, accumulator: str) -> None:
         """Coarsen the weights of a layer whose bias does not fit the scale of its accumulator.
@@ -283,7 +239,7 @@ class _Sweep:
             layer = self.graph.producer(layer.inputs[0])
         if layer.op not in COMPUTE:
             return
-        sizes = np.abs(self.static[bias.inputs[0]].astype(np.float64))
+        sizes = np.abs(self.values.constants[bias.inputs[0]].astype(np.float64))
         scale = np.asarray(self.exponents[accumulator])
         peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
         room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
@@ -294,15 +250,16 @@ class _Sweep:
                 self.exponents[name] = frozen_exponent(np.asarray(self.exponents[name]) - excess)
 
     def _of_constant(self, node: Node) -> Exponent:
+        constant = self.values.constants[node.inputs[0]]
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
-        return constant_exponent(self.static[node.inputs[0]], node.attrs["spec"], depthwise)
+        return constant_exponent(constant, node.attrs["spec"], depthwise)
 
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
         spec: QuantSpec = node.attrs["spec"]
         if spec.role != "input" or not spec.signed or extremes[0] < 0 or self._is_joined(node.name):
             return spec
-        unsigned = QuantSpec(**{**spec.__dict__, "signed": False})
+        unsigned = replace(spec, signed=False)
         self.graph.set_attrs(node.name, spec=unsigned)
         return unsigned
 
@@ -311,59 +268,3 @@ class _Sweep:
         users = self.graph.users(value)
         moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
         return any(u.op == "concat" for u in users) or any(map(self._is_joined, moved))
-
-    def _legal(self, exponent: int, source: Any) -> int:
-        """The nearest exponent whose requantization shift the target has."""
-        if source is None:
-            return exponent
-        least, most = self.options.shift
-        low, high = int(np.max(source)) - most, int(np.min(source)) - least
-        return min(max(exponent, low), high)
-
-    def finish(self) -> None:
-        """Write exponents into specs: groups first, then the biases that follow accumulators."""
-        exponents: dict[str, Any] = {}
-        for node in list(self.graph.topological()):
-            if node.op not in QUANTIZERS:
-                exponents[node.name] = value_exponent(node, exponents)
-                continue
-            spec: QuantSpec = node.attrs["spec"]
-            exponent = spec.exponent
-            if exponent is None:
-                accumulator = self._accumulator(node)
-                exponent = self.groups[spec.group] if spec.group else self.exponents[node.name]
-                if accumulator is not None and accumulator in exponents:
-                    exponent = frozen_exponent(exponents[accumulator])
-                checked_exponent(exponent, node.name)
-                self.graph.set_attrs(
-                    node.name,
-                    spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
-                )
-            exponents[node.name] = exponent
-        check_shifts(self.graph, self.options.shift)
-
-
-def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
-    """Raise ExactnessError at a requantization whose right shift is outside `shift`."""
-    exponents: dict[str, Any] = {}
-    for node in graph.topological():
-        exponents[node.name] = value_exponent(node, exponents)
-        source = exponents.get(node.inputs[0]) if node.op == "quantize" else None
-        if source is None:
-            continue
-        needed = np.asarray(source) - np.asarray(exponents[node.name])
-        if np.any(needed < shift[0]) or np.any(needed > shift[1]):
-            raise ExactnessError(
-                f"needs a requantization shift of {needed}, "
-                f"the profile allows {shift[0]} to {shift[1]}",
-                node=node.name,
-                hint="widen `shift` in the profile, or look at who forced the scale group",
-            )
-
-
-def _evaluate(node: Node, inputs: list[Array]) -> Any:
-    evaluate = op_definition(node.op).evaluate
-    assert evaluate is not None
-    # What is not finite is found, and said, where a threshold is chosen.
-    with np.errstate(all="ignore"):
-        return evaluate(node.attrs, inputs)

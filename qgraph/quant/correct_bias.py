@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, quantized_constant
 from qgraph.parallel import Each
@@ -124,9 +124,8 @@ def _correct_expected(
     x = means_map(floating, value, means[value]) if value in means else None
     if x is None:
         return BiasCorrection(compute.name, 0.0, "the mean of its input is not known")
-    evaluate = op_definition(compute.op).evaluate
-    assert evaluate is not None
     rounded = quantized_constant(held[1], held[0].attrs["spec"])
-    lost = evaluate(compute.attrs, [x.astype(np.float64), weights.astype(np.float64) - rounded])
+    error = weights.astype(np.float64) - rounded
+    (lost,) = run_node(compute, [x.astype(np.float64), error])
     shift = np.mean(lost, axis=tuple(range(lost.ndim - 1)))
     return _put(graph, compute.name, biased.name, bias, bias[1].astype(np.float64) + shift)

@@ -127,10 +127,8 @@ class _FloatRun:
             elif node.op == "const":
                 values[node.name] = node.attrs["value"]
             else:
-                result = run_unquantized(node, [values[v] for v in node.inputs])
-                values.update(
-                    zip(node.values, result if node.outputs > 1 else (result,), strict=True)
-                )
+                results = run_unquantized(node, [values[v] for v in node.inputs])
+                values.update(zip(node.values, results, strict=True))
             if node.name in self.names:
                 yield node.name, values[node.name]
             for value in node.inputs:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Moments
 from qgraph.quant.topology import COMPUTE
 from qgraph.rewrite.constants import Float64
@@ -141,14 +141,14 @@ def _expected(graph: Graph, node: Node, means: dict[str, Float64]) -> Float64 | 
     inputs = [
         means_map(graph, v, means[v]) if v in means else graph.constant(v) for v in node.inputs
     ]
-    evaluate = op_definition(node.op).evaluate
-    if evaluate is None or any(v is None for v in inputs):
+    known = [x for x in inputs if x is not None]
+    if len(known) < len(inputs):
         return None
-    result = np.asarray(evaluate(node.attrs, inputs))
+    (result,) = run_node(node, known)
     return np.asarray(result.mean(axis=tuple(range(result.ndim - 1)), dtype=np.float64))
 
 
-def means_map(graph: Graph, value: str, mean: Float64) -> Any:
+def means_map(graph: Graph, value: str, mean: Float64) -> Array | None:
     """One sample of `value` that is its mean everywhere; None where its shape is not known."""
     kind = graph.types[value]
     if kind.shape is None or None in kind.shape[1:]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
@@ -67,17 +68,15 @@ class Errors:
         return Errors(self.itself + other.itself, self.layers + other.layers)
 
 
-def run_unquantized(node: Node, inputs: Sequence[Array]) -> Any:
-    """A node's result in float: quantizers let pass what comes."""
+def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """A node's results in float: quantizers let pass what comes."""
     if node.op == "quantize":
-        return inputs[0]
+        return (inputs[0],)
     if node.op == "lookup":
         x = inputs[0]
-        return POINTWISE[node.attrs["function"]](node.attrs, x.astype(np.float64)).astype(x.dtype)
-    evaluate = op_definition(node.op).evaluate
-    assert evaluate is not None
-    with np.errstate(all="ignore"):
-        return evaluate(node.attrs, inputs)
+        exact = POINTWISE[node.attrs["function"]](node.attrs, x.astype(np.float64))
+        return (exact.astype(x.dtype),)
+    return run_node(node, inputs)
 
 
 def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consumer]:
@@ -115,7 +114,7 @@ def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | No
     if any(c is None for c in constants.values()):
         return None
     known: dict[str, Any] = constants
-    return lambda x: np.asarray(run_unquantized(node, [known.get(v, x) for v in node.inputs]))
+    return lambda x: run_unquantized(node, [known.get(v, x) for v in node.inputs])[0]
 
 
 def _joined(

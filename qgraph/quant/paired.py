@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-
-from qgraph.errors import CalibrationError
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.quant.data import chunk_inputs
@@ -126,7 +122,7 @@ class Run:
 
         def at(i: int) -> None:
             inputs = [constants[v] if v in constants else self.values[v][i] for v in node.inputs]
-            for value, result in zip(node.values, _evaluate(node, inputs), strict=True):
+            for value, result in zip(node.values, run_node(node, inputs), strict=True):
                 self.values.put(value, i, result)
 
         for _ in self.each(at, range(self.values.count)):
@@ -144,14 +140,5 @@ class Run:
 
     def _constant(self, value: str) -> Array:
         node = self.graph.producer(value)
-        results = _evaluate(node, [self._constant(v) for v in node.inputs])
+        results = run_node(node, [self._constant(v) for v in node.inputs])
         return results[node.values.index(value)]
-
-
-def _evaluate(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
-    evaluate = op_definition(node.op).evaluate
-    if evaluate is None:
-        raise CalibrationError(f"`{node.op}` cannot be run", node=node.name)
-    with np.errstate(all="ignore"):
-        result: Any = evaluate(node.attrs, inputs)
-    return result if isinstance(result, tuple) else (result,)

@@ -8,13 +8,14 @@ from contextlib import nullcontext
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager, PassResult
-from qgraph.quant.calibrate import Calibration, calibrate, check_shifts
+from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
 from qgraph.quant.data_free import matched
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.shifts import check_shifts
 from qgraph.recipes import insert, prepare
 from qgraph.rewrite.trace import Trace
 from qgraph.static.feature_exponents import feature_exponents

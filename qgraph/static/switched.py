@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
+from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
@@ -118,16 +118,17 @@ class _Switches:
     def _results(self, node: Node, values: Mapping[str, Array], on: bool) -> tuple[Array, ...]:
         if node.name in self.constants:
             return (self.constants[node.name][on],)
-        inputs = [values[v] if v in values else self.graph.constant(v) for v in node.inputs]
+        inputs = [self._value(v, values) for v in node.inputs]
         if node.op in QUANTIZERS and not on:
-            x: Array = inputs[0]  # type: ignore[assignment]
             lookup = node.op == "lookup"
+            x = inputs[0]
             return (POINTWISE[node.attrs["function"]](node.attrs, x) if lookup else x,)
-        evaluate = op_definition(node.op).evaluate
-        assert evaluate is not None
-        with np.errstate(all="ignore"):
-            result = evaluate(node.attrs, inputs)
-        return tuple(map(np.asarray, result if isinstance(result, tuple) else (result,)))
+        return run_node(node, inputs)
+
+    def _value(self, name: str, values: Mapping[str, Array]) -> Array:
+        held = values[name] if name in values else self.graph.constant(name)
+        assert held is not None
+        return held
 
 
 def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:

@@ -15,7 +15,7 @@ from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant import calibrate as calibration
 from qgraph.quant import data as quant_data
-from qgraph.quant import paired, spill
+from qgraph.quant import paired, spill, values
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import LEARNT_FROM, thinned
 from qgraph.quant.reconstruct import reconstruct_weights
@@ -38,7 +38,7 @@ def shelves(monkeypatch):
             super().__init__(*args)
             made.append(self)
 
-    for module in (calibration, paired):
+    for module in (values, paired):
         monkeypatch.setattr(module, "Shelf", Watched)
     return made
 

@@ -1,0 +1,98 @@
+"""Values of a graph over all samples, chunk by chunk, run when they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from qgraph.interpret import run_node
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array
+from qgraph.parallel import Each
+from qgraph.quant.spill import Shelf
+
+
+class Values:
+    """`constants` by name; of all else a chunk each of what is still needed.
+
+    inputs: chunks by input name. memory: bytes beyond which chunks go to temporary files, half of
+    what is free if not given. Numbers that are not finite pass: who looks at them says so.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, Sequence[Array]],
+        each: Each,
+        memory: int | None = None,
+    ) -> None:
+        self.constants: dict[str, Array] = {}
+        self._each = each
+        self._chunks = Shelf(max((len(c) for c in inputs.values()), default=0), memory)
+        for name, arrays in inputs.items():
+            self._chunks.add(name, arrays)
+        self._left = Counter(v for node in graph.nodes.values() for v in node.inputs)
+        self._waiting: list[Node] = []
+
+    def run(self, node: Node) -> None:
+        """Run `node`, once, after all that it takes; what depends on data waits."""
+        if node.op == "const":
+            self.constants[node.name] = node.attrs["value"]
+        elif node.op != "input":
+            if all(v in self.constants for v in node.inputs):
+                results = run_node(node, [self.constants[v] for v in node.inputs])
+                self.constants.update(zip(node.values, results, strict=True))
+            else:
+                self._waiting.append(node)
+        self._left.subtract(node.inputs)
+
+    def chunks(self, value: str) -> Sequence[Array]:
+        """The chunks of a value that depends on data and that a node to come takes."""
+        self._catch_up()
+        return self._chunks[value]
+
+    def mapped(self, value: str, function: Callable[[Array], Array]) -> Sequence[Array]:
+        """`function` of each chunk of `value`."""
+        chunks, name = self.chunks(value), f"{value} mapped"
+
+        def at(i: int) -> None:
+            self._chunks.put(name, i, function(chunks[i]))
+
+        self._at_each_chunk(at)
+        found = self._chunks[name]
+        del self._chunks[name]
+        return found
+
+    def _catch_up(self) -> None:
+        """Run the nodes that wait, one chunk through all of them before the next.
+
+        So a chunk stays in cache on its way from one quantizer to the next.
+        """
+        nodes, self._waiting = self._waiting, []
+        if not nodes:
+            return
+        made = {v for node in nodes for v in node.values}
+        kept = [v for v in made if self._left[v]]
+
+        def at(i: int) -> None:
+            values: dict[str, Array] = {}
+            for node in nodes:
+                inputs = [
+                    self.constants[v]
+                    if v in self.constants
+                    else values[v]
+                    if v in made
+                    else self._chunks[v][i]
+                    for v in node.inputs
+                ]
+                values.update(zip(node.values, run_node(node, inputs), strict=True))
+            for v in kept:
+                self._chunks.put(v, i, values[v])
+
+        self._at_each_chunk(at)
+        for value in [v for v in self._chunks if not self._left[v]]:
+            del self._chunks[value]
+
+    def _at_each_chunk(self, function: Callable[[int], None]) -> None:
+        for _ in self._each(function, range(self._chunks.count)):
+            pass

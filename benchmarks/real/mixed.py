@@ -22,9 +22,10 @@ from qgraph.ir.types import Array
 from qgraph.quant.bits import Budget
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
-from qgraph.static.mixed import Mixed, Point, overridden, search_bits
+from qgraph.static.mixed import Mixed, Point, search_bits
 from qgraph.static.parts import split
 from qgraph.static.search import SAFE
+from qgraph.static.units import overridden
 
 BUDGETS = (3, 4, 5, 6, 8)
 UNIFORM = (4, 8)

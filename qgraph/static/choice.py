@@ -12,10 +12,11 @@ from qgraph.quant.bits import Budget
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile
-from qgraph.static.mixed import Mixed, overridden, search_bits, widest_within
+from qgraph.static.mixed import Mixed, search_bits
 from qgraph.static.parts import Split, split, undivided
 from qgraph.static.samples import Samples
 from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Trial, search, steps_of
+from qgraph.static.units import overridden, widest_within
 
 Progress = Callable[[str, int, int], None]
 

@@ -8,9 +8,8 @@ never seen.
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import ExactnessError
@@ -19,31 +18,30 @@ from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
 from qgraph.quant.data import thinned
-from qgraph.quant.plan import PLAIN, Plan
-from qgraph.quant.profile import Override, Profile
-from qgraph.quant.topology import COMPUTE
-from qgraph.recipes import FLOAT, insert, prepare
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import Profile
+from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
 from qgraph.static.parts import Split
 from qgraph.static.switched import Variant, agreements
+from qgraph.static.units import (
+    WIDTHS,
+    Unit,
+    bits_of,
+    fewest,
+    overridden,
+    quantizers_of,
+    uniform,
+    units_by,
+)
 
-WIDTHS = (2, 4, 8, 16)
 ROUNDS = 4
-MIXED = "-mixed"
 # A correction is by no more than so much a round: layers hide each other's noise.
 MOST = 8.0
 
 OnPoint = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Layers that share one tensor of `size` weights, and so its bits."""
-
-    layers: tuple[str, ...]
-    size: int
 
 
 @dataclass(frozen=True)
@@ -101,69 +99,6 @@ def _beats(a: Point, b: Point) -> bool:
     return one != two and all(x <= y for x, y in zip(one, two, strict=True))
 
 
-# -- profiles -------------------------------------------------------------------------------
-
-
-def uniform(profile: Profile, width: int) -> Profile:
-    """All weights of `width` bits, but for layers that the profile names."""
-    return replace(profile, bits=replace(profile.bits, weight=width, weight_ends=width))
-
-
-def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
-    """`profile` with bits for the weights of every layer; activations keep theirs."""
-    own = tuple(
-        Override(glob.escape(name), weight, profile.override(name).activation)
-        for unit, weight in zip(units, bits, strict=True)
-        for name in unit.layers
-    )
-    name = profile.name.removesuffix(MIXED) + MIXED
-    return replace(profile, name=name, overrides=(*own, *profile.overrides))
-
-
-def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
-    """Layers whose weights have bits to choose, in order; those with one tensor together."""
-    found: dict[str, list[str]] = {}
-    for node in graph.topological():
-        if node.op not in COMPUTE or node.name not in floating.nodes:
-            continue
-        spec = graph.producer(node.inputs[1]).attrs.get("spec")
-        if spec is not None and spec.role == "weight":
-            found.setdefault(floating.nodes[node.name].inputs[1], []).append(node.name)
-    sizes = {name: floating.nodes[name].attrs["value"].size for name in found}
-    return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())
-
-
-def units_by(loaded: Graph, profile: Profile, plan: Plan) -> tuple[Unit, ...]:
-    """The units of the network that `plan` makes of `loaded`, found without data."""
-    graph = loaded.copy()
-    PassManager(prepare(plan)).run(graph)
-    floating = graph.copy()
-    PassManager(insert(profile)).run(graph)
-    return units_of(graph, floating)
-
-
-def bits_of(graph: Graph, units: Sequence[Unit]) -> Bits:
-    weights = (graph.producer(graph.nodes[unit.layers[0]].inputs[1]) for unit in units)
-    return tuple(quantizer.attrs["spec"].bits for quantizer in weights)
-
-
-def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:
-    """The least bits that each unit may have: its own, if the profile names it."""
-    return tuple(profile.override(unit.layers[0]).weight or WIDTHS[0] for unit in units)
-
-
-def widest_within(loaded: Graph, profile: Profile, budget: Budget) -> Profile:
-    """`profile` with the most bits that all layers can have alike: where to look for a plan."""
-    units = units_by(loaded, profile, PLAIN)
-    sizes = [unit.size for unit in units]
-    check_budgets([budget], sizes, fewest(profile, units))
-    alike = [width for width in WIDTHS if width * sum(sizes) <= budget.limit(sizes)]
-    return uniform(profile, max(alike, default=WIDTHS[0]))
-
-
-# -- the search -----------------------------------------------------------------------------
-
-
 def search_bits(
     loaded: Graph,
     profile: Profile,
@@ -212,7 +147,7 @@ class _Search:
         except ExactnessError as error:
             self.failure = error
             return
-        variants = [Variant(False, _weights(graph, unit)) for unit in self.units]
+        variants = [Variant(False, quantizers_of(graph, unit)) for unit in self.units]
         alone = agreements(graph, floating, self.parts.comparison, variants)
         reached, built = bounds(graph), bits_of(graph, self.units)
         for unit, bits, noise, found in zip(self.units, built, self.noise, alone, strict=True):
@@ -271,7 +206,7 @@ class _Search:
         self, noise: Sequence[Mapping[int, float]], graph: Graph, floating: Graph, point: Point
     ) -> list[dict[int, float]]:
         """Noise of each unit scaled by what it costs in its place, against what was thought."""
-        variants = [Variant(True, _weights(graph, unit)) for unit in self.units]
+        variants = [Variant(True, quantizers_of(graph, unit)) for unit in self.units]
         whole, *without = agreements(
             graph, floating, self.parts.comparison, [Variant(True), *variants]
         )
@@ -282,10 +217,6 @@ class _Search:
             factor = min(max(factor, 1 / MOST), MOST)
             corrected.append({bits: value * factor for bits, value in known.items()})
         return corrected
-
-
-def _weights(graph: Graph, unit: Unit) -> frozenset[str]:
-    return frozenset(graph.nodes[name].inputs[1] for name in unit.layers)
 
 
 def noise_of(found: Agreement) -> float:

@@ -19,8 +19,16 @@ from qgraph.quant.profile import Override, Profile, dump_profile, load_profile, 
 from qgraph.rewrite.trace import Trace
 from qgraph.static import mixed, search
 from qgraph.static.build import build
-from qgraph.static.mixed import overridden, search_bits, uniform, units_by, widest_within
+from qgraph.static.mixed import search_bits
 from qgraph.static.parts import split
+from qgraph.static.units import (
+    WIDTHS,
+    bits_of,
+    overridden,
+    uniform,
+    units_by,
+    widest_within,
+)
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.quantized import assert_tf_equals_reference
 from tests.helpers.random_graphs import random_cnn
@@ -243,9 +251,9 @@ def test_effort_finds_a_plan_first(monkeypatch) -> None:
 def test_every_assignment_is_exact(seed: int, data) -> None:
     graph = random_cnn(seed, layers=5, dtype="float32")
     units = units_by(graph, INT8, PLAIN)
-    bits = tuple(data.draw(st.sampled_from(mixed.WIDTHS)) for _ in units)
+    bits = tuple(data.draw(st.sampled_from(WIDTHS)) for _ in units)
     profile = overridden(INT8, units, bits)
     feeds = random_feeds(graph, batch=4)
     _, quantized = build(graph, profile, MAX, feeds, Trace())
-    assert mixed.bits_of(quantized, units) == bits
+    assert bits_of(quantized, units) == bits
     assert_tf_equals_reference(quantized, feeds)

@@ -1,0 +1,89 @@
+"""Layers whose weights have bits to choose, and profiles that say how many."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.quant.bits import Bits, Budget, check_budgets
+from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quant.profile import Override, Profile
+from qgraph.quant.topology import COMPUTE
+from qgraph.recipes import insert, prepare
+
+WIDTHS = (2, 4, 8, 16)
+MIXED = "-mixed"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Layers that share one tensor of `size` weights, and so its bits."""
+
+    layers: tuple[str, ...]
+    size: int
+
+
+def uniform(profile: Profile, width: int) -> Profile:
+    """All weights of `width` bits, but for layers that the profile names."""
+    return replace(profile, bits=replace(profile.bits, weight=width, weight_ends=width))
+
+
+def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
+    """`profile` with bits for the weights of every layer; activations keep theirs."""
+    own = tuple(
+        Override(glob.escape(name), weight, profile.override(name).activation)
+        for unit, weight in zip(units, bits, strict=True)
+        for name in unit.layers
+    )
+    name = profile.name.removesuffix(MIXED) + MIXED
+    return replace(profile, name=name, overrides=(*own, *profile.overrides))
+
+
+def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
+    """Layers whose weights have bits to choose, in order; those with one tensor together."""
+    found: dict[str, list[str]] = {}
+    for node in graph.topological():
+        if node.op not in COMPUTE or node.name not in floating.nodes:
+            continue
+        spec = graph.producer(node.inputs[1]).attrs.get("spec")
+        if spec is not None and spec.role == "weight":
+            found.setdefault(floating.nodes[node.name].inputs[1], []).append(node.name)
+    sizes = {name: floating.nodes[name].attrs["value"].size for name in found}
+    return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())
+
+
+def units_by(loaded: Graph, profile: Profile, plan: Plan) -> tuple[Unit, ...]:
+    """The units of the network that `plan` makes of `loaded`, found without data."""
+    graph = loaded.copy()
+    PassManager(prepare(plan)).run(graph)
+    floating = graph.copy()
+    PassManager(insert(profile)).run(graph)
+    return units_of(graph, floating)
+
+
+def bits_of(graph: Graph, units: Sequence[Unit]) -> Bits:
+    """The bits that weights have in a graph with quantizers."""
+    weights = (graph.producer(graph.nodes[unit.layers[0]].inputs[1]) for unit in units)
+    return tuple(quantizer.attrs["spec"].bits for quantizer in weights)
+
+
+def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:
+    """The least bits that each unit may have: its own, if the profile names it."""
+    return tuple(profile.override(unit.layers[0]).weight or WIDTHS[0] for unit in units)
+
+
+def widest_within(loaded: Graph, profile: Profile, budget: Budget) -> Profile:
+    """`profile` with the most bits that all layers can have alike: where to look for a plan."""
+    units = units_by(loaded, profile, PLAIN)
+    sizes = [unit.size for unit in units]
+    check_budgets([budget], sizes, fewest(profile, units))
+    alike = [width for width in WIDTHS if width * sum(sizes) <= budget.limit(sizes)]
+    return uniform(profile, max(alike, default=WIDTHS[0]))
+
+
+def quantizers_of(graph: Graph, unit: Unit) -> frozenset[str]:
+    """The quantizers of the unit's weights."""
+    return frozenset(graph.nodes[name].inputs[1] for name in unit.layers)

@@ -1,47 +1,44 @@
 """Samples invented from batch-norm statistics, for networks without calibration data.
 
-Inputs are noise whose mean, deviation and spectrum fit what the first batch norm saw. On the way
-through the network each value that a batch norm knows is brought to the mean and deviation of
-its channels, so that every layer meets numbers like those of training.
+Inputs are noise (`qgraph.quant.noise`) whose mean, deviation and spectrum fit what the first batch
+norm saw (`qgraph.quant.input_fit`). On the way through the network they are kept to what the other
+batch norms saw (`qgraph.quant.matching`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from qgraph.errors import CalibrationError, UsageError
-from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import Array, Moments
-from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
-from qgraph.quant.moments import LINEAR, channel_moments, moments_of
-from qgraph.quant.paired import Run
-from qgraph.quant.topology import COMPUTE, is_nonnegative
+from qgraph.ir.types import Array, Moments, Shape, TensorType
+from qgraph.quant.input_fit import Fit, fitted
+from qgraph.quant.noise import fields_of, scales_of
 from qgraph.rewrite.constants import Float64
 
 SAMPLES = 64
 NO_DATA = (
     "no data: thresholds from batch-norm statistics; nearness to the float network was not measured"
 )
-# What inputs usually lie in, if their mean and deviation fit: (0.47, 0.25) as in photographs.
+# What inputs usually lie in, if mean and deviation, as shares of the range, are no farther than
+# FARTHEST from those of photographs.
 USUAL_RANGES = ((0.0, 255.0), (0.0, 1.0), (-1.0, 1.0))
 TYPICAL = (0.47, 0.25)
 FARTHEST = 0.25
 DEVIATIONS = 2.5  # where other inputs end
-WIDEST = 256  # input channels whose means are worth a fit
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class InputFacts:
-    """What is known of an input without data: `moments` per channel, `range`, and whence."""
+    """What is known of an input without data: `moments` per channel, `range`, and whence.
+
+    `spectrum` is the share of its power in each field of noise.
+    """
 
     moments: Moments
     spectrum: Float64
@@ -69,7 +66,7 @@ def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) ->
     CalibrationError where neither that nor a batch norm says anything of an input.
     """
     facts = input_facts(graph, ranges)
-    data = {name: _noise(graph, name, known, samples) for name, known in facts.items()}
+    data = {name: _noise(graph.types[name], known, samples) for name, known in facts.items()}
     notes = [f"input `{name}`: taken to lie {known}" for name, known in facts.items()]
     if not has_statistics(graph):
         notes.append("there are no batch norms either: thresholds come from noise at the inputs")
@@ -111,20 +108,6 @@ def check_range(name: str, ends: Range) -> Range:
     return ends
 
 
-def _noise(graph: Graph, name: str, known: InputFacts, samples: int) -> Array:
-    kind, rng = graph.types[name], np.random.default_rng(0)
-    batch = (kind.shape or (1,))[0] or 1
-    count = -(-samples // batch) * batch
-    parts = zip(known.spectrum, _fields(graph, name, count, rng), strict=True)
-    noise = sum(np.sqrt(share) * field for share, field in parts)
-    x = np.clip(noise * known.moments.deviation + known.moments.mean, *known.range)
-    whole = np.dtype(kind.dtype).kind in "iu"
-    return np.asarray(np.rint(x) if whole else x).astype(kind.dtype)
-
-
-# -- inputs ---------------------------------------------------------------------------------
-
-
 def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
     shape = graph.types[name].shape
     if shape is None or None in shape[1:]:
@@ -132,32 +115,29 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
             "its shape is not known: no samples can be made", node=f"input {name}",
             hint=f"give it: --input-shape {name}=...",
         )  # fmt: skip
-    count = len(_scales(shape)) * 2
-    fitted = _fitted(graph, name)
+    fit = fitted(graph, name)
     if given is not None:
-        return _within(given, fitted, int(shape[-1] or 1) if len(shape) > 1 else 1, count)
-    if fitted is None:
+        return _within(given, fit, shape)
+    if fit is None:
         raise CalibrationError(
             "its range is not known: no batch norm follows its first layer",
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )
-    moments, spectrum = fitted
-    return InputFacts(moments, spectrum, *_range_of(moments))
+    return InputFacts(fit.moments, fit.spectrum, *_range_of(fit.moments))
 
 
-def _within(
-    given: Range, fitted: tuple[Moments, Float64] | None, channels: int, scales: int
-) -> InputFacts:
+def _within(given: Range, fit: Fit | None, shape: Shape) -> InputFacts:
     """By the statistics, unless these contradict the range that the user gave."""
     (low, high), source = given, "as given"
-    if fitted is not None:
-        asked = float(fitted[0].mean.mean())
+    if fit is not None:
+        asked = float(fit.moments.mean.mean())
         if low <= asked <= high:
-            return InputFacts(*fitted, given, source)
+            return InputFacts(fit.moments, fit.spectrum, given, source)
         source += f", though the first batch norm asks for a mean of {asked:.3g}"
+    channels, fields = int(shape[-1] or 1) if len(shape) > 1 else 1, 2 * len(scales_of(shape))
     middle, spread = np.full(channels, (low + high) / 2), np.full(channels, (high - low) / 4)
-    return InputFacts(Moments(middle, spread), np.full(scales, 1 / scales), given, source)
+    return InputFacts(Moments(middle, spread), np.full(fields, 1 / fields), given, source)
 
 
 def _range_of(moments: Moments) -> tuple[Range, str]:
@@ -177,193 +157,12 @@ def _range_of(moments: Moments) -> tuple[Range, str]:
     return (least, most), f"mean and {DEVIATIONS} deviations: {said}"
 
 
-def _first_known(graph: Graph, name: str) -> tuple[str, Moments] | None:
-    """The first value that is linear in the input and that statistics are known of."""
-    linear = {name}
-    for node in graph.topological():
-        varying = [v for v in node.inputs if graph.constant(v) is None]
-        scales = node.op in ("mul", "div") and varying == [node.inputs[0]]
-        if varying and linear.issuperset(varying) and (node.op in LINEAR or scales):
-            linear.add(node.name)
-        if node.name in linear and (known := moments_of(graph, node.name)) is not None:
-            return node.name, known
-    return None
-
-
-def _fitted(graph: Graph, name: str) -> tuple[Moments, Float64] | None:
-    """Mean and deviation of an input, and its spectrum, from the first statistics behind it."""
-    first, kind = _first_known(graph, name), graph.types[name]
-    if first is None or kind.shape is None or len(kind.shape) < 2:
-        return None
-    value, known = first
-    channels = int(kind.shape[-1] or 1)
-
-    def response(x: Any) -> Float64:
-        step = kind.shape[0] or 1 if kind.shape else 1
-        parts = []
-        for i in range(0, len(x), step):
-            part = np.resize(x[i : i + step], (step, *x.shape[1:])).astype(kind.dtype)
-            made = evaluate(graph, {name: part}, [value])[value][: len(x) - i]
-            parts.append(made.astype(np.float64))
-        return np.concatenate(parts)
-
-    # Of a channel that is seldom above 0, the statistics behind its ReLU say next to nothing.
-    certain = known.deviation > 0
-    if value not in graph.moments:
-        certain &= known.mean > -known.deviation / 2
-    if not certain.any():
-        return None
-    around = tuple(range(1, len(kind.shape) - 1))
-    sizes = tuple(int(d) for d in kind.shape[1:] if d is not None)
-    zero = response(np.zeros((1, *sizes)))
-    mean = np.zeros(channels)
-    if channels <= WIDEST:
-        basis = np.broadcast_to(
-            np.eye(channels).reshape(channels, *[1] * len(around), channels), (channels, *sizes)
-        )
-        slopes = (response(basis) - zero).mean(axis=around)
-        weights = certain / np.maximum(known.deviation, 0.1 * np.median(known.deviation[certain]))
-        offset = zero.mean(axis=tuple(range(zero.ndim - 1)))
-        mean = np.linalg.lstsq(
-            (slopes * weights).T, (known.mean - offset) * weights, rcond=1e-3
-        )[0]  # fmt: skip
-    rng = np.random.default_rng(1)
-    powers = np.array(
-        [
-            (response(field) - zero).var(axis=tuple(range(zero.ndim - 1)))
-            for field in _fields(graph, name, 8, rng)
-        ]
-    )
-    shares = _shares(powers, np.where(certain, known.deviation, 0) ** 2)
-    total = float(shares.sum())
-    if not total > 0:
-        return None
-    return Moments(mean, np.full(channels, np.sqrt(total))), shares / total
-
-
-def _shares(powers: Float64, wanted: Float64) -> Float64:
-    """Non-negative shares of the fields whose powers [fields, channels] add up to `wanted`.
-
-    By relative error, since channels differ by orders of magnitude; multiplicative updates.
-    """
-    used = (wanted > 0) & (powers.max(axis=0) > 0)
-    if not used.any():
-        return np.zeros(len(powers))
-    ratio = powers[:, used] / wanted[used]
-    shares = np.full(len(ratio), 1 / max(float(np.median(ratio.sum(axis=0))), 1e-30))
-    for _ in range(500):
-        # The geometric mean of needed and made keeps channels far off from ruling the fit.
-        made = shares @ ratio
-        shares = shares * np.sqrt((ratio / made**2).sum(axis=1) / (ratio / made).sum(axis=1))
-    return np.asarray(shares)
-
-
-def _scales(shape: Any) -> list[int]:
-    """Sizes of the blocks that noise fields are made of, in positions."""
-    largest = max((int(d) for d in shape[1:-1]), default=1)
-    return [1 << i for i in range(largest.bit_length())]
-
-
-def _fields(graph: Graph, name: str, count: int, rng: Any) -> Iterator[Array]:
-    """Noise of deviation 1 in blocks of each scale, [count, ...]; grey, then each channel alone."""
-    shape = graph.types[name].shape or ()
-    sizes, channels = [int(d or 1) for d in shape[1:-1]], int(shape[-1] or 1)
-    for grey in (True, False):
-        for block in _scales(shape):
-            coarse = [-(-size // block) + 1 for size in sizes]
-            field = rng.standard_normal((count, *coarse, 1 if grey else channels))
-            for axis, size in enumerate(sizes, start=1):
-                start = int(rng.integers(block))
-                field = np.repeat(field, block, axis=axis)
-                field = np.take(field, range(start, start + size), axis=axis)
-            yield np.broadcast_to(field, (count, *sizes, channels)).astype(np.float32)
-
-
-# -- the way through ------------------------------------------------------------------------
-
-
-@contextmanager
-def matched(graph: Graph, floating: Graph, data: Mapping[str, Array]) -> Iterator[None]:
-    """Within, both graphs bring known values to their statistics; after it they are as before.
-
-    The factors are those that the float graph needs on `data`, so that errors of the quantized
-    graph stay errors. Inside, calibration and corrections work as on real samples.
-    """
-    needed = _needed(floating, data)
-    inserted = [_insert(g, value, norm) for g in (graph, floating) for value, norm in needed.items()
-                if value in g.nodes]  # fmt: skip
-    try:
-        yield
-    finally:
-        for undo in reversed(inserted):
-            undo()
-
-
-@dataclass(frozen=True)
-class _Norm:
-    """`(x - found) * scale + wanted`, per channel."""
-
-    found: Float64
-    scale: Float64
-    wanted: Float64
-
-
-def _needed(floating: Graph, data: Mapping[str, Array]) -> dict[str, _Norm]:
-    chunks = chunk_inputs(floating, data)
-    never_negative = is_nonnegative(floating)
-    needed: dict[str, _Norm] = {}
-    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
-        run = Run(floating, chunks, each)
-        for node in floating.topological():
-            run.step(node.name)
-            known = moments_of(floating, node.name)
-            matchable = node.op not in ("input", "const", "relu", *COMPUTE)
-            if known is not None and matchable and node.name in run.values:
-                norm = _norm(run.values[node.name], known, never_negative(node.name))
-                needed[node.name] = norm
-                changed = [
-                    ((x - norm.found) * norm.scale + norm.wanted).astype(x.dtype)
-                    for x in run.values[node.name]
-                ]
-                run.values.add(node.name, changed)
-            run.release(node.name)
-    return needed
-
-
-def _norm(chunks: Sequence[Array], known: Moments, keep_zero: bool) -> _Norm:
-    found = channel_moments(chunks)
-    mean, deviation = found.mean, found.deviation
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if keep_zero:  # a shift would make it negative
-            scale = np.where(mean > 0, np.maximum(known.mean, 0) / mean, 0)
-            return _Norm(np.zeros_like(mean), scale, np.zeros_like(mean))
-        scale = np.where(deviation > 1e-6 * np.abs(mean), known.deviation / deviation, 0)
-    return _Norm(mean, scale, known.mean)
-
-
-def _insert(graph: Graph, value: str, norm: _Norm) -> Any:
-    """Put `norm` behind `value`, as a batch norm; returns what takes it out again."""
-    users, dtype = graph.users(value), graph.types[value].dtype
-    publics = [public for public, v in graph.outputs.items() if v == value]
-    vectors = (norm.scale, norm.wanted, norm.found, np.ones_like(norm.scale))
-    constants = [
-        graph.const(v.astype(dtype), f"{value}/matched/{i}") for i, v in enumerate(vectors)
-    ]
-    made = graph.add(
-        "batch_norm", value, *constants, name=f"{value}/matched", attrs={"epsilon": 0.0}
-    )
-
-    def swap(names: list[str], old: str, new: str) -> None:
-        for name in names:
-            node = graph.nodes[name]
-            graph.replace(replace(node, inputs=tuple(new if v == old else v for v in node.inputs)))
-        graph.outputs.update(dict.fromkeys(publics, new))
-
-    def undo() -> None:
-        swap([user.name for user in graph.users(made)], made, value)
-        graph.remove(made)
-        for constant in constants:
-            graph.remove(constant)
-
-    swap([user.name for user in users], value, made)
-    return undo
+def _noise(kind: TensorType, known: InputFacts, samples: int) -> Array:
+    shape, rng = kind.shape or (), np.random.default_rng(0)
+    batch = (shape or (1,))[0] or 1
+    count = -(-samples // batch) * batch
+    parts = zip(known.spectrum, fields_of(shape, count, rng), strict=True)
+    noise = sum(np.sqrt(share) * field for share, field in parts)
+    x = np.clip(noise * known.moments.deviation + known.moments.mean, *known.range)
+    whole = np.dtype(kind.dtype).kind in "iu"
+    return np.asarray(np.rint(x) if whole else x).astype(kind.dtype)

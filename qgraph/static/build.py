@@ -11,7 +11,7 @@ from qgraph.passes import PassManager, PassResult
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
-from qgraph.quant.data_free import matched
+from qgraph.quant.matching import matched
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights

@@ -12,7 +12,8 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.correct_bias import correct_biases_without_data
-from qgraph.quant.data_free import input_facts, invent, matched
+from qgraph.quant.data_free import input_facts, invent
+from qgraph.quant.matching import matched
 from qgraph.quant.moments import moments_of
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import load_profile

@@ -29,8 +29,8 @@ from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 
-CALIBRATION, TEST = 1024, 1024  # observations
-SEEN_EPISODES, EPISODES, FIRST_SEED = 32, 100, 9000
+CALIBRATION, TEST = 4096, 1024  # observations
+SEEN_EPISODES, EPISODES, FIRST_SEED = 64, 400, 9000
 WAYS = (
     ("graffitist-int8", "plain"),
     ("graffitist-int8", "default"),
@@ -74,7 +74,7 @@ def tables() -> Iterator[Table]:
          "return, quantized": ".1f", "change": "+.2%", "error of it": ".2%",
          "differ from reference": "", "seconds": ".1f"},
         notes=[
-            f"up to {CALIBRATION} observations to calibrate, as many others to compare, "
+            f"up to {CALIBRATION} observations to calibrate, {TEST} others to compare, "
             + (f"from {SEEN_EPISODES} episodes of the float policy" if played else "random normal"),
             f"returns: mean of the same {EPISODES} seeded episodes; change: of the mean, relative "
             "to float, and the standard error of the paired differences",
@@ -104,8 +104,7 @@ def _task(file: Path, played: bool) -> Task:
 
 
 def _row(table: Table, task: Task, profile: str, effort: str) -> Quantized:
-    half = min(CALIBRATION, len(task.observations) // 2)
-    calibration, test = task.observations[:half], task.observations[half : 2 * half]
+    calibration, test = task.observations[:-TEST], task.observations[-TEST:]
     start = time.perf_counter()
     result = quantize(task.model, calibration, profile=profile, effort=effort)
     taken = time.perf_counter() - start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -144,6 +143,7 @@ def _print_passes(results: list[dict[str, Any]]) -> None:
 
 def _print_rewrites(rewrites: Sequence[Rewrite]) -> None:
     from qgraph.cli.console import console
+    from qgraph.rewrite.trace import without_numbers
 
     out = console()
     for name, group in groupby(rewrites, key=lambda r: r.pass_name):
@@ -154,13 +154,8 @@ def _print_rewrites(rewrites: Sequence[Rewrite]) -> None:
             out.print(f"  {rewrite.rule}" + f" at {rewrite.node}" * (not told), soft_wrap=True)
             for sign, side, style in (("-", rewrite.before, "red"), ("+", rewrite.after, "green")):
                 for line in side.splitlines():
-                    out.print(f"    {sign} {_without_numbers(line)}", style=style, soft_wrap=True)
+                    out.print(f"    {sign} {without_numbers(line)}", style=style, soft_wrap=True)
         out.print()
-
-
-def _without_numbers(line: str) -> str:
-    """A node's text without the elements or hash of a constant: its dtype and shape are enough."""
-    return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", line)
 
 
 def _print_refusals(refusals: Sequence[Refusal]) -> None:

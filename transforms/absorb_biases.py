@@ -16,9 +16,10 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Moments
 from qgraph.passes import Pass
 from qgraph.quant.moments import clipped, moments_of
+from qgraph.rewrite.channels import flattened
 from qgraph.rewrite.constants import Affine, Float64, is_layer, is_unpadded, only_user, other_users
+from qgraph.rewrite.layers import add_to_bias, scaled_inputs
 from qgraph.rewrite.rewriter import Rewriter
-from qgraph.transforms.fold_batch_norm import scaled_inputs
 
 _SAME = frozenset({"max_pool", "identity", "squeeze", "mean"})
 
@@ -64,7 +65,7 @@ class AbsorbBiases(Pass):
             return rewriter.refuse(bias, reason)
 
         for layer, shift in way.layers:
-            _add_to_bias(rewriter, layer, shift)
+            add_to_bias(rewriter, layer, shift)
         lower = rewriter.const((offset - c).astype(offset.dtype), f"{bias.inputs[1]}/absorbed")
         graph.replace(replace(bias, inputs=(bias.inputs[0], lower)))
         rewriter.prune(bias.inputs[1])
@@ -106,21 +107,6 @@ def _lower_clip(rewriter: Rewriter, relu: Node, clip: Node | None, bound: Any) -
         graph.replace(Node(relu.name, "minimum", (positive, lower), control=relu.control))
 
 
-def _add_to_bias(rewriter: Rewriter, layer: Node, shift: Float64) -> None:
-    graph = rewriter.graph
-    user = only_user(graph, layer.name)
-    bias = graph.constant(user.inputs[1]) if user is not None and user.op == "bias_add" else None
-    if user is not None and bias is not None:
-        more = rewriter.const((bias + shift).astype(bias.dtype), f"{user.inputs[1]}/absorbed")
-        graph.replace(replace(user, inputs=(layer.name, more)))
-        rewriter.prune(user.inputs[1])
-        return
-    weights: Any = graph.constant(layer.inputs[1])
-    vector = rewriter.const(shift.astype(weights.dtype), f"{layer.name}/bias")
-    biased = rewriter.add("bias_add", layer.name, vector, name=f"{layer.name}/absorbed")
-    graph.redirect(layer.name, biased)
-
-
 @dataclass
 class _Way:
     """Where an offset goes: layers with what their biases take, values that lose it."""
@@ -157,10 +143,8 @@ class _Way:
             return self.follow(user.name, c * weights.sum(axis=(0, 1), dtype=np.float64)[:, 0])
         if user.op in _SAME and _keeps_channels(graph, user):
             return self.follow(user.name, c)
-        shape = graph.types[user.name].shape or ()
-        before = graph.types[value].shape or (None,)
-        if user.op == "reshape" and len(shape) == 2 and shape[1] and shape[0] == before[0]:
-            return self.follow(user.name, np.tile(c, shape[1] // c.size))
+        if user.op == "reshape" and (tiled := flattened(graph, user, c)) is not None:
+            return self.follow(user.name, tiled)
         return f"it reaches `{user.name}` ({user.op}), not a layer"
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from qgraph.rewrite.constants import (
     other_users,
     times,
 )
+from qgraph.rewrite.layers import scaled_inputs
 from qgraph.rewrite.rewriter import Rewriter, Rule
 from qgraph.transforms.canonicalize_arithmetic import BIAS_RULES
 from qgraph.transforms.recognize_batch_norm import ABSORB
@@ -175,21 +176,3 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
         biased = rewriter.add("bias_add", layer.name, vector, name=f"{layer.name}/shifted")
         graph.redirect(layer.name, biased)
     return None
-
-
-def scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float64]:
-    """Weights that scale each input channel, and the output offset that the shift becomes."""
-    scale, shift = affine.scale, affine.shift
-    if op == "matmul":
-        return times(weights, scale[:, None]), np.einsum("io,i->o", weights, shift)
-    taps: Any = weights.sum(axis=(0, 1), dtype=np.float64)
-    if op == "depthwise_conv2d":
-        return times(weights, scale[:, None]), (taps * shift[:, None]).reshape(-1)
-    scales, shifts = (_per_group(v, weights.shape[2], weights.shape[3]) for v in (scale, shift))
-    return times(weights, scales), (taps * shifts).sum(axis=0)
-
-
-def _per_group(vector: Float64, inputs: int, outputs: int) -> Float64:
-    """[groups * inputs] -> [inputs, outputs]: what each output channel sees of its group."""
-    groups = vector.size // inputs
-    return np.repeat(vector.reshape(groups, inputs).T, outputs // groups, axis=1)

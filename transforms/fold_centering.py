@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import is_layer, other_users
+from qgraph.rewrite.constants import is_channel_mean, is_layer, other_users
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
@@ -31,7 +31,7 @@ class FoldCentering(RewritePass):
 def _center(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
     x, mean = node.inputs[0], graph.producer(node.inputs[1])
-    if mean.op != "mean" or mean.inputs[0] != x or not _over_channels(graph, mean):
+    if not is_channel_mean(graph, mean) or mean.inputs[0] != x:
         return False
     bias = graph.producer(x) if graph.producer(x).op == "bias_add" else None
     layer = graph.producer(bias.inputs[0]) if bias else graph.producer(x)
@@ -47,24 +47,12 @@ def _center(rewriter: Rewriter, node: Node) -> bool:
     if users or graph.use_count(mean.name) > 1:
         return rewriter.refuse(node, users or f"`{mean.name}` is used elsewhere too")
     rewriter.replace_value(node.name, x)
-    rewriter.put(
-        replace(
-            layer,
-            inputs=(
-                layer.inputs[0],
-                rewriter.const(_centered(weights), f"{layer.inputs[1]}/centered"),
-            ),
-        )
-    )
+    made = rewriter.const(_centered(weights), f"{layer.inputs[1]}/centered")
+    rewriter.put(replace(layer, inputs=(layer.inputs[0], made)))
     if bias is not None and offset is not None:
         made = rewriter.const(_centered(offset), f"{bias.inputs[1]}/centered")
         rewriter.put(replace(bias, inputs=(bias.inputs[0], made)))
     return rewriter.log(graph.nodes[layer.name], "its outputs add up to zero")
-
-
-def _over_channels(graph: Graph, mean: Node) -> bool:
-    last = (graph.types[mean.inputs[0]].rank or 0) - 1
-    return mean.attrs["keepdims"] and tuple(mean.attrs["axes"]) in ((last,), (-1,))
 
 
 def _centered(constant: Array) -> Array:

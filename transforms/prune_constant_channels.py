@@ -18,7 +18,8 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
-from qgraph.rewrite.constants import is_unpadded, only_user
+from qgraph.rewrite.constants import is_unpadded
+from qgraph.rewrite.layers import add_to_bias
 from qgraph.rewrite.removable import Removable
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -73,7 +74,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             rewriter.prune(value)
     for name, offset in offsets.items():
         if offset.any():
-            _add_to_bias(rewriter, graph.nodes[name], offset)
+            add_to_bias(rewriter, graph.nodes[name], offset)
 
 
 def _smaller(state: Removable, layer: Node, kept_in: Any, kept_out: Any) -> tuple[Any, Any]:
@@ -114,21 +115,6 @@ def _sliced(rewriter: Rewriter, node: Node, kept: Any) -> Node:
     if node.op == "reshape" and attrs["shape"][-1] != -1:
         attrs = {**attrs, "shape": (*attrs["shape"][:-1], int(kept.sum()))}
     return replace(node, inputs=tuple(inputs), attrs=attrs)
-
-
-def _add_to_bias(rewriter: Rewriter, layer: Node, offset: Any) -> None:
-    graph, user = rewriter.graph, only_user(rewriter.graph, layer.name)
-    bias = graph.constant(user.inputs[1]) if user is not None and user.op == "bias_add" else None
-    dtype = graph.types[layer.name].dtype
-    shifted = rewriter.const(
-        (offset + (0 if bias is None else bias)).astype(dtype), f"{layer.name}/bias"
-    )
-    if user is not None and bias is not None:
-        graph.replace(replace(user, inputs=(layer.name, shifted)))
-        rewriter.prune(user.inputs[1])
-    else:
-        biased = rewriter.add("bias_add", layer.name, shifted, name=f"{layer.name}/shifted")
-        graph.redirect(layer.name, biased)
 
 
 # -- what stays, and why ----------------------------------------------------------------------

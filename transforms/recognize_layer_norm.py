@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Node
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import channel_vector, channels_of
+from qgraph.rewrite.constants import channel_vector, channels_of, is_channel_mean
 from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -51,7 +51,7 @@ def _written_out(rewriter: Rewriter, node: Node) -> bool:
     if factor is None or factor["x"] != whole["x"] or factor["mean"] != whole["mean"]:
         return False
     x, epsilon = whole["x"], graph.constant(factor["epsilon"])
-    if not all(_over_channels(graph, factor[v]) for v in ("mean", "variance")):
+    if not all(is_channel_mean(graph, graph.nodes[factor[v]]) for v in ("mean", "variance")):
         return False
     channels, dtype = channels_of(graph, x), np.dtype(graph.types[x].dtype)
     vectors = [channel_vector(graph, v, channels) for v in (factor["gamma"], whole["beta"])]
@@ -63,9 +63,3 @@ def _written_out(rewriter: Rewriter, node: Node) -> bool:
     )
     attrs = {"epsilon": float(epsilon.reshape(()))}
     return rewriter.put(Node(node.name, "layer_norm", (x, gamma, beta), attrs, node.control))
-
-
-def _over_channels(graph: Graph, name: str) -> bool:
-    mean = graph.nodes[name]
-    rank = graph.types[mean.inputs[0]].rank or 0
-    return mean.attrs["keepdims"] and [a % rank for a in mean.attrs["axes"]] == [rank - 1]

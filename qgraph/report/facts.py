@@ -13,6 +13,7 @@ from qgraph.errors import LoadError
 from qgraph.files import sha256_of
 from qgraph.quant.plan import Plan
 from qgraph.report.advice import next_steps, verdict
+from qgraph.rewrite.trace import without_numbers
 
 Facts = dict[str, Any]
 _FORCES = "forces one scale on "
@@ -191,14 +192,9 @@ def _member(tensor: Mapping[str, Any]) -> Facts:
 def _by_pass(rewrites: list[Mapping[str, str]]) -> list[Facts]:
     found: dict[str, list[Facts]] = {}
     for rewrite in rewrites:
-        kept = {key: _without_numbers(rewrite[key]) for key in ("rule", "node", "before", "after")}
+        kept = {key: without_numbers(rewrite[key]) for key in ("rule", "node", "before", "after")}
         found.setdefault(rewrite["pass_name"], []).append(kept)
     return [{"pass": name, "count": len(all_), "rewrites": all_} for name, all_ in found.items()]
-
-
-def _without_numbers(text: str) -> str:
-    """Text of nodes without the elements or hash of a constant: its dtype and shape are enough."""
-    return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", text)
 
 
 def _alike(refusals: list[Mapping[str, str]]) -> list[Facts]:

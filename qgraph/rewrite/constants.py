@@ -57,6 +57,14 @@ def other_users(graph: Graph, value: str, *known: str) -> str:
     return f"`{value}` is also used by {', '.join(names)}" if names else ""
 
 
+def is_channel_mean(graph: Graph, node: Node) -> bool:
+    """True for a mean over the last axis that keeps the axis."""
+    if node.op != "mean" or not node.attrs["keepdims"]:
+        return False
+    last = (graph.types[node.inputs[0]].rank or 0) - 1
+    return tuple(node.attrs["axes"]) in ((last,), (-1,))
+
+
 def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | None:
     """A float constant that varies along the last axis only, as a vector of `channels`."""
     array = graph.constant(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -56,3 +57,8 @@ class Trace:
             "rewrites": [asdict(r) for r in self.rewrites],
             "refusals": [asdict(r) for r in self.refusals],
         }
+
+
+def without_numbers(text: str) -> str:
+    """Text of nodes without the elements or hash of a constant: its dtype and shape are enough."""
+    return re.sub(r"(\w\[[\d,]*\]):(\[[^\]]{24,}\]|sha256:\w+)", r"\1", text)

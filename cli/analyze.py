@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from contextlib import nullcontext, redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +61,7 @@ def analyze(
     """
     from qgraph import compiler
     from qgraph.artifacts import finite_all, manifest
-    from qgraph.cli.console import import_tensorflow_quietly, progress_bar
+    from qgraph.cli.console import at_work
     from qgraph.cli.tables import (
         print_mixed,
         print_next_bits,
@@ -79,19 +76,16 @@ def analyze(
     check_source(calibration)
     target, input_shapes = load_profile(profile), shapes(input_shape)
     usual = "plain" if plan is None else None  # a search would hide what it mends
-    chosen = effort.value if effort else usual, method and method.value
-    first_plan(Wish(chosen[0], plan, chosen[1]))
+    wish = Wish(effort.value if effort else usual, plan, method and method.value)
+    first_plan(wish)
     budgets = several_bits(mean_bits) if mean_bits is not None else []
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
-        progress("loading", 0, 1)
-        import_tensorflow_quietly()
-        sys.path.insert(0, os.getcwd())  # for a calibration from module:function
+    with at_work(as_json) as progress:
         options: dict[str, Any] = {
             "profile": target,
-            "effort": chosen[0],
+            "effort": wish.effort,
             "plan": plan,
             "budget": budget,
-            "method": chosen[1],
+            "method": wish.method,
             "inputs": names(inputs),
             "outputs": names(outputs),
             "input_shapes": input_shapes,

@@ -6,16 +6,17 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-Report = Callable[[str, int, int], None]
+from qgraph.progress import Progress, silent
 
 # Where no one looks at it, a line stays a line: for grep, and for logs.
 PIPE_WIDTH = 1000
@@ -28,14 +29,27 @@ def console() -> Console:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Report]:
+def at_work(as_json: bool) -> Iterator[Progress]:
+    """A progress bar, under which TensorFlow and a user's module may be imported.
+
+    Where JSON is wanted, what these print goes to standard error.
+    """
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
+        progress("loading", 0, 1)
+        import_tensorflow_quietly()
+        sys.path.insert(0, os.getcwd())  # for a calibration from module:function
+        yield progress
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
     """A callback `(stage, done, total)` that draws one bar a stage, if a terminal is there."""
     if not sys.stderr.isatty():
-        yield lambda stage, done, total: None
+        yield silent
         return
     # A handle of its own: TensorFlow's notices are kept off standard error meanwhile.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
-        bar = Progress(
+        bar = Bars(
             SpinnerColumn(),
             TextColumn("{task.description:<12}"),
             BarColumn(),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from contextlib import nullcontext, redirect_stdout
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -88,7 +85,7 @@ def quantize(
     """
     from qgraph import compiler
     from qgraph.artifacts import check_output, read_manifest
-    from qgraph.cli.console import import_tensorflow_quietly, progress_bar
+    from qgraph.cli.console import at_work
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
@@ -102,23 +99,20 @@ def quantize(
         check_source(calibration)
     input_ranges = ranges(input_range)
     target, input_shapes = load_profile(profile), shapes(input_shape)
-    chosen = effort and effort.value, method and method.value
-    first_plan(Wish(chosen[0], plan, chosen[1]))
+    wish = Wish(effort and effort.value, plan, method and method.value)
+    first_plan(wish)
     room = byte_count(weight_bytes)
     budget_of(mean_bits, room)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
-        progress("loading", 0, 1)
-        import_tensorflow_quietly()
-        sys.path.insert(0, os.getcwd())  # for a calibration from module:function
+    with at_work(as_json) as progress:
         result = compiler.quantize(
             model,
             calibration,
             profile=target,
             mode=mode.value,
-            effort=chosen[0],
+            effort=wish.effort,
             plan=plan,
             budget=budget,
-            method=chosen[1],
+            method=wish.method,
             inputs=names(inputs),
             outputs=names(outputs),
             input_shapes=input_shapes,

@@ -8,7 +8,7 @@ result.save("out")
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
 from qgraph.passes import PassManager
+from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data
@@ -36,7 +37,7 @@ from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
-from qgraph.static.choice import Wish, choose, first_plan
+from qgraph.static.choice import Choice, Wish, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.mixed import Mixed
 from qgraph.static.parts import Split, first_samples, samples_of
@@ -45,12 +46,6 @@ from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # Enough to see a layer's noise, few enough not to be noticed beside calibration.
 SQNR_SAMPLES = 16
-
-Progress = Callable[[str, int, int], None]
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Progress for those who do not watch."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ def quantize(
     mean_bits: float | None = None,
     weight_bytes: int | None = None,
     memory: int | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Quantized:
     """Quantize a trained network without retraining.
 
@@ -133,12 +128,8 @@ def quantize(
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
     samples = samples_for(graph, calibration, input_ranges or {}, limit, measures, progress)
     choice = choose(graph, target, samples, wish, progress)
-    trace, done = Trace(), itertools.count(1)
-    steps = len(static(choice.profile, choice.plan))
-    floating, graph = build(
-        graph, choice.profile, choice.plan, choice.parts.learning, trace,
-        lambda _: progress("rewriting", next(done), steps), progress, memory, samples.invented,
-    )  # fmt: skip
+    trace = Trace()
+    floating, graph = _built(graph, choice, samples, trace, memory, progress)
     found = _bounded(graph, choice.profile, trace)
     progress("measuring", 0, 1)
     few = first_samples(graph, samples.data, SQNR_SAMPLES)
@@ -155,9 +146,7 @@ def quantize(
         facts["sensitivity"] = analysis(
             graph, floating, measured, looked_at, lambda i, n: progress("analysing", i, n)
         )
-    batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in samples.data}
-    sample = {name: np.array(array[: batches[name]]) for name, array in samples.data.items()}
-    calibrated = Calibration(choice.plan.method)
+    calibrated, sample = Calibration(choice.plan.method), _first_batch(graph, samples.data)
     return Quantized(
         graph, floating, choice.profile, calibrated, trace, found, measured, sample, facts
     )
@@ -177,7 +166,7 @@ def pareto(
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     limit: int | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Mixed:
     """What weights of so many bits on average can give, for each of `mean_bits`.
 
@@ -203,6 +192,29 @@ def _loaded(
     return load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
 
 
+def _built(
+    graph: Graph,
+    choice: Choice,
+    samples: Samples,
+    trace: Trace,
+    memory: int | None,
+    progress: Progress,
+) -> tuple[Graph, Graph]:
+    """The float graph and its quantized twin, as chosen."""
+    done, steps = itertools.count(1), len(static(choice.profile, choice.plan))
+    return build(
+        graph,
+        choice.profile,
+        choice.plan,
+        choice.parts.learning,
+        trace,
+        lambda _: progress("rewriting", next(done), steps),
+        progress,
+        memory,
+        samples.invented,
+    )
+
+
 def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
     """The bounds of accumulators, which wrap where the profile says so; else they are checked."""
     if profile.accumulator_wraps:
@@ -218,6 +230,12 @@ def _agreement(graph: Graph, samples: Samples, parts: Split) -> dict[str, object
         return None
     found = agreement(samples.original, graph, parts.report)
     return {**asdict(found), "held_out": parts.apart}
+
+
+def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
+    """One batch of each input, in memory: `data` may be mapped from a file."""
+    batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
+    return {name: np.array(array[: batches[name]]) for name, array in data.items()}
 
 
 def _source(model: str | Path | Graph) -> dict[str, object]:

@@ -9,7 +9,7 @@ group's exponent is chosen before the sweep (`qgraph.quant.joint`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import Exponent, constant_exponent
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.joint import FINER, joint_exponents
@@ -52,7 +53,7 @@ def calibrate(
     graph: Graph,
     data: Mapping[str, Array],
     options: Calibration = Calibration(),
-    on_node: Callable[[int, int], None] = lambda done, total: None,
+    on_node: Steps = silent_steps,
     memory: int | None = None,
 ) -> None:
     """Write an exponent into every quantizer of `graph`, in place.

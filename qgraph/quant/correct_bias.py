@@ -7,7 +7,7 @@ rounded weights make of the inputs' means is worked out from batch-norm statisti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned, quantized_constant
 from qgraph.parallel import Each
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.moments import expected_means, means_map
 from qgraph.quant.paired import (
     Layer,
@@ -40,7 +41,7 @@ def correct_biases(
     graph: Graph,
     floating: Graph,
     data: Mapping[str, Array],
-    on_node: Callable[[int, int], None] = lambda done, total: None,
+    on_node: Steps = silent_steps,
 ) -> list[BiasCorrection]:
     """Change biases of `graph` so that each output channel has the float network's mean.
 

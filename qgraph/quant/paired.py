@@ -14,6 +14,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.spill import Shelf, memory_bound
 from qgraph.quant.topology import COMPUTE
@@ -40,7 +41,7 @@ def run_paired(
     floating: Graph,
     data: Mapping[str, Array],
     visit: Visit,
-    on_node: Callable[[int, int], None] = lambda done, total: None,
+    on_node: Steps = silent_steps,
 ) -> None:
     """Call `visit(layer, each)` at every compute node and every bias of one, in order.
 

@@ -7,7 +7,7 @@ that is nearer: few bits serve most weights better if the largest are clipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from qgraph.ir.ops.windows import explicit_pads, padded, taps
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
 from qgraph.quant.topology import COMPUTE
@@ -55,7 +56,7 @@ def reconstruct_weights(
     samples: int = SAMPLES,
     neighbours_only: bool = False,
     finer: int = 2,
-    on_node: Callable[[int, int], None] = lambda done, total: None,
+    on_node: Steps = silent_steps,
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` anew, in place, one entry a layer.
 

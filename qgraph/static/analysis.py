@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from qgraph.exact.compare import Measured
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.progress import Steps, silent_steps
 from qgraph.static.causes import Cause, causes
 from qgraph.static.sensitivity import Part, Sensitivity, sensitivities
 from qgraph.static.switched import Variant, agreements
@@ -26,7 +27,7 @@ def analysis(
     floating: Graph,
     measured: Measured,
     data: Mapping[str, Array],
-    on_chunk: Callable[[int, int], None] = lambda done, total: None,
+    on_chunk: Steps = silent_steps,
 ) -> list[Facts]:
     """One entry for each part of the network, the most harmful first.
 

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager, PassResult
+from qgraph.progress import Progress, silent
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
@@ -21,8 +22,6 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
 
-OnNode = Callable[[str, int, int], None]
-
 
 def build(
     loaded: Graph,
@@ -31,7 +30,7 @@ def build(
     data: Mapping[str, Array],
     trace: Trace,
     on_pass: Callable[[PassResult], None] = lambda result: None,
-    on_node: OnNode = lambda stage, done, total: None,
+    progress: Progress = silent,
     memory: int | None = None,
     invented: bool = False,
 ) -> tuple[Graph, Graph]:
@@ -50,15 +49,15 @@ def build(
     options = Calibration(plan.method, profile.shift)
     few = thinned(graph, data)
     with matched(graph, floating, data) if invented else nullcontext():
-        calibrate(graph, data, options, lambda i, n: on_node("calibrating", i, n), memory)
+        calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
         if plan.reconstruct:
             reconstruct_weights(
-                graph, floating, few, on_node=lambda i, n: on_node("reconstructing", i, n)
+                graph, floating, few, on_node=lambda i, n: progress("reconstructing", i, n)
             )
     if plan.reconstruct or invented:
         check_shifts(graph, profile.shift)  # it may have chosen finer scales
     if plan.correct_bias and invented:
         correct_biases_without_data(graph, floating)
     elif plan.correct_bias:
-        correct_biases(graph, floating, few, lambda i, n: on_node("correcting", i, n))
+        correct_biases(graph, floating, few, lambda i, n: progress("correcting", i, n))
     return floating, graph

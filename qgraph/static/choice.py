@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
+from qgraph.progress import Progress
 from qgraph.quant.bits import Budget
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
@@ -17,8 +18,6 @@ from qgraph.static.parts import Split, split, undivided
 from qgraph.static.samples import Samples
 from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Trial, search, steps_of
 from qgraph.static.units import overridden, widest_within
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ never seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
+from qgraph.progress import Progress, silent
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
 from qgraph.quant.data import thinned
 from qgraph.quant.plan import Plan
@@ -40,8 +41,6 @@ from qgraph.static.units import (
 ROUNDS = 4
 # A correction is by no more than so much a round: layers hide each other's noise.
 MOST = 8.0
-
-OnPoint = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def search_bits(
     plan: Plan,
     parts: Split,
     budgets: Iterable[Budget],
-    on_point: OnPoint = lambda stage, done, total: None,
+    progress: Progress = silent,
 ) -> Mixed:
     """Bits for each layer under each budget, all built by `plan`.
 
@@ -116,12 +115,12 @@ def search_bits(
     search = _Search(loaded, profile, plan, parts)
     check_budgets(budgets, search.sizes, fewest(profile, search.units))
     for done, width in enumerate(WIDTHS):
-        on_point("widths", done, len(WIDTHS))
+        progress("widths", done, len(WIDTHS))
         search.try_everywhere(width)
     search.check(budgets)
     chosen = {}
     for done, budget in enumerate(budgets):
-        on_point("bits", done, len(budgets))
+        progress("bits", done, len(budgets))
         chosen[budget] = search.best(budget)
     points = sorted(search.points, key=lambda p: (p.weight_bytes, -p.agreement.sqnr))
     return Mixed(search.units, tuple(points), chosen)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager
+from qgraph.progress import Progress
 from qgraph.quant.data import Data, load_data
 from qgraph.quant.data_free import NO_DATA, Range, invent
 from qgraph.quant.domain import SAMPLES, domain_of
@@ -35,7 +36,7 @@ def samples_for(
     input_ranges: Mapping[str, Range],
     limit: int | None,
     measures: Mapping[str, bool],
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
 ) -> Samples:
     """Read `calibration`, or invent samples where there is none.
 

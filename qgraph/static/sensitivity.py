@@ -6,18 +6,17 @@ an input, a sum, a table that has a quantizer of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qgraph.exact.compare import original
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.static.agreement import Agreement
 from qgraph.static.switched import Variant, agreements
-
-OnChunk = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def sensitivities(
     graph: Graph,
     floating: Graph,
     data: Mapping[str, Array],
-    on_chunk: OnChunk = lambda done, total: None,
+    on_chunk: Steps = silent_steps,
 ) -> Sensitivities:
     """Quantize each part of `graph` alone, all but it, and all up to it, on the samples of `data`.
 

@@ -20,6 +20,7 @@ from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
+from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.static.agreement import Agreement, Tally, decisions, judge, tally
@@ -38,7 +39,7 @@ def agreements(
     floating: Graph,
     data: Mapping[str, Array],
     variants: Sequence[Variant],
-    on_chunk: Callable[[int, int], None] = lambda done, total: None,
+    on_chunk: Steps = silent_steps,
 ) -> list[Agreement]:
     """How near each variant of `graph` is to `floating`, on the samples of `data`.
 

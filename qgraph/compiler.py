@@ -44,7 +44,8 @@ from qgraph.static.parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
-# Enough to see a layer's noise, few enough not to be noticed beside calibration.
+# Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
+# it where that is so of the report's: reconstructed weights fit what they have seen.
 SQNR_SAMPLES = 16
 
 
@@ -132,7 +133,7 @@ def quantize(
     floating, graph = _built(graph, choice, samples, trace, memory, progress)
     found = _bounded(graph, choice.profile, trace)
     progress("measuring", 0, 1)
-    few = first_samples(graph, samples.data, SQNR_SAMPLES)
+    few = first_samples(graph, choice.parts.report, SQNR_SAMPLES)
     measured = measure_constants(graph) if samples.invented else measure(graph, floating, few)
     facts = {
         **_source(model),

@@ -8,6 +8,11 @@ def noise_share(decibel: float) -> float:
     return float(10 ** (-decibel / 20))
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 sample`, `2,000 samples`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def percent(share: float) -> str:
     """A share for people: `0.3 %`, never a zero that is none."""
     if 0 < share < 0.0001:

@@ -29,6 +29,7 @@ USUAL_RANGES = ((0.0, 255.0), (0.0, 1.0), (-1.0, 1.0))
 TYPICAL = (0.47, 0.25)
 FARTHEST = 0.25
 DEVIATIONS = 2.5  # where other inputs end
+AS_GIVEN = "as given"
 
 Range = tuple[float, float]
 
@@ -67,7 +68,8 @@ def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) ->
     """
     facts = input_facts(graph, ranges)
     data = {name: _noise(graph.types[name], known, samples) for name, known in facts.items()}
-    notes = [f"input `{name}`: taken to lie {known}" for name, known in facts.items()]
+    taken = {name: known for name, known in facts.items() if known.source != AS_GIVEN}
+    notes = [f"input `{name}`: taken to lie {known}" for name, known in taken.items()]
     if not has_statistics(graph):
         notes.append("there are no batch norms either: thresholds come from noise at the inputs")
     return Invented(data, {name: str(known) for name, known in facts.items()}, tuple(notes))
@@ -129,7 +131,7 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
 
 def _within(given: Range, fit: Fit | None, shape: Shape) -> InputFacts:
     """By the statistics, unless these contradict the range that the user gave."""
-    (low, high), source = given, "as given"
+    (low, high), source = given, AS_GIVEN
     if fit is not None:
         asked = float(fit.moments.mean.mean())
         if low <= asked <= high:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qgraph.static.causes import VANISHED, rounds_to_zero
-from qgraph.words import noise_share, percent
+from qgraph.words import counted, noise_share, percent
 
 # SQNR in dB at the outputs, share of equal answers: the least that each verdict asks for.
 LEVELS = (
@@ -21,8 +21,12 @@ LOST_DB = 3.0
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
-ENOUGH_ANSWERS = 50
+RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
 NAMED = 3
+SCALED_INPUTS = (
+    "What scales input features is a shift each for whoever turns inputs into codes; a `--plan` "
+    "without `scale-inputs` has none of it."
+)
 MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
 
 Facts = Mapping[str, Any]
@@ -45,18 +49,20 @@ def _noise(facts: Facts) -> tuple[str, float] | None:
 def level(facts: Facts) -> int | None:
     """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured.
 
-    The share of equal answers decides if there are enough of them, else the worse of both.
+    The share of equal answers decides if there are enough of them to tell it, else the worse of
+    both.
     """
     noise, agreement = _noise(facts), facts["summary"]["agreement"]
     share = agreement["top1"] if agreement else None
     if noise is None and share is None:
         return None
-    enough = share is not None and agreement["samples"] >= ENOUGH_ANSWERS
-    decibel = noise[1] if noise and not enough else float("inf")
+    decibel = noise[1] if noise else float("inf")
+    answers = agreement["samples"] if share is not None else 0
     passed = (
         i
         for i, (db, same, _) in enumerate(LEVELS)
-        if decibel >= db and (share is None or share >= same)
+        if (decibel >= db or answers * (1 - same) >= RULE_OF_THREE)
+        and (share is None or share >= same)
     )
     return next(passed, len(LEVELS))
 
@@ -77,8 +83,8 @@ def verdict(facts: Facts) -> str:
         parts.append(f"the float network's answer is kept on {percent(found['top1'])}")
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
     return (
-        f"{word}: on {count:,} samples {kept} calibration, {' and '.join(parts)}; accuracy on "
-        "labelled data was not measured."
+        f"{word}: on {counted(count, 'sample')} {kept} calibration, {' and '.join(parts)}; "
+        "accuracy on labelled data was not measured."
     )
 
 
@@ -201,13 +207,12 @@ def _costly_groups(facts: Facts) -> list[dict[str, str]]:
     for group in sorted(costly, key=lambda g: -int(g["lost_bits"]))[:NAMED]:
         loser = max(group["members"], key=lambda m: int(m["lost_bits"]))
         ops = ", ".join(sorted({f["op"] for f in group["forced_by"]})) or "an op"
-        plural = "s" if loser["lost_bits"] > 1 else ""
         cost = f", {loser['cost_db']:.1f} dB" if loser["cost_db"] else ""
         steps.append(
             _step(
                 f"Free `{loser['name']}` of scale group {group['name']}.",
                 f"It shares the scale of `{group['widest']}` because of {ops}, which costs it "
-                f"{loser['lost_bits']} bit{plural}{cost}.",
+                f"{counted(loser['lost_bits'], 'bit')}{cost}.",
                 group["id"],
             )
         )
@@ -242,12 +247,13 @@ def _float_ops(facts: Facts) -> list[dict[str, str]]:
     if not ops:
         return []
     kinds = ", ".join(sorted({op["op"] for op in ops}))
+    scaled = "scale-inputs" in facts["summary"]["plan_spec"].split(",")
     what = "one op" if len(ops) == 1 else f"{len(ops)} ops"
     return [
         _step(
             f"Decide where {what} in float should run.",
             f"{kinds}: outside the integer graph. Where the target has no floating point, end "
-            "the network before it: `--outputs NAME`.",
+            "the network before it: `--outputs NAME`." + f" {SCALED_INPUTS}" * scaled,
             "float-ops",
         )
     ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph.quant.data_free import NO_DATA
 from tests.helpers.cli import left_in, run
 from tests.helpers.tf_graphs import graph_def_of, v1
 
@@ -63,7 +64,9 @@ def test_no_data_is_said_everywhere(model, tmp_path):
 def test_a_range_that_is_given(model, tmp_path):
     done = run("quantize", model, "-o", tmp_path / "out", "--effort", "fast", "--json",
                "--input-range", "0,200")  # fmt: skip
-    assert json.loads(done.out)["data_free"] == {"image": "within 0 to 200 (as given)"}
+    written = json.loads(done.out)
+    assert written["data_free"] == {"image": "within 0 to 200 (as given)"}
+    assert written["warnings"] == [NO_DATA]  # what was given is no surprise
 
 
 @pytest.mark.parametrize("text", ["5", "a,b", "1,2,3", "image=", "3,3"])

@@ -32,7 +32,7 @@ def test_layers_bring_the_numbers_of_their_tensors(facts, written):
 
 def test_statistics_are_those_of_the_samples(facts):
     """`image` is fed as it is: what reaches its quantizer is known."""
-    image, first = typical_images(16), facts["layers"][0]["input_tensors"][0]
+    image, first = typical_images(16)[-4:], facts["layers"][0]["input_tensors"][0]
     assert (first["elements"], first["zeros"]) == (image.size, 0)
     assert first["least"] == image.min() and first["greatest"] == image.max()
     assert sum(first["counts"]) == image.size and first["clipped"] == 0
@@ -47,7 +47,7 @@ def test_statistics_are_those_of_the_samples(facts):
 
 def test_the_sqnr_of_the_outputs_is_measured(facts):
     assert facts["summary"]["outputs_sqnr_db"]["classes"] > 15
-    assert facts["summary"]["measured_samples"] == 16
+    assert facts["summary"]["measured_samples"] == 4  # those that calibration did not see
 
 
 def test_groups_name_who_forced_whom(facts, tmp_path):
@@ -114,7 +114,8 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     ("decibel", "share", "samples", "word"),
     [
         (20.0, 0.995, 1000, "Very close"),  # many answers say more than decibels
-        (20.0, 0.995, 49, "Noticeably off"),  # few do not
+        (20.0, 1.0, 64, "Close"),  # 64 cannot tell 99 %
+        (20.0, 0.995, 49, "Noticeably off"),  # few say nothing
         (60.0, 0.5, 49, "Far"),
         (60.0, 0.5, 1000, "Far"),
         (20.0, None, 1000, "Noticeably off"),
@@ -187,6 +188,15 @@ def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):
     assert "SQNR falls from 40.0 to 12.0 dB here" in why[0]
     assert f"`{FIRST}` because of add, which costs it 2 bits, 1.5 dB" in why[1]
     assert why[2].startswith("5 % of its output") and "Cumsum, softmax" in why[4]
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_scaled_features_are_explained(tmp_path, scaled):
+    plan = {"method": "mse", "scale_inputs": scaled}
+    ops = [{"name": "x/scaled", "op": "mul"}]
+    steps = read_facts(written_directory(tmp_path, plan=plan, float_ops=ops))["next"]
+    (why,) = [s["why"] for s in steps if s["what"].startswith("Decide where one op")]
+    assert ("a shift each" in why) == scaled
 
 
 def test_noise_is_blamed_on_the_layer_where_it_comes_in(tmp_path):

@@ -21,6 +21,7 @@ from qgraph.cli.options import (
     PlanOption,
     Profile,
     check_model,
+    given,
     names,
     several_bits,
     shapes,
@@ -30,6 +31,7 @@ KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity")
 
 
 def analyze(
+    context: typer.Context,
     model: Model,
     calibration: Calibration = None,
     profile: Profile = "graffitist-int8",
@@ -102,7 +104,7 @@ def analyze(
         print(json.dumps(found))
     elif budgets:
         print_mixed(found)
-        print_next_bits(model, calibration, budgets)
+        print_next_bits(given(context), budgets)
     else:
         print_sensitivity(found, top)
-        print_next_steps(model, calibration, found)
+        print_next_steps(given(context, without=("effort", "plan")), found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +87,8 @@ MethodOption = Annotated[
     Method | None,
     typer.Option(
         metavar="METHOD",
-        help="Thresholds of activations: kl_j, max, percentile, mse or output. [default: kl_j]",
+        help="Thresholds of activations: kl_j, max, percentile, mse or output.",
+        show_default="kl_j",
     ),
 ]
 EffortOption = Annotated[
@@ -93,7 +96,8 @@ EffortOption = Annotated[
     typer.Option(
         metavar="EFFORT",
         help="plain: quantize as it is; fast, default, thorough: try what helps on part of "
-        "the samples, and keep what does. [default: default; to analyze: plain]",
+        "the samples, and keep what does.",
+        show_default="default; to analyze: plain",
     ),
 ]
 PlanOption = Annotated[
@@ -120,7 +124,22 @@ WeightBytes = Annotated[
 Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
+OWN = ("mean_bits", "top", "as_json")  # what `analyze` alone has, or in a form of its own
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+
+
+def given(context: typer.Context, without: Sequence[str] = ()) -> str:
+    """The arguments of this run as they were typed, for another verb; not its own options."""
+    words: list[str] = []
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is None or source.name != "COMMANDLINE" or option.name in (*OWN, *without):
+            continue
+        value = context.params[option.name or ""]
+        for one in value if isinstance(value, list | tuple) else [value]:
+            flag = [min(option.opts, key=len)] if option.opts[0].startswith("-") else []
+            words += [*flag, str(one.value if isinstance(one, Enum) else one)]
+    return shlex.join(words)
 
 
 def check_model(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
 from qgraph.quant.plan import PLAIN, Plan
-from qgraph.words import percent
+from qgraph.words import counted, percent
 
 FLOAT_OPS_SHOWN = 8
 TRIALS_SHOWN = 6
@@ -39,7 +39,7 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
     _print_trials(manifest["trials"])
     again = Plan(**manifest["plan"]).spec()
     bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
-    console().print(f"The same again: --plan {again}{bits}\n", soft_wrap=True)
+    console().print(f"These steps without a search: --plan {again}{bits}\n", soft_wrap=True)
     if "mixed" in manifest:
         print_mixed(manifest["mixed"])
     if manifest["agreement"] is not None:
@@ -66,9 +66,11 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
         )
         for trial in trials[:TRIALS_SHOWN]
     ]
-    samples = trials[0]["agreement"]["samples"]
+    samples = counted(trials[0]["agreement"]["samples"], "sample")
     columns = ("plan", ">SQNR\ndB", ">as\nfloat")
-    title = f"{len(trials)} plans compared on {samples} samples: the best ones, the first is kept"
+    title = f"{len(trials)} plans compared on {samples}: the best ones, the first is kept"
+    if len(trials) == 1:
+        title = f"one plan tried, on {samples}"
     print_table(title, columns, rows)
 
 
@@ -77,7 +79,7 @@ def _print_agreement(found: Mapping[str, Any]) -> None:
     if found["top1"] is not None:
         words.append(f"{_share(found['top1'])} decide as the float network")
     kept = "kept apart" if found["held_out"] else "that calibration saw too"
-    console().print(f"On {found['samples']} samples {kept}: {', '.join(words)}.\n")
+    console().print(f"On {counted(found['samples'], 'sample')} {kept}: {', '.join(words)}.\n")
 
 
 def _decibel(value: float | None, missing: str = "-") -> str:
@@ -141,12 +143,12 @@ def _reason(entry: Mapping[str, Any]) -> str:
     return f"{reason} ({stages} dB)" if reason else "-"
 
 
-def print_next_steps(model: Path, calibration: str | None, manifest: Mapping[str, Any]) -> None:
-    """What to type next, by what was found."""
+def print_next_steps(given: str, manifest: Mapping[str, Any]) -> None:
+    """What to type next, by what was found; `given`: the model and options, as they were typed."""
     effort, plan = manifest["effort"], manifest["plan_spec"]
     plain = effort == "plain" and plan == PLAIN.spec()
     how = f"--plan {plan}" if effort == "plain" else f"--effort {effort}"
-    quantize = f"qgraph quantize {model} -c {calibration} {'--effort default' if plain else how}"
+    quantize = f"qgraph quantize {given} {'--effort default' if plain else how}"
     out = console()
     if not plain:
         bits = manifest["profile"]["bits"]["weight"]
@@ -190,11 +192,10 @@ def _shares_of_bits(mixed: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     return ", ".join(f"{bits}: {percent(size / whole)}" for bits, size in sorted(sizes.items()))
 
 
-def print_next_bits(model: Path, calibration: str | None, budgets: Sequence[float]) -> None:
+def print_next_bits(given: str, budgets: Sequence[float]) -> None:
+    """What to type next; `given` as for `print_next_steps`."""
     bits = f"{budgets[len(budgets) // 2]:g}"
-    console().print(
-        f"next: qgraph quantize {model} -c {calibration} --mean-bits {bits} -o out", soft_wrap=True
-    )
+    console().print(f"next: qgraph quantize {given} --mean-bits {bits} -o out", soft_wrap=True)
 
 
 def print_files(output: Path) -> None:

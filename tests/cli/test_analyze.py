@@ -40,6 +40,17 @@ def test_a_table_by_harm_with_reason_and_next_command(bad_channel, monkeypatch):
     assert found.out.splitlines()[-1].startswith(f"next: qgraph quantize {model} -c {data} ")
 
 
+def test_the_next_command_keeps_what_was_given(bad_channel):
+    model, data = bad_channel
+    options = ("--profile", "int32-bias", "--limit", 9, "--input-shape", "image=?,8,8,3")
+    shown = f"{model} -c {data} --profile int32-bias --limit 9 --input-shape 'image=?,8,8,3'"
+    found = run("analyze", model, "-c", data, *options, "--top", 2, "--effort", "plain")
+    assert found.out.splitlines()[-1] == f"next: qgraph quantize {shown} --effort default -o out"
+    found = run("analyze", model, "--effort", "fast", "--mean-bits", "4,8", "-c", data)
+    last = f"next: qgraph quantize {model} -c {data} --effort fast --mean-bits 8 -o out"
+    assert found.out.splitlines()[-1] == last
+
+
 def test_with_a_plan_bits_layer_by_layer_are_what_is_left(bad_channel):
     model, data = bad_channel
     found = run("analyze", model, "-c", data, "--plan", "correct-bias")

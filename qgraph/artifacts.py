@@ -22,10 +22,11 @@ from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.quant.profile import dump_profile
-from qgraph.quant.topology import COMPUTE, QUANTIZERS, sources
+from qgraph.quant.topology import QUANTIZERS, sources
 
 # Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
 FORMAT = 2

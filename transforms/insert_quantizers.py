@@ -18,16 +18,11 @@ from typing import Any, ClassVar
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import Pass
 from qgraph.quant.profile import Profile
-from qgraph.quant.topology import (
-    CLIPS,
-    COMPUTE,
-    end_layers,
-    is_nonnegative,
-    sources,
-)
+from qgraph.quant.topology import CLIPS, end_layers, is_nonnegative, sources
 from qgraph.rewrite.constants import leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
@@ -55,7 +56,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
         kept = [state.kept(value) for value in (node.inputs[0], node.name)]
         if all(mask.all() for mask in kept):
             continue
-        if node.op in ("conv2d", "depthwise_conv2d", "matmul"):
+        if node.op in COMPUTE:
             weights, offset = _smaller(state, node, *kept)
             offsets[node.name] = offset
             made = rewriter.const(weights, f"{node.name}/weights")

@@ -16,9 +16,10 @@ import numpy as np
 
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import aligned, quantized_constant
-from qgraph.quant.topology import COMPUTE, QUANTIZERS, keeps_scale
+from qgraph.quant.topology import QUANTIZERS, keeps_scale
 
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53

@@ -21,6 +21,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
@@ -31,7 +32,7 @@ from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
-from qgraph.quant.topology import COMPUTE, QUANTIZERS, value_exponent
+from qgraph.quant.topology import QUANTIZERS, value_exponent
 from qgraph.quant.values import Values
 
 

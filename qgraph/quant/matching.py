@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.moments import channel_moments, moments_of
 from qgraph.quant.paired import Run
-from qgraph.quant.topology import COMPUTE, is_nonnegative
+from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.constants import Float64
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
-from qgraph.quant.topology import COMPUTE
 from qgraph.rewrite.constants import Float64
 
 # Ops that commute with the mean, as long as one input alone is no constant.

@@ -22,7 +22,7 @@ from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, fake_quantize
 from qgraph.parallel import Each
-from qgraph.quant.topology import COMPUTE
+from qgraph.rewrite.constants import is_layer
 
 # Exponents tried beyond the one that clips nothing: to a sixteenth of the range.
 FINER_BY_OUTPUT = 4
@@ -96,7 +96,7 @@ def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consu
             step = _step(graph, node, value, constant)
             if step is None:
                 itself = True
-            elif node.op in COMPUTE and not node.attrs.get("pool"):
+            elif is_layer(node):
                 found.append(Consumer((*steps, step)))
             elif node.name not in seen:
                 seen.add(node.name)

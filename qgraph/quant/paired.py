@@ -17,7 +17,7 @@ from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.spill import Shelf, memory_bound
-from qgraph.quant.topology import COMPUTE
+from qgraph.rewrite.constants import is_layer
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def layer_of(graph: Graph, node: Node) -> Node | None:
         node = graph.producer(node.inputs[0])
         while node.op == "quantize":
             node = graph.producer(node.inputs[0])
-    return node if node.op in COMPUTE and not node.attrs.get("pool") else None
+    return node if is_layer(node) else None
 
 
 def quantized_constant_of(graph: Graph, layer: Node) -> tuple[Node, Array] | None:

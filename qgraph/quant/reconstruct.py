@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.windows import explicit_pads, padded, taps
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
@@ -21,7 +22,6 @@ from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
-from qgraph.quant.topology import COMPUTE
 
 # Output positions that are looked at; 8,192 tell a layer of 1,024 inputs from noise.
 SAMPLES = 8192

@@ -9,8 +9,8 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.linear import COMPUTE
 
-COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 QUANTIZERS = ("quantize", "lookup")
 CLIPS = ("maximum", "minimum")
 _NEVER_NEGATIVE = frozenset(

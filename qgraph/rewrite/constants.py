@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array, Moments
 
 Float64 = npt.NDArray[np.float64]
-COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 
 
 def is_layer(node: Node) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.passes import PassManager
 from qgraph.quant.bits import Bits, Budget, check_budgets
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Override, Profile
-from qgraph.quant.topology import COMPUTE
 from qgraph.recipes import insert, prepare
 
 WIDTHS = (2, 4, 8, 16)

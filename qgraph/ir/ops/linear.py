@@ -13,6 +13,9 @@ from qgraph.ir.ops.base import Attrs, OpDef, broadcast, one_scale
 from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
 
+# Ops with weights, the second input.
+COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
+
 
 def _image(x: TensorType) -> tuple[int | None, ...]:
     if x.shape is None or len(x.shape) != 4:

@@ -9,15 +9,15 @@ hold, so factors are chosen that make the ranges of a channel's producers and co
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Moments
+from qgraph.ir.types import Array, Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.channels import ChannelMap, channel_map
-from qgraph.rewrite.constants import times
+from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
 
 SWEEPS = 40
@@ -56,14 +56,13 @@ class EqualizeChannels(Pass):
                 graph.moments[value] = Moments(moments.mean / factor, moments.deviation / factor)
 
 
-def _ranges(graph: Graph, node: Node) -> Any:
+def _ranges(graph: Graph, node: Node) -> Array:
     """Largest |weight| for each pair of input and output channel: [inputs, outputs]."""
-    weights: Any = graph.constant(node.inputs[1])
-    weights = np.abs(weights)
-    return weights if node.op == "matmul" else weights.max(axis=(0, 1))
+    sizes: Array = np.abs(weights_of(graph, node))
+    return sizes if node.op == "matmul" else np.asarray(sizes.max(axis=(0, 1)))
 
 
-def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Any:
+def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Float64:
     """log2 of the factor of each channel: what divides it at its producers.
 
     Every channel moves halfway to where the ranges on both its sides are equal, again and again; a
@@ -98,7 +97,7 @@ def _factors(graph: Graph, channels: ChannelMap, biases: bool) -> Any:
     return log2
 
 
-def _largest_offsets(graph: Graph, channels: ChannelMap) -> Any:
+def _largest_offsets(graph: Graph, channels: ChannelMap) -> Float64:
     """log2 of the largest |bias| of each channel."""
     offsets = np.full(channels.count, -np.inf)
     for node in graph.topological():
@@ -108,16 +107,16 @@ def _largest_offsets(graph: Graph, channels: ChannelMap) -> Any:
     return offsets
 
 
-def _log2(ranges: Any) -> Any:
+def _log2(ranges: Array) -> Float64:
     with np.errstate(divide="ignore"):
         return np.log2(ranges.astype(np.float64))
 
 
-def _scale(rewriter: Rewriter, node: Node, channels: ChannelMap, factors: Any) -> None:
+def _scale(rewriter: Rewriter, node: Node, channels: ChannelMap, factors: Float64) -> None:
     graph = rewriter.graph
     if node in channels.layers:
         multiply, divide = factors[channels.of(node.inputs[0])], factors[channels.of(node.name)]
-        factor = _weight_factor(node, graph.constant(node.inputs[1]), multiply, divide)
+        factor = _weight_factor(node, weights_of(graph, node), multiply, divide)
     elif node.op == "bias_add" or (node.op == "add" and graph.constant(node.inputs[1]) is not None):
         factor = 1 / factors[channels.of(node.name)]
     elif node.op == "relu6":
@@ -132,7 +131,8 @@ def _scale(rewriter: Rewriter, node: Node, channels: ChannelMap, factors: Any) -
     rewriter.put(replace(graph.nodes[node.name], inputs=(node.inputs[0], scaled)))
 
 
-def _weight_factor(node: Node, weights: Any, multiply: Any, divide: Any) -> Any:
+def _weight_factor(node: Node, weights: Array, multiply: Float64, divide: Float64) -> Float64:
+    """What the weights are multiplied by, in a shape that broadcasts."""
     if node.op == "depthwise_conv2d":
         return multiply[:, None] / divide.reshape(weights.shape[2:])
     inputs = weights.shape[-2]
@@ -143,7 +143,7 @@ def _weight_factor(node: Node, weights: Any, multiply: Any, divide: Any) -> Any:
     return per_output / divide
 
 
-def _clip_per_channel(rewriter: Rewriter, node: Node, factors: Any) -> None:
+def _clip_per_channel(rewriter: Rewriter, node: Node, factors: Float64) -> None:
     if np.all(factors == 1):
         return
     dtype = rewriter.graph.types[node.name].dtype

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.types import Moments
+from qgraph.ir.types import Array, Moments
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
-from qgraph.rewrite.constants import is_unpadded
+from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 from qgraph.rewrite.layers import add_to_bias
 from qgraph.rewrite.removable import Removable
 from qgraph.rewrite.rewriter import Rewriter
@@ -78,10 +78,10 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             add_to_bias(rewriter, graph.nodes[name], offset)
 
 
-def _smaller(state: Removable, layer: Node, kept_in: Any, kept_out: Any) -> tuple[Any, Any]:
+def _smaller(state: Removable, layer: Node, kept_in: Mask, kept_out: Mask) -> tuple[Array, Float64]:
     """Weights without the channels that go, and what these gave to each output."""
     graph = state.graph
-    weights: Any = graph.constant(layer.inputs[1])
+    weights = weights_of(graph, layer)
     if layer.op == "depthwise_conv2d":
         return weights[:, :, kept_in], np.zeros(1)
     dropped, offset = state.dropped(layer), np.zeros(weights.shape[-1])
@@ -96,7 +96,7 @@ def _smaller(state: Removable, layer: Node, kept_in: Any, kept_out: Any) -> tupl
     return weights[..., kept_in, :][..., kept_out], offset[kept_out]
 
 
-def _told(graph: Graph, layer: Node, kept_in: Any, kept_out: Any) -> str:
+def _told(graph: Graph, layer: Node, kept_in: Mask, kept_out: Mask) -> str:
     said = [
         f"{int((~kept).sum())} of {kept.size} {side} channels removed"
         for kept, side in ((kept_in, "input"), (kept_out, "output"))
@@ -105,7 +105,7 @@ def _told(graph: Graph, layer: Node, kept_in: Any, kept_out: Any) -> str:
     return ", ".join(said)
 
 
-def _sliced(rewriter: Rewriter, node: Node, kept: Any) -> Node:
+def _sliced(rewriter: Rewriter, node: Node, kept: Mask) -> Node:
     """A node that has no weights of its own, for fewer channels."""
     graph, inputs = rewriter.graph, list(node.inputs)
     for i, value in enumerate(inputs):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ LINEAR = frozenset(
     {*COMPUTE, "cast", "bias_add", "avg_pool", "mean", "sum", "add", "sub", "concat", "pad",
      "reshape", "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
 )  # fmt: skip
+Bound = float | Array  # one for all channels, or one each
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -35,7 +35,7 @@ def channel_moments(chunks: Sequence[Array]) -> Moments:
     return Moments(mean, np.sqrt(np.sum(squares, axis=0) / count))
 
 
-def clipped(moments: Moments, low: Any = 0.0, high: Any = np.inf) -> Moments:
+def clipped(moments: Moments, low: Bound = 0.0, high: Bound = np.inf) -> Moments:
     """Mean and deviation of a normal variable after `clip(x, low, high)`, channel by channel."""
     mean, deviation = moments.mean, np.maximum(moments.deviation, 0)
     low, high = (np.broadcast_to(np.asarray(v, np.float64), mean.shape) for v in (low, high))
@@ -98,7 +98,7 @@ def moments_of(graph: Graph, value: str) -> Moments | None:
     return None
 
 
-def clip_of(graph: Graph, node: Node) -> tuple[str, Any, Any] | None:
+def clip_of(graph: Graph, node: Node) -> tuple[str, Bound, Bound] | None:
     """(x, low, high) where `node` is `clip(x, low, high)` with low 0, in any of its forms."""
     if node.op in ("relu", "relu6"):
         return node.inputs[0], 0.0, 6.0 if node.op == "relu6" else np.inf

@@ -113,7 +113,7 @@ def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | No
         return _joined(graph, node, value, constants)
     if any(c is None for c in constants.values()):
         return None
-    known: dict[str, Any] = constants
+    known = {v: c for v, c in constants.items() if c is not None}
     return lambda x: run_unquantized(node, [known.get(v, x) for v in node.inputs])[0]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.types import Array
 from qgraph.rewrite.channels import flattened, is_spatial
-from qgraph.rewrite.constants import Float64, channel_vector, channels_of, is_unpadded
+from qgraph.rewrite.constants import Float64, Mask, channel_vector, channels_of, is_unpadded
 
 _ELEMENTWISE = frozenset(
     {"relu", "relu6", "identity", "bias_add", "add", "sub", "mul", "maximum", "minimum", *POINTWISE}
@@ -35,7 +34,7 @@ def constant_channels(graph: Graph) -> dict[str, Float64]:
     return known
 
 
-def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Any:
+def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64 | None:
     if node.attrs.get("pool"):  # averages, also in two steps: a padded sum, and its reciprocals
         return known[node.inputs[0]]
     if node.op in COMPUTE:
@@ -47,15 +46,16 @@ def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Any:
     if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
         return np.concatenate([known[v] for v in node.inputs])
     if node.op == "reshape":
-        return flattened(graph, node, known[node.inputs[0]])
+        tiled: Float64 | None = flattened(graph, node, known[node.inputs[0]])
+        return tiled
     if is_spatial(graph, node):
         inside = known[node.inputs[0]]
         return np.where(inside == 0, 0, np.nan) if node.op == "pad" else inside
     return None
 
 
-def _of_layer(graph: Graph, layer: Node, inputs: Float64) -> Any:
-    weights: Any = graph.constant(layer.inputs[1])
+def _of_layer(graph: Graph, layer: Node, inputs: Float64) -> Float64 | None:
+    weights = graph.constant(layer.inputs[1])
     if weights is None or not len(inputs):
         return None
     taps, live = sum_of_taps(weights), live_pairs(weights)
@@ -71,17 +71,17 @@ def _of_layer(graph: Graph, layer: Node, inputs: Float64) -> Any:
     return np.where((live & wild[:, None]).any(axis=0), np.nan, constants @ taps)
 
 
-def sum_of_taps(weights: Any) -> Any:
+def sum_of_taps(weights: Array) -> Float64:
     """The sum over the window, [inputs, outputs or multiplier]."""
-    return weights.sum(axis=tuple(range(weights.ndim - 2)), dtype=np.float64)
+    return np.asarray(weights.sum(axis=tuple(range(weights.ndim - 2)), dtype=np.float64))
 
 
-def live_pairs(weights: Any) -> Any:
+def live_pairs(weights: Array) -> Mask:
     """True for pairs of channels with a weight that is not zero."""
-    return (weights != 0).any(axis=tuple(range(weights.ndim - 2)))
+    return np.asarray((weights != 0).any(axis=tuple(range(weights.ndim - 2))))
 
 
-def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Any:
+def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64 | None:
     channels = channels_of(graph, node.name)
     inputs = []
     for value in node.inputs:

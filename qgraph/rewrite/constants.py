@@ -17,6 +17,7 @@ from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array, Moments
 
 Float64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 def is_layer(node: Node) -> bool:
@@ -63,6 +64,13 @@ def is_channel_mean(graph: Graph, node: Node) -> bool:
         return False
     last = (graph.types[node.inputs[0]].rank or 0) - 1
     return tuple(node.attrs["axes"]) in ((last,), (-1,))
+
+
+def weights_of(graph: Graph, layer: Node) -> Array:
+    """The weights of a layer of which it is known that they are constant."""
+    weights = graph.constant(layer.inputs[1])
+    assert weights is not None
+    return weights
 
 
 def channel_vector(graph: Graph, value: str, channels: int | None) -> Array | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.rewrite.channels import ChannelMap, channel_map
+from qgraph.rewrite.channels import ChannelMap, Ids, channel_map
 from qgraph.rewrite.constant_channels import constant_channels, live_pairs
-from qgraph.rewrite.constants import Float64, is_unpadded
+from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 
 
 class Removable:
@@ -43,7 +41,7 @@ class Removable:
                 self._keep(outputs[:1])
                 self._settle()
 
-    def kept(self, value: str) -> Any:
+    def kept(self, value: str) -> Mask:
         """For each channel of `value`, whether it stays."""
         return ~self.gone[self.channels.of(value)]
 
@@ -53,11 +51,11 @@ class Removable:
 
     def dropped(self, layer: Node) -> Float64:
         """The constants that the layer reads and that go, 0 for all other input channels."""
-        read = live_pairs(self.graph.constant(layer.inputs[1])).any(axis=1)
+        read = live_pairs(weights_of(self.graph, layer)).any(axis=1)
         value = layer.inputs[0]
         return np.where(read & ~self.kept(value), self.constants(value), 0)
 
-    def _keep(self, roots: Any) -> None:
+    def _keep(self, roots: Ids | list[int]) -> None:
         self.gone[roots] = False
 
     def _settle(self) -> None:
@@ -85,7 +83,7 @@ class Removable:
             self._keep(self.channels.of(value)[dropped.argmax()])
 
 
-def _constant(channels: ChannelMap, known: dict[str, Float64]) -> Any:
+def _constant(channels: ChannelMap, known: dict[str, Float64]) -> Mask:
     """Roots that are constant in every value that has them."""
     constant = np.ones(channels.count, bool)
     for value in channels.ids:
@@ -93,17 +91,17 @@ def _constant(channels: ChannelMap, known: dict[str, Float64]) -> Any:
     return constant
 
 
-def _read(graph: Graph, channels: ChannelMap) -> Any:
+def _read(graph: Graph, channels: ChannelMap) -> Mask:
     """Roots for which some layer has a weight other than zero."""
     read = np.zeros(channels.count, bool)
     for layer in channels.layers:
         inputs = channels.of(layer.inputs[0])
-        live = live_pairs(graph.constant(layer.inputs[1])).any(axis=1)
+        live = live_pairs(weights_of(graph, layer)).any(axis=1)
         read[inputs[np.resize(live, len(inputs))]] = True
     return read
 
 
-def _made_by_layers(channels: ChannelMap) -> Any:
+def _made_by_layers(channels: ChannelMap) -> Mask:
     made = np.zeros(channels.count, bool)
     for layer in channels.layers:
         made[channels.of(layer.name)] = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -242,7 +241,7 @@ def _of_channels(values: Array) -> Iterator[Cause]:
 
 def _tail(found: Statistics) -> float:
     """The size that all but one in a thousand elements that are no zero stay below."""
-    counts: Any = found.histogram.counts
+    counts = found.histogram.counts
     sizes = np.abs(found.histogram.centres())
     order = np.argsort(sizes)
     below = np.cumsum(counts[order])

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.passes import Pass
@@ -61,7 +61,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
             offsets[node.name] = offset
             made = rewriter.const(weights, f"{node.name}/weights")
             after = replace(node, inputs=(node.inputs[0], made))
-            rewriter.log(node, _told(graph, node, *kept))
+            rewriter.log(node, _told(*kept))
         else:
             after = _sliced(rewriter, node, kept[1])
         changed.append((node, after))
@@ -96,7 +96,7 @@ def _smaller(state: Removable, layer: Node, kept_in: Mask, kept_out: Mask) -> tu
     return weights[..., kept_in, :][..., kept_out], offset[kept_out]
 
 
-def _told(graph: Graph, layer: Node, kept_in: Mask, kept_out: Mask) -> str:
+def _told(kept_in: Mask, kept_out: Mask) -> str:
     said = [
         f"{int((~kept).sum())} of {kept.size} {side} channels removed"
         for kept, side in ((kept_in, "input"), (kept_out, "output"))

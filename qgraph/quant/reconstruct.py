@@ -54,7 +54,6 @@ def reconstruct_weights(
     floating: Graph,
     data: Mapping[str, Array],
     samples: int = SAMPLES,
-    neighbours_only: bool = False,
     finer: int = 2,
     on_node: Steps = silent_steps,
 ) -> list[Reconstruction]:
@@ -62,10 +61,9 @@ def reconstruct_weights(
 
     graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
     output channel keeps its rounding to nearest unless the new one has less error both on the
-    positions used and on those held out. `neighbours_only`: each code is the floor or the
-    ceiling of its weight. `finer`: so many finer scales are tried too, which clip the largest
-    weights; not where a bias follows the scale. To be done before bounds on accumulators are
-    worked out.
+    positions used and on those held out. `finer`: so many finer scales are tried too, which clip
+    the largest weights; not where a bias follows the scale. To be done before bounds on
+    accumulators are worked out.
     """
     done: list[Reconstruction] = []
 
@@ -78,7 +76,7 @@ def reconstruct_weights(
         problem = _Problem.of(layer, w, samples, each)
         most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
         specs = [_finer(spec, i) for i in range((most if _has_stage(graph, layer.node) else 0) + 1)]
-        choices = [problem.solve(s, neighbours_only, each) for s in specs]
+        choices = [problem.solve(s, each) for s in specs]
         plain = problem.nearest(spec)
         allowed = [i for i, c in enumerate(choices) if c.used.sum() <= plain.used.sum()]
         best = min(allowed, key=lambda i: float(choices[i].judged.sum()))
@@ -164,14 +162,9 @@ class _Problem:
         """Weights as the quantizer makes them."""
         return self._choice(self._codes(spec) * self._unit(spec))
 
-    def solve(self, spec: QuantSpec, neighbours_only: bool, each: Each) -> _Choice:
+    def solve(self, spec: QuantSpec, each: Each) -> _Choice:
         """The better of rounding to nearest and rounding for the output, for each channel."""
-        unit, plain = self._unit(spec), self.nearest(spec)
-        steps = self.w / unit
-        lo, hi = np.full_like(steps, spec.lo), np.full_like(steps, spec.hi)
-        if neighbours_only:
-            lo, hi = (np.clip(f(steps), spec.lo, spec.hi) for f in (np.floor, np.ceil))
-        rounded = self._choice(self._rounded(steps, unit, lo, hi, each) * unit)
+        plain, rounded = self.nearest(spec), self._choice(self._rounded(spec, each))
         better = (rounded.used < plain.used) & (rounded.judged < plain.judged)
         return _Choice(
             np.where(better[:, None], rounded.weights, plain.weights),
@@ -200,8 +193,10 @@ class _Problem:
         error: Reals = np.einsum("grn,grn->gn", off, off)
         return error
 
-    def _rounded(self, steps: Reals, unit: Reals, lo: Reals, hi: Reals, each: Each) -> Reals:
-        """Codes; blocks of inputs in turn, the others as they are by then."""
+    def _rounded(self, spec: QuantSpec, each: Each) -> Reals:
+        """Weights for the output; blocks of inputs in turn, the others as they are by then."""
+        unit = self._unit(spec)
+        steps = self.w / unit
         x, codes = self.x[:, self.used], steps.copy()
         count = codes.shape[1]
         rest = self.y[:, self.used] / unit - _product(x, codes)
@@ -211,11 +206,11 @@ class _Problem:
             ridge = np.where(size > 0, RIDGE * size, 1.0)
             hessian += ridge[:, None, None] * np.eye(hessian.shape[1])
             target = steps[:, rows] + np.linalg.solve(hessian, cross)
-            rounded = round_in_turn(target, hessian, lo[:, rows], hi[:, rows])
-            codes[:, rows] = descend(rounded, target, hessian, lo[:, rows], hi[:, rows])
+            rounded = round_in_turn(target, hessian, spec.lo, spec.hi)
+            codes[:, rows] = descend(rounded, target, hessian, spec.lo, spec.hi)
             if count > BLOCK:
                 rest -= _product(x[:, :, rows], codes[:, rows] - steps[:, rows])
-        return codes
+        return codes * unit
 
 
 def _groups(layer: Layer, w: Array) -> int:

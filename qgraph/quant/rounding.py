@@ -7,8 +7,6 @@ those not yet rounded (Frantar et al., GPTQ, 2023); then steps of one that lower
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,10 +16,10 @@ Reals = npt.NDArray[np.float64]
 BLOCK = 64
 
 
-def round_in_turn(v: Reals, hessian: Reals, lo: Any, hi: Any) -> Reals:
+def round_in_turn(v: Reals, hessian: Reals, lo: int, hi: int) -> Reals:
     """Round row after row, each one's error made up by the rows after it.
 
-    v [groups, k, n], hessian [groups, k, k] positive definite, lo and hi broadcast to v.
+    v [groups, k, n], hessian [groups, k, k] positive definite, lo and hi the ends of the codes.
     """
     order = np.argsort(-np.diagonal(hessian, axis1=1, axis2=2), axis=1, kind="stable")
     sorted_h = np.take_along_axis(
@@ -29,17 +27,14 @@ def round_in_turn(v: Reals, hessian: Reals, lo: Any, hi: Any) -> Reals:
     )
     # H^-1 = U^T U, U upper: row i of U says what rows after i have to take over from row i.
     upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(sorted_h)), 1, 2)
-    lowest, highest, left = (
-        np.take_along_axis(np.broadcast_to(a, v.shape), order[:, :, None], 1) for a in (lo, hi, v)
-    )
-    left = left.copy()
+    left = np.take_along_axis(v, order[:, :, None], 1)
     codes = np.empty_like(left)
     count = v.shape[1]
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
         errors = np.empty_like(left[:, start:stop])
         for i in range(start, stop):
-            codes[:, i] = np.clip(np.rint(left[:, i]), lowest[:, i], highest[:, i])
+            codes[:, i] = np.clip(np.rint(left[:, i]), lo, hi)
             errors[:, i - start] = (left[:, i] - codes[:, i]) / upper[:, i, i, None]
             left[:, i:stop] -= upper[:, i, i:stop, None] * errors[:, i - start, None]
         left[:, stop:] -= np.swapaxes(upper[:, start:stop, stop:], 1, 2) @ errors
@@ -48,9 +43,8 @@ def round_in_turn(v: Reals, hessian: Reals, lo: Any, hi: Any) -> Reals:
     return result
 
 
-def descend(codes: Reals, v: Reals, hessian: Reals, lo: Any, hi: Any, sweeps: int = 8) -> Reals:
+def descend(codes: Reals, v: Reals, hessian: Reals, lo: int, hi: int, sweeps: int = 8) -> Reals:
     """Steps of one, row after row, wherever one lowers the error, until none does."""
-    lowest, highest = np.broadcast_to(lo, v.shape), np.broadcast_to(hi, v.shape)
     codes = codes.copy()
     curvature = np.diagonal(hessian, axis1=1, axis2=2)[:, :, None]
     slope = hessian @ (codes - v)
@@ -68,7 +62,7 @@ def descend(codes: Reals, v: Reals, hessian: Reals, lo: Any, hi: Any, sweeps: in
                 wanted = codes[:, at] - np.sign(inner[:, i])
                 far = np.abs(inner[:, i]) > curvature[:, at] * (0.5 + 1e-9)
                 step = np.where(
-                    far & (wanted >= lowest[:, at]) & (wanted <= highest[:, at]),
+                    far & (wanted >= lo) & (wanted <= hi),
                     wanted - codes[:, at],
                     0.0,
                 )

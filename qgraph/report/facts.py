@@ -118,10 +118,9 @@ def _layer(
 
 
 def _trial(trial: Mapping[str, Any]) -> Facts:
-    """One plan that was tried, what it gave, how long it took."""
+    """One plan that was tried, and what it gave."""
     plan = Plan(**trial["plan"])
-    said = {"plan": str(plan), "plan_spec": plan.spec()}
-    return {**trial["agreement"], **said}
+    return {**trial["agreement"], "plan": str(plan), "plan_spec": plan.spec()}
 
 
 # -- scale groups ---------------------------------------------------------------------------

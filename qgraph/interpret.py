@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -29,22 +29,34 @@ def evaluate(
             raise GraphError("there is no such value", node=value)
     order = needed_for(graph, wanted.values())
     _check_feeds(graph, feeds, order)
-    uses = Counter(v for node in order for v in node.inputs)
-    uses.update(wanted.values())
-    values: dict[str, Array] = {}
-    for node in order:
-        if node.op == "input":
-            values[node.name] = np.asarray(feeds[node.name])
-        else:
-            values.update(
-                zip(node.values, run_node(node, [values[v] for v in node.inputs]), strict=True)
-            )
-        for value in node.inputs:
-            uses[value] -= 1
-        for value in {*node.inputs, *node.values}:
-            if uses[value] <= 0:
-                values.pop(value, None)
+    values = {node.name: np.asarray(feeds[node.name]) for node in order if node.op == "input"}
+    for _ in run_nodes([n for n in order if n.op != "input"], values, {*wanted.values()}):
+        pass
     return {public: values[value] for public, value in wanted.items()}
+
+
+def run_nodes(
+    nodes: Sequence[Node],
+    values: dict[str, Array],
+    keep: Collection[str] = (),
+    run: Callable[[Node, list[Array]], tuple[Array, ...]] | None = None,
+) -> Iterator[Node]:
+    """Run `nodes`, in order, on `values`, and write their results there; one node at a step.
+
+    A result that no later node takes is dropped when the next step begins, but for those in `keep`.
+    `run` stands in for `run_node`.
+    """
+    left = Counter(v for node in nodes for v in node.inputs)
+    made: set[str] = set()
+    for node in nodes:
+        results = (run or run_node)(node, [values[v] for v in node.inputs])
+        values.update(zip(node.values, results, strict=True))
+        yield node
+        made.update(node.values)
+        left.subtract(node.inputs)
+        for value in {*node.inputs, *node.values} & made:
+            if left[value] <= 0 and value not in keep:
+                values.pop(value, None)
 
 
 def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:

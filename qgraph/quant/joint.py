@@ -7,13 +7,12 @@ once for the ranges of the members, once for their errors at each exponent.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from qgraph.interpret import needed_for
+from qgraph.interpret import needed_for, run_nodes
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import exponent_for_max
@@ -119,19 +118,9 @@ class _FloatRun:
 
     def _values(self, chunk: int) -> Iterator[tuple[str, Array]]:
         """Values of the names, each as it is met."""
-        left = Counter(v for node in self.order for v in node.inputs)
-        values: dict[str, Array] = {}
-        for node in self.order:
-            if node.op == "input":
-                values[node.name] = self.chunks[node.name][chunk]
-            elif node.op == "const":
-                values[node.name] = node.attrs["value"]
-            else:
-                results = run_unquantized(node, [values[v] for v in node.inputs])
-                values.update(zip(node.values, results, strict=True))
+        values = {n.name: n.attrs["value"] for n in self.order if n.op == "const"}
+        values |= {name: chunks[chunk] for name, chunks in self.chunks.items()}
+        nodes = [n for n in self.order if n.name not in values]
+        for node in run_nodes(nodes, values, run=run_unquantized):
             if node.name in self.names:
                 yield node.name, values[node.name]
-            for value in node.inputs:
-                left[value] -= 1
-                if not left[value]:
-                    values.pop(value, None)

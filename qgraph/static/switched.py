@@ -7,14 +7,11 @@ differs from a base run, in which all quantizers are on, or all off.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from qgraph.interpret import run_node
+from qgraph.interpret import run_node, run_nodes
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array
@@ -83,7 +80,8 @@ class _Switches:
         self.graph = graph
         self.ends = list(dict.fromkeys(decisions(graph)))
         self.order = [n for n in graph.topological() if n.op != "const"]
-        self.constants = {
+        self.constants = {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}
+        self.quantized = {
             node.name: pair for node in self.order if (pair := _both(graph, floating, node))
         }
 
@@ -105,31 +103,20 @@ class _Switches:
         keep: Collection[str],
     ) -> None:
         """Run `nodes` on `values`; results that are used no more are dropped, but for `keep`."""
-        left = Counter(v for node in nodes for v in node.inputs)
-        made: set[str] = set()
-        for node in nodes:
-            results = self._results(node, values, is_on(node.name))
-            values.update(zip(node.values, results, strict=True))
-            made.update(node.values)
-            left.subtract(node.inputs)
-            for value in {*node.inputs, *node.values} & made:
-                if left[value] <= 0 and value not in keep:
-                    values.pop(value, None)
 
-    def _results(self, node: Node, values: Mapping[str, Array], on: bool) -> tuple[Array, ...]:
-        if node.name in self.constants:
-            return (self.constants[node.name][on],)
-        inputs = [self._value(v, values) for v in node.inputs]
-        if node.op in QUANTIZERS and not on:
+        def results(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
+            on = is_on(node.name)
+            if node.name in self.quantized:
+                return (self.quantized[node.name][on],)
+            if on or node.op not in QUANTIZERS:
+                return run_node(node, inputs)
             lookup = node.op == "lookup"
-            x = inputs[0]
-            return (POINTWISE[node.attrs["function"]](node.attrs, x) if lookup else x,)
-        return run_node(node, inputs)
+            return (
+                POINTWISE[node.attrs["function"]](node.attrs, *inputs) if lookup else inputs[0],
+            )
 
-    def _value(self, name: str, values: Mapping[str, Array]) -> Array:
-        held = values[name] if name in values else self.graph.constant(name)
-        assert held is not None
-        return held
+        for _ in run_nodes(nodes, values, keep, results):
+            pass
 
 
 def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | None:
@@ -165,7 +152,7 @@ class _BasePlan:
             self.keep.update(v for node in nodes for v in node.inputs if v not in made)
 
     def base(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        values = {name: np.asarray(array) for name, array in feeds.items()}
+        values = {**self.switches.constants, **feeds}
         nodes = [n for n in self.switches.order if n.op != "input"]
         self.switches.run(nodes, values, lambda name: self.on, self.keep)
         return values

@@ -103,7 +103,7 @@ def samples(name: str) -> np.ndarray:
 
 @cache
 def quantized(name: str, profile: str) -> Quantized:
-    return quantize(model(name), samples(name), profile=PROFILES[profile], method="max")
+    return quantize(model(name), samples(name), profile=PROFILES[profile], plan="method=max")
 
 
 def one(graph: Graph, data: np.ndarray) -> dict:
@@ -215,7 +215,7 @@ def test_policy_is_exact(path, profile):
     graph = load(path)
     size = json.loads(path.with_suffix(".json").read_text())["observation_size"]
     data = np.random.default_rng(0).normal(size=(64, size)).astype(np.float32)
-    result = quantize(graph, data, profile=PROFILES[profile], method="max")
+    result = quantize(graph, data, profile=PROFILES[profile], plan="method=max")
     assert_exact(result, {graph.inputs[0]: data})
 
 

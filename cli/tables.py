@@ -39,7 +39,8 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
     _print_trials(manifest["trials"])
     again = Plan(**manifest["plan"]).spec()
     bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
-    console().print(f"These steps without a search: --plan {again}{bits}\n", soft_wrap=True)
+    steps = "These steps without a search" if manifest["trials"] else "Steps"
+    console().print(f"{steps}: --plan {again}{bits}\n", soft_wrap=True)
     if "mixed" in manifest:
         print_mixed(manifest["mixed"])
     if manifest["agreement"] is not None:
@@ -75,7 +76,7 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_agreement(found: Mapping[str, Any]) -> None:
-    words = [f"outputs are {_decibel(found['sqnr'])} dB above the quantization noise"]
+    words = [f"SQNR of the outputs {_decibel(found['sqnr'])} dB"]
     if found["top1"] is not None:
         words.append(f"{_share(found['top1'])} decide as the float network")
     kept = "kept apart" if found["held_out"] else "that calibration saw too"

@@ -112,7 +112,7 @@ class Domain:
             return ""
         where = "the first batch norm" if worse is self.first else "most batch norms"
         far = (
-            f"at {where}, means are {worse.mean:.2g} deviations off, "
+            f"at {where}, means are {worse.mean:.3g} deviations off, "
             f"deviations by a factor of {2**worse.deviation:.3g}"
         )
         cause = f"; {self.cause} they would fit" if self.cause else ""

@@ -21,6 +21,7 @@ LOST_DB = 3.0
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
+ENOUGH_ANSWERS = 50
 RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
 NAMED = 3
 SCALED_INPUTS = (
@@ -58,6 +59,7 @@ def level(facts: Facts) -> int | None:
         return None
     decibel = noise[1] if noise else float("inf")
     answers = agreement["samples"] if share is not None else 0
+    answers *= answers >= ENOUGH_ANSWERS
     passed = (
         i
         for i, (db, same, _) in enumerate(LEVELS)

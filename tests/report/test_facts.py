@@ -116,6 +116,7 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
         (20.0, 0.995, 1000, "Very close"),  # many answers say more than decibels
         (20.0, 1.0, 64, "Close"),  # 64 cannot tell 99 %
         (20.0, 0.995, 49, "Noticeably off"),  # few say nothing
+        (2.0, 1.0, 49, "Far"),
         (60.0, 0.5, 49, "Far"),
         (60.0, 0.5, 1000, "Far"),
         (20.0, None, 1000, "Noticeably off"),

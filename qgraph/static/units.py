@@ -38,8 +38,13 @@ def overridden(profile: Profile, units: Sequence[Unit], bits: Bits) -> Profile:
         for unit, weight in zip(units, bits, strict=True)
         for name in unit.layers
     )
-    name = profile.name.removesuffix(MIXED) + MIXED
-    return replace(profile, name=name, overrides=(*own, *profile.overrides))
+    base, widths = profile.name.removesuffix(MIXED), ", ".join(map(str, sorted(set(bits))))
+    return replace(
+        profile,
+        name=base + MIXED,
+        description=f"weights of {widths} bits, chosen layer by layer; else as {base}",
+        overrides=(*own, *profile.overrides),
+    )
 
 
 def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:

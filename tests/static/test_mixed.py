@@ -147,6 +147,15 @@ def test_names_that_are_patterns_mean_themselves() -> None:
     assert weight_bits(quantized) == dict(zip(ODD_NAMES, bits, strict=True))
 
 
+def test_a_mixed_profile_says_what_it_is() -> None:
+    units = units_by(mlp(8, 8, 4), INT8, PLAIN)
+    once = overridden(INT8, units, (8, 4))
+    for profile in (once, overridden(once, units, (4, 8))):
+        assert profile.name == f"{INT8.name}-mixed"
+        said = f"weights of 4, 8 bits, chosen layer by layer; else as {INT8.name}"
+        assert profile.description == said
+
+
 def test_overrides_of_the_profile_hold() -> None:
     own = replace(
         INT8, overrides=(Override("fc1", weight=6, activation=4), Override("fc*", None, 5))

@@ -77,7 +77,6 @@ class _Switches:
     """Runs nodes with some quantizers off; constants are held both ways."""
 
     def __init__(self, graph: Graph, floating: Graph) -> None:
-        self.graph = graph
         self.ends = list(dict.fromkeys(decisions(graph)))
         self.order = [n for n in graph.topological() if n.op != "const"]
         self.constants = {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}
@@ -110,10 +109,8 @@ class _Switches:
                 return (self.quantized[node.name][on],)
             if on or node.op not in QUANTIZERS:
                 return run_node(node, inputs)
-            lookup = node.op == "lookup"
-            return (
-                POINTWISE[node.attrs["function"]](node.attrs, *inputs) if lookup else inputs[0],
-            )
+            (x,) = inputs
+            return (POINTWISE[node.attrs["function"]](node.attrs, x) if node.op == "lookup" else x,)
 
         for _ in run_nodes(nodes, values, keep, results):
             pass

@@ -22,6 +22,7 @@ from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
@@ -42,8 +43,6 @@ FILES = MappingProxyType(
         "profile.yaml": "the target profile, for --profile",
     }
 )
-
-
 # Made from the files above by `qgraph report`; it goes with them.
 REPORT = "report.html"
 
@@ -163,6 +162,7 @@ def _statistics(result: Quantized, name: str) -> dict[str, Any]:
 
 
 def manifest(result: Quantized) -> dict[str, Any]:
+    """What is known of a network, for JSON; all but the hashes of files."""
     graph = result.graph
     return {
         "format": FORMAT,
@@ -331,8 +331,7 @@ def float_ops(graph: Graph) -> list[dict[str, str]]:
 
 
 def integer_values(graph: Graph) -> set[str]:
-    from qgraph.ir.ops import op_definition
-
+    """The values that the target computes in integers."""
     found: set[str] = set()
     for node in graph.topological():
         whole = bool(node.inputs) and all(v in found for v in node.inputs)

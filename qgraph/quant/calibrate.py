@@ -27,7 +27,7 @@ from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import Exponent, constant_exponent
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, nearest_legal
@@ -66,8 +66,7 @@ def calibrate(
     """
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
-    count = max((len(c) for c in chunks.values()), default=0)
-    with over_chunks(count) as each:
+    with over_chunks(chunk_count(chunks)) as each:
         sweep = _Sweep(graph, options, each, Values(graph, chunks, each, memory))
         on_node(0, len(order))
         sweep.start(chunks)

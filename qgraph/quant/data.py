@@ -98,6 +98,11 @@ def chunk_inputs(graph: Graph, data: Mapping[str, Array]) -> dict[str, Sequence[
     return chunks
 
 
+def chunk_count(chunks: Mapping[str, Sequence[Array]]) -> int:
+    """How many chunks `chunk_inputs` made of each input; 0 for a network without inputs."""
+    return max(map(len, chunks.values()), default=0)
+
+
 def batch_of(graph: Graph) -> int:
     """How many samples the graph takes at once, where its inputs say so; else 1."""
     fixed = [(graph.types[name].shape or (1,))[0] or 1 for name in graph.inputs]

@@ -15,7 +15,7 @@ import numpy as np
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.moments import channel_moments
 from qgraph.quant.paired import Run
 from qgraph.rewrite.constants import batch_norm_moments
@@ -60,7 +60,7 @@ def drifts(graph: Graph, data: Mapping[str, Array], most: int | None = None) -> 
     """
     chunks = chunk_inputs(graph, data)
     found: list[Drift] = []
-    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+    with over_chunks(chunk_count(chunks)) as each:
         run = Run(graph, chunks, each)
         for node in graph.topological():
             known = batch_norm_moments(graph, node) if node.op == "batch_norm" else None

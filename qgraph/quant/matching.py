@@ -16,7 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.moments import channel_moments, moments_of
 from qgraph.quant.paired import Run
 from qgraph.quant.topology import is_nonnegative
@@ -53,7 +53,7 @@ def _needed(floating: Graph, data: Mapping[str, Array]) -> dict[str, _Norm]:
     chunks = chunk_inputs(floating, data)
     never_negative = is_nonnegative(floating)
     needed: dict[str, _Norm] = {}
-    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+    with over_chunks(chunk_count(chunks)) as each:
         run = Run(floating, chunks, each)
         for node in floating.topological():
             run.step(node.name)

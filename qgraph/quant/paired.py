@@ -15,7 +15,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.data import chunk_inputs
+from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.spill import Shelf, memory_bound
 from qgraph.rewrite.constants import is_layer
 
@@ -51,7 +51,7 @@ def run_paired(
     """
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
-    with over_chunks(max((len(c) for c in chunks.values()), default=0)) as each:
+    with over_chunks(chunk_count(chunks)) as each:
         memory = memory_bound() // 2
         found, wanted = (Run(g, chunks, each, memory) for g in (graph, floating))
         for done, name in enumerate((node.name for node in order), start=1):
@@ -110,7 +110,7 @@ class Run:
         self.graph = graph
         self.chunks = chunks
         self.each = each
-        self.values = Shelf(max((len(c) for c in chunks.values()), default=0), memory)
+        self.values = Shelf(chunk_count(chunks), memory)
         self.left = Counter(v for node in graph.nodes.values() for v in node.inputs)
 
     def step(self, name: str) -> None:

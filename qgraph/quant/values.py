@@ -9,6 +9,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
+from qgraph.quant.data import chunk_count
 from qgraph.quant.spill import Shelf
 
 
@@ -28,7 +29,7 @@ class Values:
     ) -> None:
         self.constants: dict[str, Array] = {}
         self._each = each
-        self._chunks = Shelf(max((len(c) for c in inputs.values()), default=0), memory)
+        self._chunks = Shelf(chunk_count(inputs), memory)
         for name, arrays in inputs.items():
             self._chunks.add(name, arrays)
         self._left = Counter(v for node in graph.nodes.values() for v in node.inputs)

@@ -192,7 +192,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest in an output directory. Raises LoadError."""
     found = manifest_of(folder)
     if found is None:
-        raise LoadError("not what `qgraph quantize` wrote", node=str(folder))
+        raise LoadError(
+            "not what `qgraph quantize` wrote",
+            node=str(folder),
+            hint="give the directory that its -o named",
+        )
     return found
 
 

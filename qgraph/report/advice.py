@@ -21,6 +21,7 @@ LOST_DB = 3.0
 CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
+TELLING_SAMPLES = 8  # fewer that calibration saw too say nothing of others
 ENOUGH_ANSWERS = 50
 RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
 NAMED = 3
@@ -76,7 +77,8 @@ def verdict(facts: Facts) -> str:
         return "Not known: no output was compared with the float network."
     found = summary["agreement"]
     count = found["samples"] if found else summary["measured_samples"]
-    kept = "kept apart from" if found and found["held_out"] else "that served"
+    apart = found and found["held_out"]
+    kept = "kept apart from" if apart else "that served"
     parts = []
     if noise:
         share = percent(noise_share(noise[1]))
@@ -84,6 +86,8 @@ def verdict(facts: Facts) -> str:
     if found and found["top1"] is not None:
         parts.append(f"the float network's answer is kept on {percent(found['top1'])}")
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
+    if not apart and count < TELLING_SAMPLES:
+        word = "Too few samples to tell"
     return (
         f"{word}: on {counted(count, 'sample')} {kept} calibration, {' and '.join(parts)}; "
         "accuracy on labelled data was not measured."

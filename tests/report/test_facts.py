@@ -191,6 +191,12 @@ def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):
     assert why[2].startswith("5 % of its output") and "Cumsum, softmax" in why[4]
 
 
+@pytest.mark.parametrize(("samples", "word"), [(7, "Too few samples to tell: on 7 "), (8, "Very")])
+def test_few_samples_that_calibration_saw_tell_nothing(tmp_path, samples, word):
+    known = {"sqnr": 60.0, "top1": 1.0, "samples": samples, "held_out": False}
+    assert with_outputs(tmp_path, {"a": 60.0}, agreement=known)["verdict"].startswith(word)
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_scaled_features_are_explained(tmp_path, scaled):
     plan = {"method": "mse", "scale_inputs": scaled}

@@ -1,0 +1,1 @@
+"""Retraining: weights and thresholds trained together (TQT)."""

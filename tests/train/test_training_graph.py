@@ -1,0 +1,101 @@
+"""A training graph computes what inference computes, to the bit, before and after it learns."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.errors import UnsupportedError
+from qgraph.exact.reference import Reference
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import calibrate
+from qgraph.recipes import FLOAT, static
+from qgraph.train.forward import Forward
+from qgraph.train.model import TrainingGraph
+from tests.helpers.evaluate import random_feeds
+from tests.helpers.quantized import PROFILES
+from tests.helpers.random_graphs import random_cnn
+
+TRAINABLE = ("int8", "int4", "int32-bias", "half_up", "half_away", "floor")
+
+
+def calibrated(seed: int, profile: str = "int8", layers: int = 6) -> tuple[Graph, dict]:
+    graph = random_cnn(seed, layers, "float32")
+    feeds = random_feeds(graph, seed, batch=8)
+    PassManager(static(PROFILES[profile])).run(graph)
+    calibrate(graph, feeds)
+    return graph, feeds
+
+
+def outputs(training: TrainingGraph, feeds: dict) -> dict[str, np.ndarray]:
+    run = tf.function(training)
+    return {name: value.numpy() for name, value in run(tensors(feeds)).items()}
+
+
+def tensors(feeds: dict) -> dict:
+    return {name: tf.constant(value) for name, value in feeds.items()}
+
+
+def assert_is_inference(training: TrainingGraph, feeds: dict) -> None:
+    found, graph = outputs(training, feeds), training.finalized()
+    emitted = TFProgram(emit_graph_def(graph)).run(feeds, list(graph.outputs))
+    reference = Reference(graph).outputs(feeds)
+    for (name, value), wanted in zip(found.items(), emitted, strict=True):
+        np.testing.assert_array_equal(value, wanted, err_msg=name)
+        np.testing.assert_array_equal(value, reference[name], err_msg=name)
+
+
+@pytest.mark.parametrize("profile", TRAINABLE)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_not_trained_yet_is_inference(seed, profile):
+    graph, feeds = calibrated(seed, profile)
+    training = TrainingGraph(graph)
+    assert_is_inference(training, feeds)
+    assert print_graph(training.finalized()) == print_graph(graph)
+
+
+@pytest.mark.parametrize("profile", ["int8", "int32-bias"])
+@pytest.mark.parametrize("seed", range(4))
+def test_wherever_the_variables_go(seed, profile):
+    graph, feeds = calibrated(seed, profile)
+    training, rng = TrainingGraph(graph), np.random.default_rng(seed)
+    for variable in training.kernels:
+        noise = rng.normal(size=variable.shape) * np.abs(variable.numpy()).max() / 10
+        variable.assign_add(noise.astype(np.float32))
+    for variable in training.thresholds:
+        variable.assign_add(rng.uniform(-1, 1))
+    assert_is_inference(training, feeds)
+
+
+def test_weights_and_thresholds_learn_from_the_float_network():
+    floating = random_cnn(1, 6, "float32")
+    PassManager(FLOAT).run(floating)
+    graph, feeds = calibrated(1, "int4")
+    teacher, training = Forward(floating), TrainingGraph(graph)
+    fed, variables = tensors(feeds), [*training.kernels, *training.thresholds]
+    wanted = tf.nest.flatten(tf.function(teacher)(fed))
+    optimizer = tf.keras.optimizers.Adam(1e-3)
+
+    @tf.function
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            found = tf.nest.flatten(training(fed))
+            loss = tf.add_n(
+                [tf.reduce_mean((a - b) ** 2) for a, b in zip(wanted, found, strict=True)]
+            )
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    losses = [float(step()) for _ in range(60)]
+    assert np.mean(losses[-5:]) < 0.7 * losses[0]
+    assert_is_inference(training, feeds)
+
+
+@pytest.mark.parametrize("profile", ["per-channel", "wrap"])
+def test_what_cannot_be_trained_is_said(profile):
+    with pytest.raises(UnsupportedError, match="cannot be trained yet"):
+        TrainingGraph(calibrated(0, profile)[0])

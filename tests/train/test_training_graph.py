@@ -12,7 +12,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import calibrate
-from qgraph.recipes import FLOAT, static
+from qgraph.recipes import static
 from qgraph.train.forward import Forward
 from qgraph.train.model import TrainingGraph
 from tests.helpers.evaluate import random_feeds
@@ -49,7 +49,7 @@ def assert_is_inference(training: TrainingGraph, feeds: dict) -> None:
 
 
 @pytest.mark.parametrize("profile", TRAINABLE)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_not_trained_yet_is_inference(seed, profile):
     graph, feeds = calibrated(seed, profile)
     training = TrainingGraph(graph)
@@ -58,7 +58,7 @@ def test_what_is_not_trained_yet_is_inference(seed, profile):
 
 
 @pytest.mark.parametrize("profile", ["int8", "int32-bias"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_wherever_the_variables_go(seed, profile):
     graph, feeds = calibrated(seed, profile)
     training, rng = TrainingGraph(graph), np.random.default_rng(seed)
@@ -71,27 +71,31 @@ def test_wherever_the_variables_go(seed, profile):
 
 
 def test_weights_and_thresholds_learn_from_the_float_network():
-    floating = random_cnn(1, 6, "float32")
-    PassManager(FLOAT).run(floating)
-    graph, feeds = calibrated(1, "int4")
-    teacher, training = Forward(floating), TrainingGraph(graph)
-    fed, variables = tensors(feeds), [*training.kernels, *training.thresholds]
-    wanted = tf.nest.flatten(tf.function(teacher)(fed))
-    optimizer = tf.keras.optimizers.Adam(1e-3)
+    rng, floating = np.random.default_rng(0), Graph("mlp")
+    x = floating.input("x", "float32", (None, 8))
+    for i, shape in enumerate([(8, 32), (32, 32), (32, 4)]):
+        x = floating.add("relu", x) if i else x
+        x = floating.add("matmul", x, floating.const(rng.normal(size=shape).astype("float32")))
+    floating.outputs["y"] = x
+    feeds = {"x": rng.normal(size=(128, 8)).astype("float32")}
+    graph = floating.copy()
+    PassManager(static(PROFILES["int4"])).run(graph)
+    calibrate(graph, feeds)
+    training, fed = TrainingGraph(graph), tensors(feeds)
+    variables = [*training.kernels, *training.thresholds]
+    wanted = tf.function(Forward(floating))(fed)["y"]
+    optimizer = tf.keras.optimizers.Adam(3e-3)
 
     @tf.function
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
-            found = tf.nest.flatten(training(fed))
-            loss = tf.add_n(
-                [tf.reduce_mean((a - b) ** 2) for a, b in zip(wanted, found, strict=True)]
-            )
+            loss = tf.reduce_mean((training(fed)["y"] - wanted) ** 2)
         gradients = tape.gradient(loss, variables)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    losses = [float(step()) for _ in range(60)]
-    assert np.mean(losses[-5:]) < 0.7 * losses[0]
+    losses = [float(step()) for _ in range(200)]
+    assert np.mean(losses[-10:]) < 0.5 * losses[0]
     assert_is_inference(training, feeds)
 
 

@@ -22,12 +22,11 @@ from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import check_free, sha256_of, whole_directory
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.quant.profile import dump_profile
-from qgraph.quant.topology import QUANTIZERS, sources
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 
 # Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
 FORMAT = 2
@@ -339,6 +338,6 @@ def integer_values(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.topological():
         whole = bool(node.inputs) and all(v in found for v in node.inputs)
-        if node.op in QUANTIZERS or (whole and op_definition(node.op).integer is not None):
+        if node.op in QUANTIZERS or (whole and has_integer_form(node)):
             found.add(node.name)
     return found

@@ -1,12 +1,14 @@
 """`output` and `table` bits: what leaves the network, and what tables are looked up by."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 
+from qgraph.compiler import quantize
 from qgraph.quant.profile import load_profile
 from tests.helpers.layers import Net, inserted
-from tests.helpers.quantized import INT8
+from tests.helpers.quantized import INT8, assert_tf_equals_reference
 
 POLICY = load_profile("policy-int8")
 
@@ -44,6 +46,19 @@ def test_a_sum_that_only_leaves_is_made_outside_and_has_no_scale_group():
     found = specs(net, y)
     assert net.graph.outputs == {"y": "sum"} and net.graph.nodes["sum"].attrs == {"outside": True}
     assert found["a/q16_1"] == found["b/q16_1"] == "s16*2^-? activation"
+
+
+def test_what_is_made_outside_is_written_as_float(tmp_path):
+    net = Net()
+    net.graph.outputs["y"] = net.op("add", net.fc(net.x, "a"), net.fc(net.x, "b"), name="sum")
+    samples = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    result = quantize(net.graph, samples, profile=POLICY)
+    out = result.save(tmp_path / "out")
+    found = json.loads((out / "manifest.json").read_text())
+    assert found["float_ops"][-1] == {"name": "sum", "op": "add"}
+    with np.load(out / "tensors.npz") as arrays:
+        assert "codes/a/q16_1" in arrays and "codes/sum" not in arrays
+    assert_tf_equals_reference(result.graph, {"x": samples})
 
 
 def test_without_them_nothing_changes():

@@ -17,9 +17,8 @@ from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.exact.reference import Reference, as_float
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Fixed
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS, has_integer_form
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _entries(graph: Graph) -> list[str]:
     integer: set[str] = set()
     entries: dict[str, None] = {}
     for node in graph.topological():
-        whole = all(v in integer for v in node.inputs) and op_definition(node.op).integer
+        whole = all(v in integer for v in node.inputs) and has_integer_form(node)
         if node.op == "const" or node.op in QUANTIZERS or whole:
             integer.update(node.values)
         if node.op == "quantize" and graph.producer(node.inputs[0]).op != "input":

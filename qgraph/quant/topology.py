@@ -47,8 +47,9 @@ def has_integer_form(node: Node) -> bool:
     Padding with a value that is not 0 is on no grid; what is `outside` is float arithmetic before
     or behind the integer part, whatever it works on.
     """
-    apart = node.attrs.get("value") or node.attrs.get("outside")
-    return op_definition(node.op).integer is not None and not apart
+    if op_definition(node.op).integer is None:
+        return False
+    return not (node.attrs.get("value") or node.attrs.get("outside"))
 
 
 def keeps_scale(node: Node) -> bool:

@@ -140,6 +140,7 @@ def quantize(
         "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
         **samples.facts,
         **choice.facts(),
+        "warnings": [*samples.warnings, *choice.warnings()],
         "agreement": _agreement(graph, samples, choice.parts),
     }
     if sensitivity:

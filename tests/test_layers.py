@@ -21,7 +21,7 @@ LAYERS = (
     ("recipes",),
     ("frontends",),
     ("backends",),
-    ("static",),
+    ("static", "train"),
     ("compiler", "artifacts"),
     ("report",),
     ("cli",),

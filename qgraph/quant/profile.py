@@ -7,6 +7,7 @@ Every key is optional; what is left out has the value of the `graffitist-int8` p
     bits: {input: 8, activation: 8, weight: 8, weight_ends: 8, bias: 16, internal: 16,
            scale: 16, constant: 8, slope: 16, output: null, table: null}
     per_channel: false          # weights only
+    scaled_inputs: false        # an input may have a power of two for each of its features
     rounding: half_even         # half_up, half_away, floor
     overflow: saturate          # or wrap
     accumulator: {bits: 32, overflow: error}      # or wrap
@@ -70,6 +71,7 @@ class Profile:
     description: str = ""
     bits: Bits = Bits()
     per_channel: bool = False
+    scaled_inputs: bool = False
     rounding: str = "half_even"
     overflow: str = "saturate"
     accumulator_bits: int = 32
@@ -124,6 +126,7 @@ def dump_profile(profile: Profile) -> str:
         "description": profile.description,
         "bits": asdict(profile.bits),
         "per_channel": profile.per_channel,
+        "scaled_inputs": profile.scaled_inputs,
         "rounding": profile.rounding,
         "overflow": profile.overflow,
         "accumulator": {"bits": profile.accumulator_bits, "overflow": wraps},
@@ -141,8 +144,8 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
     """A profile from plain data. Raises ProfileError naming the key that is wrong."""
     top = _mapping(data, where, "the profile")
     check = _Checker(where)
-    check.known(top, {"name", "description", "bits", "per_channel", "rounding", "overflow",
-                      "accumulator", "shift", "overrides"}, "")  # fmt: skip
+    check.known(top, {"name", "description", "bits", "per_channel", "scaled_inputs", "rounding",
+                      "overflow", "accumulator", "shift", "overrides"}, "")  # fmt: skip
     accumulator = _mapping(top.get("accumulator", {}), where, "accumulator")
     check.known(accumulator, {"bits", "overflow"}, "accumulator.")
     wraps = check.choice(
@@ -153,6 +156,7 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
         description=check.text(top.get("description", ""), "description"),
         bits=check.bits(_mapping(top.get("bits", {}), where, "bits")),
         per_channel=check.flag(top.get("per_channel", False), "per_channel"),
+        scaled_inputs=check.flag(top.get("scaled_inputs", False), "scaled_inputs"),
         rounding=check.choice(top.get("rounding", "half_even"), ROUNDINGS, "rounding"),
         overflow=check.choice(top.get("overflow", "saturate"), OVERFLOWS, "overflow"),
         accumulator_bits=check.integer(accumulator.get("bits", 32), 8, 64, "accumulator.bits"),

@@ -16,8 +16,9 @@ from qgraph.quant.profile import Profile
 from qgraph.static.mixed import Mixed, search_bits
 from qgraph.static.parts import Split, split, undivided
 from qgraph.static.samples import Samples
-from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Trial, search, steps_of
+from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Search, Trial, search, steps_of
 from qgraph.static.units import overridden, widest_within
+from qgraph.words import counted
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Choice:
     profile: Profile
     effort: str
     parts: Split
-    trials: Sequence[Trial]
+    search: Search
     mixed: Mixed | None = None
     bits: Budget | None = None
 
@@ -54,12 +55,20 @@ class Choice:
             "plan": asdict(self.plan),
             "plan_spec": self.plan.spec(),
             "trials": [
-                {"plan": asdict(t.plan), "agreement": asdict(t.agreement)} for t in self.trials
+                {"plan": asdict(t.plan), "agreement": asdict(t.agreement)}
+                for t in self.search.trials
             ],
         }
         if self.mixed is not None and self.bits is not None:
             found["mixed"] = {**self.mixed.facts(self.bits), "budget": asdict(self.bits)}
         return found
+
+    def warnings(self) -> list[str]:
+        """What the user should know of how they were found."""
+        if not self.search.ended:
+            return []
+        tried = counted(len(self.search.trials), "plan")
+        return [f"{self.search.ended} ended the search after {tried}: the best so far is kept"]
 
 
 def choose(
@@ -74,13 +83,16 @@ def choose(
     apart = effort != "plain" or wish.bits is not None
     parts = (split if apart else undivided)(graph, samples.data)
     looked = profile if wish.bits is None else widest_within(graph, profile, wish.bits)
-    trials = _search(graph, looked, parts, start, effort, wish, progress)
-    plan = trials[0].plan if trials else start
+    found = _search(graph, looked, parts, start, effort, wish, progress)
+    plan = found.trials[0].plan if found.trials else start
+    if samples.invented:
+        effort = wish.effort or ("plain" if wish.plan else USUAL_EFFORT)
+    choice = Choice(plan, profile, effort, parts, found)
     if wish.bits is None:
-        return Choice(plan, profile, effort, parts, trials)
+        return choice
     mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress)
     chosen = overridden(profile, mixed.units, mixed.chosen[wish.bits].bits)
-    return Choice(plan, chosen, effort, parts, trials, mixed, wish.bits)
+    return replace(choice, profile=chosen, mixed=mixed, bits=wish.bits)
 
 
 def pareto(
@@ -96,8 +108,9 @@ def pareto(
     parts = split(graph, samples.data)
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
     looked = widest_within(graph, profile, rooms[mean_bits.index(min(mean_bits))])
-    trials = _search(graph, looked, parts, start, effort, wish, progress)
-    return search_bits(graph, profile, trials[0].plan if trials else start, parts, rooms, progress)
+    found = _search(graph, looked, parts, start, effort, wish, progress)
+    plan = found.trials[0].plan if found.trials else start
+    return search_bits(graph, profile, plan, parts, rooms, progress)
 
 
 def first_plan(wish: Wish) -> tuple[Plan, str]:
@@ -137,9 +150,9 @@ def _search(
     effort: str,
     wish: Wish,
     progress: Progress,
-) -> list[Trial]:
+) -> Search:
     if effort == "plain":
-        return []
+        return Search(())
     most, done = steps_of(effort), itertools.count(1)
     progress("searching", 0, most)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from qgraph.errors import UsageError
@@ -21,11 +21,12 @@ from qgraph.static.parts import first_samples
 class Samples:
     """Samples by input name, the folded float graph that they are for, what is known of both.
 
-    `facts` for the manifest: `warnings`, `data_free` (what was assumed of inputs) and `domain`.
+    `facts` for the manifest: `data_free` (what was assumed of inputs) and `domain`.
     """
 
     data: Mapping[str, Array]
     original: Graph
+    warnings: Sequence[str]
     facts: Mapping[str, object]
     invented: bool
 
@@ -52,8 +53,8 @@ def samples_for(
         PassManager(FLOAT).run(original)
         made = invent(original, input_ranges)
         warnings = [NO_DATA, *made.notes]
-        facts = {"warnings": warnings, "data_free": dict(made.inputs), "domain": None}
-        return Samples(made.data, original, facts, True)
+        facts = {"data_free": dict(made.inputs), "domain": None}
+        return Samples(made.data, original, warnings, facts, True)
     if input_ranges:
         raise UsageError("input ranges are for runs without data", hint="leave one of them out")
     data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
@@ -62,5 +63,4 @@ def samples_for(
     PassManager(FOLD).run(original)
     warnings = [seen.warning] if seen and seen.warning else []
     domain = asdict(seen) if seen else None
-    facts = {"warnings": warnings, "data_free": None, "domain": domain}
-    return Samples(data, original, facts, False)
+    return Samples(data, original, warnings, {"data_free": None, "domain": domain}, False)

@@ -38,6 +38,14 @@ class Trial:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Search:
+    """Plans that were tried, the best one first; `ended`: by what, if before its end."""
+
+    trials: Sequence[Trial]
+    ended: str = ""
+
+
 def search(
     loaded: Graph,
     profile: Profile,
@@ -47,8 +55,8 @@ def search(
     budget: float | None = None,
     memory: int | None = None,
     on_trial: Callable[[Trial], None] = lambda trial: None,
-) -> list[Trial]:
-    """Plans that were tried, the best one first.
+) -> Search:
+    """Try plans.
 
     `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
     `default` tries each step on top of what has helped so far, `thorough` goes through the steps
@@ -61,7 +69,8 @@ def search(
     PassManager(CLEAN).run(original)
     norms = any(node.op == "batch_norm" for node in original.nodes.values())
     PassManager(FOLD).run(original)
-    steps = _steps(effort, inputs=bool(scalable_inputs(original)), norms=norms)
+    scalable = profile.scaled_inputs and bool(scalable_inputs(original))
+    steps = _steps(effort, inputs=scalable, norms=norms)
     few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
     began = time.perf_counter()
     trials: list[Trial] = []
@@ -82,12 +91,12 @@ def search(
                 if any(trial.plan == plan for trial in trials):
                     continue
                 if budget is not None and time.perf_counter() - began > budget:
-                    return trials
+                    return Search(trials, "the budget of seconds")
                 with suppress(ExactnessError):  # a plan that the target cannot carry
                     attempt(plan)
     except KeyboardInterrupt:
-        return trials
-    return trials
+        return Search(trials, "Ctrl-C")
+    return Search(trials)
 
 
 def steps_of(effort: str) -> int:

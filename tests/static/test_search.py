@@ -56,7 +56,9 @@ def test_a_search_keeps_what_helps() -> None:
     graph, data = network(), samples(48)
     parts = split(graph, data)
     tried: list[Trial] = []
-    trials = search(graph, INT4, parts, "default", on_trial=tried.append)
+    found = search(graph, INT4, parts, "default", on_trial=tried.append)
+    trials = found.trials
+    assert not found.ended
     assert tried[0].plan == PLAIN
     scores = [trial.agreement.sqnr for trial in trials]
     assert scores == sorted(scores, reverse=True) and len(trials) <= steps_of("default")
@@ -70,8 +72,9 @@ def test_a_search_keeps_what_helps() -> None:
 def test_a_budget_of_nothing_leaves_the_first_plan() -> None:
     graph = network()
     start = Plan(method="mse")
-    trials = search(graph, INT4, split(graph, samples(16)), "thorough", start, budget=0)
-    assert [trial.plan for trial in trials] == [start]
+    found = search(graph, INT4, split(graph, samples(16)), "thorough", start, budget=0)
+    assert [trial.plan for trial in found.trials] == [start]
+    assert found.ended == "the budget of seconds"
 
 
 def test_ctrl_c_keeps_the_best_so_far() -> None:
@@ -81,8 +84,9 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
         if next(seen) == 3:
             raise KeyboardInterrupt
 
-    trials = search(graph, INT4, split(graph, samples(16)), "default", on_trial=interrupt)
-    assert len(trials) == 3
+    found = search(graph, INT4, split(graph, samples(16)), "default", on_trial=interrupt)
+    trials = found.trials
+    assert len(trials) == 3 and found.ended == "Ctrl-C"
     assert trials[0].agreement.sqnr == max(trial.agreement.sqnr for trial in trials)
 
 
@@ -93,6 +97,24 @@ def test_ctrl_c_before_anything_is_measured_stops() -> None:
     graph = network()
     with pytest.raises(KeyboardInterrupt):
         search(graph, INT4, split(graph, samples(16)), "fast", on_trial=interrupt)
+
+
+def test_a_search_that_was_ended_is_warned_of() -> None:
+    result = qgraph.quantize(network(), samples(48), budget=0)
+    assert result.facts["warnings"] == [
+        "the budget of seconds ended the search after 1 plan: the best so far is kept"
+    ]
+
+
+def test_feature_scales_are_tried_where_the_profile_has_them() -> None:
+    graph = Graph("mlp")
+    x = graph.input("x", "float32", (None, 4))
+    graph.outputs["y"] = graph.add("matmul", x, graph.const(RNG.normal(size=(4, 3)).astype("f4")))
+    data = {"x": RNG.normal(size=(32, 4)).astype("float32")}
+    parts = split(graph, data)
+    for name, tried in (("policy-int8", True), ("graffitist-int8", False)):
+        trials = search(graph, load_profile(name), parts, "default").trials
+        assert any(trial.plan.scale_inputs for trial in trials) == tried
 
 
 def test_unknown_effort() -> None:

@@ -19,12 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+Exponents = int | npt.NDArray[np.integer[Any]]
 Pair = tuple[int, int]
 
 MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
+
+# In the order of the enumerations in fused_ops/core/quantize.h, and its constants.
+ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+INSTRUCTION_SETS = ("plain", "avx2", "avx512")
+LANES, LEAF_ROWS, LEAVES = 32, 32, 32
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -49,6 +57,16 @@ def set_threads(count: int) -> None:
         raise ValueError(f"count must be at least 1, not {count}")
     if _native is not None:
         _native.set_threads(count)
+
+
+def instruction_set() -> str:
+    """Return the instruction set of `quantize` and `quantize_gradients`."""
+    return "numpy" if _native is None else INSTRUCTION_SETS[_native.chosen()]
+
+
+def use_instruction_set(name: str) -> bool:
+    """Choose one of `INSTRUCTION_SETS`; say whether there is such here. No result changes."""
+    return _native is not None and bool(_native.choose(INSTRUCTION_SETS.index(name)))
 
 
 def minmax(x: Float32) -> tuple[float, float]:
@@ -105,42 +123,157 @@ def numpy_histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
     return np.bincount(index, minlength=2 * half).astype(np.int64, copy=False)
 
 
-def fake_quant(x: Float32, f: int, lo: int, hi: int, out: Float32 | None = None) -> Float32:
+def quantize(
+    x: Float32,
+    f: Exponents,
+    lo: int,
+    hi: int,
+    rounding: str = "half_even",
+    out: Float32 | None = None,
+) -> Float32:
     """Round ``x`` to multiples of ``2**-f`` whose integers are in ``[lo, hi]``.
 
-    The result is float32 ``clip(round_half_even(x * 2**f), lo, hi) * 2**-f``, shaped as ``x``.
-    NaN stays NaN, and zeros are positive. It is written to ``out``, which may be ``x`` itself,
-    where one is given.
+    The result is float32 ``clip(round(x * 2**f), lo, hi) * 2**-f``, shaped as ``x``. ``f`` is one
+    exponent, or an array of them of the shape of the last axes of ``x``. NaN stays NaN, and zeros
+    are positive. The result is written to ``out``, which may be ``x`` itself, where one is given.
 
-    Raises ``ValueError`` if ``|f| > 126``, if ``lo > hi``, or if ``out`` isn't a C-contiguous,
-    writeable float32 array of the shape of ``x``.
+    Raises ``ValueError`` if ``|f| > 126``, unless ``lo <= 0 <= hi``, if the rounding is unknown,
+    or if ``out`` isn't a C-contiguous, writeable float32 array of the shape of ``x``.
     """
     x = _contiguous(x)
-    if abs(f) > MAX_FRACTION_BITS:
-        raise ValueError(f"f must be in [-{MAX_FRACTION_BITS}, {MAX_FRACTION_BITS}], not {f}")
-    if lo > hi:
-        raise ValueError(f"lo must not exceed hi: {lo} > {hi}")
-    if out is None:
-        out = np.empty_like(x)
-    elif out.dtype != np.float32 or out.shape != x.shape:
-        raise ValueError(f"out must be float32 {x.shape}, not {out.dtype} {out.shape}")
-    elif not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError("out must be C-contiguous and writeable")
-    elif out is not x and np.may_share_memory(x, out):
+    exponents = _checked_quantizer(x, f, lo, hi, rounding)
+    out = _output(out, x)
+    if out is not x and np.may_share_memory(x, out):
         x = x.copy()
-    if _native is None:
-        out[...] = numpy_fake_quant(x, f, lo, hi)
+    if _native is None or x.size == 0:
+        out[...] = numpy_quantize(x, exponents, lo, hi, rounding)
     else:
-        _native.fake_quant(x, f, float(lo), float(hi), out)
+        _native.quantize(x, exponents, float(lo), float(hi), ROUNDINGS.index(rounding), out)
     return out
 
 
-def numpy_fake_quant(x: Float32, f: int, lo: int, hi: int) -> Float32:
-    """Do what `fake_quant` does, in numpy."""
-    scaled = np.rint(x.astype(np.float64) * 2.0**f)
-    rounded = np.clip(scaled, float(lo), float(hi)) * 2.0**-f + 0.0
+def numpy_quantize(
+    x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even"
+) -> Float32:
+    """Do what `quantize` does, in numpy."""
+    f = np.asarray(f)
+    whole = _numpy_round(np.ldexp(x.astype(np.float64), f), rounding)
+    value = np.ldexp(np.clip(whole, np.float32(lo), np.float32(hi)), -f) + 0.0
     with np.errstate(over="ignore"):
-        return rounded.astype(np.float32)
+        return np.asarray(value).astype(np.float32)
+
+
+def quantize_gradients(
+    x: Float32,
+    g: Float32,
+    f: Exponents,
+    lo: int,
+    hi: int,
+    rounding: str = "half_even",
+    out: Float32 | None = None,
+) -> tuple[Float32, Float64]:
+    """Gradients of `quantize`, where ``g`` is that of its result: for ``x``, and for log2 t.
+
+    With ``r = round(x * 2**f)``, an element is inside unless ``r < lo`` or ``r > hi``; a NaN is.
+    The first gradient is ``g`` inside and 0 elsewhere; it is written to ``out``, which may be
+    ``x`` or ``g``, where one is given. The second (TQT, equations 6 to 8), float64 of the shape
+    of ``f``, is ``2**-f * ln 2 * sum(g * s)`` with ``s = r - x * 2**f`` inside, in float32, and
+    ``lo`` or ``hi`` beyond. The order of the sum depends on nothing but the shapes
+    (docs/kernels.md).
+
+    Raises ``ValueError`` as `quantize` does, and if ``g`` isn't shaped as ``x``.
+    """
+    x, g = _contiguous(x), _contiguous(g)
+    exponents = _checked_quantizer(x, f, lo, hi, rounding)
+    if g.shape != x.shape:
+        raise ValueError(f"g must be shaped as x: {g.shape} and {x.shape}")
+    out = _output(out, x)
+    if out is not x and np.may_share_memory(x, out):
+        x = x.copy()
+    if out is not g and np.may_share_memory(g, out):
+        g = g.copy()
+    if _native is None or x.size == 0:
+        out[...], sums = numpy_quantize_gradients(x, g, exponents, lo, hi, rounding)
+        return out, sums
+    sums = np.empty(exponents.shape)
+    mode = ROUNDINGS.index(rounding)
+    _native.quantize_gradients(x, g, exponents, float(lo), float(hi), mode, out, sums)
+    return out, sums
+
+
+def numpy_quantize_gradients(
+    x: Float32, g: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even"
+) -> tuple[Float32, Float64]:
+    """Do what `quantize_gradients` does, in numpy."""
+    f = np.asarray(f)
+    if x.size == 0:
+        return np.empty_like(x), np.zeros(f.shape)
+    low, high = np.float32(lo), np.float32(hi)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        scaled = np.ldexp(x, f)
+        whole = _numpy_round(np.ldexp(x.astype(np.float64), f), rounding).astype(np.float32)
+        below, above = whole < low, whole > high
+        slope = np.where(below, low, np.where(above, high, whole - scaled))
+        products = g.astype(np.float64) * slope
+        sums = _numpy_ordered_sum(products.reshape(-1, f.size)).reshape(f.shape)
+        gradient = np.ldexp(np.log(2.0), -f) * sums + 0.0
+    return np.where(below | above, np.float32(0), g), np.asarray(gradient)
+
+
+def _numpy_ordered_sum(products: Float64) -> Float64:
+    """Column sums of ``products``, in the order of the kernels; fused_ops/core/quantize.h."""
+    one = products.shape[1] == 1
+    columns = LANES if one else products.shape[1]
+    leaves = LEAVES * LEAF_ROWS * columns
+    padded = np.zeros(-(-products.size // leaves) * leaves)
+    padded[: products.size] = products.ravel()
+    sums = np.zeros(columns)
+    for block in padded.reshape(-1, LEAVES, LEAF_ROWS, columns):
+        of_leaves = np.zeros((LEAVES, columns))
+        for row in range(LEAF_ROWS):
+            of_leaves += block[:, row]
+        of_block = np.zeros(columns)
+        for leaf in of_leaves:
+            of_block += leaf
+        sums += of_block
+    while one and sums.size > 1:
+        sums = sums[: sums.size // 2] + sums[sums.size // 2 :]
+    return sums
+
+
+def _numpy_round(x: Float64, rounding: str) -> Float64:
+    if rounding == "half_even":
+        return np.rint(x)
+    size = np.abs(x) if rounding == "half_away" else x
+    whole = np.floor(size)
+    if rounding == "floor":
+        return whole
+    with np.errstate(invalid="ignore"):
+        whole = whole + (size - whole >= 0.5)
+    return np.copysign(whole, x) if rounding == "half_away" else whole
+
+
+def _checked_quantizer(x: Float32, f: Exponents, lo: int, hi: int, rounding: str) -> Int32:
+    exponents = np.asarray(f)
+    if exponents.dtype.kind not in "iu" or exponents.shape != x.shape[x.ndim - exponents.ndim :]:
+        raise ValueError(f"f must be integers {x.shape} or of its last axes, not {f}")
+    if (np.abs(exponents) > MAX_FRACTION_BITS).any():
+        raise ValueError(f"f must be in [-{MAX_FRACTION_BITS}, {MAX_FRACTION_BITS}], not {f}")
+    if not lo <= 0 <= hi:
+        raise ValueError(f"zero must be in [lo, hi], not {lo}, {hi}")
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {rounding}")
+    return np.ascontiguousarray(exponents, np.int32).reshape(exponents.shape)
+
+
+def _output(out: Float32 | None, x: Float32) -> Float32:
+    if out is None:
+        return np.empty_like(x)
+    if out.dtype != np.float32 or out.shape != x.shape:
+        raise ValueError(f"out must be float32 {x.shape}, not {out.dtype} {out.shape}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError("out must be C-contiguous and writeable")
+    return out
 
 
 def depthwise_conv2d(

@@ -164,9 +164,9 @@ def quantized_constant(x: Any, spec: QuantSpec) -> Any:
 def fake_quantize(x: Any, spec: QuantSpec) -> Any:
     """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
     exponent = _exponent(spec, x.shape)
-    plain = spec.rounding == "half_even" and spec.overflow == "saturate" and exponent.ndim == 0
-    if plain and x.dtype == np.float32 and x.flags.c_contiguous:
-        return kernels.fake_quant(x, int(exponent), spec.lo, spec.hi)
+    tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]
+    if tail and spec.overflow == "saturate" and x.dtype == np.float32 and x.flags.c_contiguous:
+        return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding)
     steps = ROUND[spec.rounding](np.ldexp(x, exponent))
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)
 

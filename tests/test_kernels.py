@@ -1,4 +1,7 @@
-"""The native kernels agree with numpy, to the bit, for any shape, layout and thread count."""
+"""The native kernels agree with numpy, to the bit, for any shape, layout and thread count.
+
+Those of the quantizer are in test_quantize_kernels.py.
+"""
 
 from __future__ import annotations
 
@@ -88,56 +91,6 @@ def test_histogram_refuses(exponent: int, log2_bins: int) -> None:
         kernels.histogram(np.zeros(1, np.float32), exponent, log2_bins)
 
 
-@given(
-    floats(nan=True),
-    st.integers(-126, 126) | st.integers(-4, 8),
-    st.integers(-(2**31), 0),
-    st.integers(0, 2**31 - 1) | st.just(127),
-)
-def test_fake_quant_is_numpys(x: Float32, f: int, lo: int, hi: int) -> None:
-    y = kernels.fake_quant(x, f, lo, hi)
-    assert same_bits(y, kernels.numpy_fake_quant(x, f, lo, hi))
-    assert not np.signbit(y[y == 0]).any()
-
-
-def test_fake_quant_ties_ends_and_infinities() -> None:
-    x = np.array([-np.inf, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 9, np.inf, np.nan], np.float32)
-    expected = [-4, -2, -2, 0, 0, 2, 2, 3, 3, np.nan]
-    np.testing.assert_array_equal(kernels.fake_quant(x, 0, -4, 3), expected)
-
-
-def test_fake_quant_writes_where_told() -> None:
-    x = np.linspace(-2, 2, 101, dtype=np.float32)
-    expected = kernels.fake_quant(x, 3, -8, 7)
-    out = np.empty_like(x)
-    assert kernels.fake_quant(x, 3, -8, 7, out=out) is out
-    assert same_bits(out, expected)
-    assert kernels.fake_quant(x, 3, -8, 7, out=x) is x
-    assert same_bits(x, expected)
-
-
-def test_fake_quant_of_overlapping_memory() -> None:
-    memory = np.linspace(-2, 2, 101, dtype=np.float32)
-    expected = kernels.fake_quant(memory[:-1].copy(), 3, -8, 7)
-    assert same_bits(kernels.fake_quant(memory[:-1], 3, -8, 7, out=memory[1:]), expected)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (127, 0, 1),
-        (-127, 0, 1),
-        (0, 2, 1),
-        (0, 0, 1, np.empty(4, np.float32)),
-        (0, 0, 1, np.empty(3)),
-        (0, 0, 1, np.empty(6, np.float32)[::2]),
-    ],
-)
-def test_fake_quant_refuses(arguments: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError):
-        kernels.fake_quant(np.zeros(3, np.float32), *arguments)  # type: ignore[arg-type]
-
-
 @given(st.data())
 def test_depthwise_is_numpys(data: st.DataObject) -> None:
     def pair(low: int, high: int) -> tuple[int, int]:
@@ -187,9 +140,7 @@ def test_threads_change_nothing(big: Float32, threads: int) -> None:
     assert kernels.minmax(big) == kernels.numpy_minmax(big)
     counts = kernels.histogram(big, 2, 11)
     np.testing.assert_array_equal(counts, kernels.numpy_histogram(big, 2, 11))
-    assert same_bits(
-        kernels.fake_quant(big, 5, -128, 127), kernels.numpy_fake_quant(big, 5, -128, 127)
-    )
+    assert same_bits(kernels.quantize(big, 5, -128, 127), kernels.numpy_quantize(big, 5, -128, 127))
     x, w = big[: 9 * 64 * 64 * 32].reshape(9, 64, 64, 32), big[: 9 * 32].reshape(3, 3, 32)
     geometry = (2, 1), (1, 2), (0, 1, 2, 2)
     assert same_bits(
@@ -206,8 +157,6 @@ def test_any_layout_but_one_dtype() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     for view in (x.T, x[::2, ::-1], np.asfortranarray(x)):
         assert kernels.minmax(view) == kernels.numpy_minmax(view)
-        assert same_bits(
-            kernels.fake_quant(view, -1, 0, 9), kernels.numpy_fake_quant(view, -1, 0, 9)
-        )
+        assert same_bits(kernels.quantize(view, -1, 0, 9), kernels.numpy_quantize(view, -1, 0, 9))
     with pytest.raises(TypeError, match="float64"):
         kernels.minmax(x.astype(np.float64))

@@ -8,9 +8,9 @@
 #include <array>
 
 #include "core/depthwise_conv.h"
-#include "core/fake_quant.h"
 #include "core/histogram.h"
 #include "core/parallel.h"
+#include "core/quantize.h"
 
 namespace nb = nanobind;
 
@@ -18,6 +18,8 @@ namespace {
 
 using Input = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using Exponents = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Pair = std::array<int64_t, 2>;
 
@@ -36,10 +38,28 @@ bool histogram(const Input& x, double scale, int log2_bins, const Counts& bins) 
                              bins.data());
 }
 
-void fake_quant(const Input& x, int f, float low, float high, const Output& y) {
-    nb::gil_scoped_release unlocked;
-    qgraph::fake_quant(x.data(), y.data(), static_cast<int64_t>(x.size()), f, low, high);
+qgraph::Quantizer quantizer(const Exponents& f, float low, float high, int rounding) {
+    return {f.data(), static_cast<int64_t>(f.size()), low, high,
+            static_cast<qgraph::Rounding>(rounding)};
 }
+
+void quantize(const Input& x, const Exponents& f, float low, float high, int rounding,
+              const Output& y) {
+    nb::gil_scoped_release unlocked;
+    qgraph::quantize(x.data(), y.data(), static_cast<int64_t>(x.size()),
+                     quantizer(f, low, high, rounding));
+}
+
+void quantize_gradients(const Input& x, const Input& g, const Exponents& f, float low, float high,
+                        int rounding, const Output& gx, const Doubles& glog2t) {
+    nb::gil_scoped_release unlocked;
+    qgraph::quantize_gradients(x.data(), g.data(), gx.data(), glog2t.data(),
+                               static_cast<int64_t>(x.size()), quantizer(f, low, high, rounding));
+}
+
+bool choose(int set) { return qgraph::choose(static_cast<qgraph::InstructionSet>(set)); }
+
+int chosen() { return static_cast<int>(qgraph::chosen()); }
 
 void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilations, Pair pads,
                       const Output& y) {
@@ -58,8 +78,11 @@ void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilatio
 NB_MODULE(_native, module) {
     module.def("minmax", &minmax);
     module.def("histogram", &histogram);
-    module.def("fake_quant", &fake_quant);
+    module.def("quantize", &quantize);
+    module.def("quantize_gradients", &quantize_gradients);
     module.def("depthwise_conv2d", &depthwise_conv2d);
+    module.def("choose", &choose);
+    module.def("chosen", &chosen);
     module.def("set_threads", &qgraph::set_threads);
     module.def("threads", &qgraph::threads);
 }

@@ -4,7 +4,8 @@
 #include <functional>
 
 // One body, compiled for several instruction sets; the loader picks the best the CPU has.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define QGRAPH_DISPATCH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define QGRAPH_DISPATCH
@@ -15,6 +16,11 @@ namespace qgraph {
 // Upper bound on the threads a kernel may use; at least 1. Results never depend on it.
 void set_threads(int count);
 int threads();
+
+// Calls body(task) once for each task in [0, tasks), on at most `wanted` threads (never more than
+// threads()), and returns when all are done. Threads claim tasks one by one, and the caller is one
+// of them: it never waits for a thread that has not begun, so a busy machine costs nothing.
+void parallel_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t task)>& body);
 
 // Calls body(begin, end, part) on disjoint ranges that cover [0, count), one per part, and
 // returns when all are done. Each part gets at least `grain` items, so small inputs stay on the

@@ -1,0 +1,17 @@
+#ifdef __AVX2__
+#include "core/quantize_body.h"
+#else
+#include "core/quantize_tile.h"
+#endif
+
+namespace qgraph {
+
+const TileKernels* avx2_kernels() {
+#ifdef __AVX2__
+    return &kKernels;
+#else
+    return nullptr;
+#endif
+}
+
+}  // namespace qgraph

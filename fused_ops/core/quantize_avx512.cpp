@@ -1,0 +1,17 @@
+#ifdef __AVX512F__
+#include "core/quantize_body.h"
+#else
+#include "core/quantize_tile.h"
+#endif
+
+namespace qgraph {
+
+const TileKernels* avx512_kernels() {
+#ifdef __AVX512F__
+    return &kKernels;
+#else
+    return nullptr;
+#endif
+}
+
+}  // namespace qgraph

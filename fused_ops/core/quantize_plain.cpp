@@ -1,0 +1,7 @@
+#include "core/quantize_body.h"
+
+namespace qgraph {
+
+const TileKernels* plain_kernels() { return &kKernels; }
+
+}  // namespace qgraph

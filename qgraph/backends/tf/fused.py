@@ -1,0 +1,68 @@
+"""The fused TensorFlow ops: finding their library, loading it late, and saying why not.
+
+The library uses TensorFlow's C API only, so that one build serves every TensorFlow. It is loaded
+when first asked for; a SavedModel that holds its ops is loaded after `fused_ops()`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import qgraph
+from qgraph import kernels
+from qgraph.errors import UsageError
+
+LIBRARY = "_tf_ops.so"
+
+
+@dataclass(frozen=True)
+class FusedOps:
+    """The loaded module of ops, or None; and which file, or why there is none."""
+
+    ops: Any | None
+    why: str
+
+
+@functools.cache
+def fused_ops() -> FusedOps:
+    """Load the ops once, and register their gradient."""
+    import tensorflow as tf
+
+    path = library_path()
+    if path is None:
+        return FusedOps(None, f"{LIBRARY} is not installed: this is a source checkout")
+    try:
+        ops = tf.load_op_library(str(path))
+    except (tf.errors.OpError, OSError, RuntimeError) as error:
+        return FusedOps(None, f"TensorFlow {tf.__version__} cannot load {path}: {error}")
+    tf.RegisterGradient("QgraphQuantize")(_gradient)
+    return FusedOps(ops, str(path))
+
+
+def library_path() -> Path | None:
+    """Beside the package, or beside the native kernels where the package is an editable one."""
+    folders = [Path(qgraph.__file__).parent]
+    if kernels.backend().startswith("native: "):
+        folders.append(Path(kernels.backend().removeprefix("native: ")).parent)
+    return next((f / LIBRARY for f in folders if (f / LIBRARY).exists()), None)
+
+
+def set_threads(count: int) -> None:
+    """Bound the threads of the fused ops (at least 1); the native forms use TensorFlow's."""
+    if count < 1:
+        raise UsageError(f"the number of threads must be at least 1, not {count}")
+    path = library_path()
+    if fused_ops().ops is not None and path is not None:
+        ctypes.CDLL(str(path)).qgraph_set_threads(count)
+
+
+def _gradient(op: Any, upstream: Any) -> Any:
+    ops = fused_ops().ops
+    assert ops is not None
+    names = ("bits", "signed", "rounding", "offset")
+    attributes = {name: op.get_attr(name) for name in names}
+    return ops.qgraph_quantize_grad(upstream, *op.inputs, **attributes)

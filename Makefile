@@ -1,6 +1,8 @@
 # Everything runs from .venv; `make` alone lists the targets.
 PYTHON ?= python3
 PYTEST_ARGS ?= -q
+CMAKE ?= cmake
+SANITIZE ?= address,undefined
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -10,7 +12,7 @@ LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-real test-slow lint format types assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-real test-slow test-native lint format types assets bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -43,6 +45,12 @@ test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 
 test-slow: $(STAMP)  ## the slow tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'slow and not real' || [ $$? -eq 5 ]
+
+test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TSan (needs cmake)
+	@command -v $(CMAKE) >/dev/null || { echo "cmake is missing: install it, or name it by CMAKE=..."; exit 1; }
+	@$(CMAKE) -S . -B build/native-$(SANITIZE) -DQGRAPH_NATIVE_TESTS=ON -DQGRAPH_SANITIZE=$(SANITIZE) >/dev/null
+	@$(CMAKE) --build build/native-$(SANITIZE) -j 2 >/dev/null
+	@build/native-$(SANITIZE)/core_test
 
 lint: $(STAMP)  ## ruff and clang-format, checking only
 	@$(BIN)/ruff check -q $(LINTED)

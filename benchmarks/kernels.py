@@ -40,6 +40,7 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
     for size in SIZES:
         x = np.random.default_rng(size).normal(size=size).astype(np.float32)
+        g = np.cos(x)
         out = np.empty_like(x)
         images = x.reshape(-1, 16, 16, 64)
         geometry = (1, 1), (1, 1), (1, 1, 1, 1)
@@ -49,9 +50,13 @@ def main() -> None:
                 partial(kernels.histogram, x, 3, 11),
                 partial(kernels.numpy_histogram, x, 3, 11),
             ),
-            "fake_quant": (
-                partial(kernels.fake_quant, x, 5, -128, 127, out),
-                partial(kernels.numpy_fake_quant, x, 5, -128, 127),
+            "quantize": (
+                partial(kernels.quantize, x, 5, -128, 127, out=out),
+                partial(kernels.numpy_quantize, x, 5, -128, 127),
+            ),
+            "quantize_gradients": (
+                partial(kernels.quantize_gradients, x, g, 5, -128, 127, out=out),
+                partial(kernels.numpy_quantize_gradients, x, g, 5, -128, 127),
             ),
             "depthwise_conv2d": (
                 partial(kernels.depthwise_conv2d, images, filters, *geometry),

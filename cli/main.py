@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
+from qgraph.cli.doctor import doctor
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
@@ -49,6 +50,7 @@ app.command()(inspect)
 app.command()(analyze)
 app.command()(report)
 app.command()(passes)
+app.command()(doctor)
 
 
 def _version(wanted: bool) -> None:

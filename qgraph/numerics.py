@@ -183,23 +183,3 @@ def dequantize(v: Fixed) -> Float:
     """The float64 values of codes, exact."""
     value: Float = np.ldexp(v.codes.astype(np.float64), -aligned(v.exponent, v.codes.shape))
     return value
-
-
-def quantizer_gradients(
-    x: Any, upstream: Any, log2_t: float, bits: int, signed: bool
-) -> tuple[Float, float]:
-    """Gradients of the fake quantizer (TQT equations 6 to 8), per tensor, half-even.
-
-    x, upstream: float arrays of one shape. Returns d/dx (the dtype of `upstream`) and the sum
-    d/d log2_t (float64).
-    """
-    x64, g64 = np.asarray(x, np.float64), np.asarray(upstream, np.float64)
-    exponent = exponent_of(log2_t, bits, signed)
-    spec = QuantSpec(bits, signed, "activation", exponent)
-    steps = np.ldexp(x64, exponent)
-    rounded = np.rint(steps)
-    below, above = rounded < spec.lo, rounded > spec.hi
-    inside = ~(below | above)
-    slope = np.where(below, spec.lo, np.where(above, spec.hi, rounded - steps))
-    grad_log2_t = np.ldexp(np.log(2.0), -exponent) * float((g64 * slope).sum())
-    return (np.asarray(upstream) * inside), float(grad_log2_t)

@@ -132,10 +132,6 @@ def test_quantizer_reproduces_the_vectors() -> None:
         bits, signed, log2_t = case["bits"], case["signed"], case["log2_t"]
         assert numerics.exponent_of(np.float32(log2_t), bits, signed) == case["f"]
         spec = QuantSpec(bits, signed, "activation", case["f"])
-        x, upstream = np.array(case["x"]), np.array(case["g"])
-        found = numerics.quantize(x, spec)
+        found = numerics.quantize(np.array(case["x"]), spec)
         assert found.codes.tolist() == case["code"]
         assert numerics.dequantize(found).tolist() == case["value"]
-        grad_x, grad_t = numerics.quantizer_gradients(x, upstream, log2_t, bits, signed)
-        assert grad_x.tolist() == case["grad_x"]
-        assert grad_t == pytest.approx(case["grad_log2_t"], rel=1e-6)

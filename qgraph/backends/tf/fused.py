@@ -32,15 +32,22 @@ def fused_ops() -> FusedOps:
     """Load the ops once, and register their gradient."""
     import tensorflow as tf
 
-    path = library_path()
+    fused = load(library_path())
+    if fused.ops is not None:
+        tf.RegisterGradient("QgraphQuantize")(_gradient)
+    return fused
+
+
+def load(path: Path | None) -> FusedOps:
+    """Load a library of the ops, if there is one and TensorFlow takes it."""
+    import tensorflow as tf
+
     if path is None:
         return FusedOps(None, f"{LIBRARY} is not installed: this is a source checkout")
     try:
-        ops = tf.load_op_library(str(path))
+        return FusedOps(tf.load_op_library(str(path)), str(path))
     except (tf.errors.OpError, OSError, RuntimeError) as error:
         return FusedOps(None, f"TensorFlow {tf.__version__} cannot load {path}: {error}")
-    tf.RegisterGradient("QgraphQuantize")(_gradient)
-    return FusedOps(ops, str(path))
 
 
 def library_path() -> Path | None:

@@ -108,10 +108,9 @@ def _compiles_with_xla() -> bool:
     return bool(util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
-def _keeping_only_x(forward: Forward, backward: Backward) -> Callable[[Any, Any], Any]:
+def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
     import tensorflow as tf
 
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(x: Any, log2_t: Any) -> Any:
         def gradient(upstream: Any) -> tuple[Any, Any]:
             # Waits for the upstream gradient, or the graph optimiser would keep what the forward
@@ -125,7 +124,8 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Callable[[Any, Any]
         y = forward(tf.cast(x, tf.float32), log2_t)
         return tf.cast(y, x.dtype), gradient
 
-    return run
+    made: Forward = tf.custom_gradient(run)
+    return made
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""`qgraph doctor`: versions, which fast code is in use, and why not where it isn't."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+from qgraph.cli.options import Json
+
+FAST = {"kernels": "native", "training quantizer": "fused"}
+
+
+def doctor(as_json: Json = False) -> None:
+    """Show versions, and which native code is in use or why it is not."""
+    from qgraph.cli.console import console, import_tensorflow_quietly, print_table
+
+    import_tensorflow_quietly()
+    found = _found()
+    if as_json:
+        print(json.dumps(found))
+        return
+    rows = [(part, facts["use"], facts["why"]) for part, facts in found.items()]
+    print_table("what qgraph runs on", ("=part", "=in use", "where, or why"), rows)
+    slow = [part for part, fast in FAST.items() if found[part]["use"] != fast]
+    if slow:
+        console().print(f"slower than it could be: {', '.join(slow)}; results are the same")
+
+
+def _found() -> dict[str, dict[str, str]]:
+    import numpy as np
+    import tensorflow as tf
+
+    from qgraph import __version__, kernels
+    from qgraph.backends.tf.quantizer import form_in_use
+
+    use, _, why = kernels.backend().partition(": ")
+    form, reason = form_in_use()
+    gpus = tf.config.list_physical_devices("GPU")
+    return {
+        "qgraph": {"use": __version__, "why": ""},
+        "python": {"use": platform.python_version(), "why": platform.platform()},
+        "numpy": {"use": np.__version__, "why": ""},
+        "tensorflow": {"use": tf.__version__, "why": ""},
+        "kernels": {"use": use, "why": why},
+        "instruction set": {
+            "use": kernels.instruction_set(),
+            "why": "the best this CPU has, of those built",
+        },
+        "training quantizer": {"use": form, "why": reason},
+        "under jit_compile": {"use": "native", "why": "XLA compiles TensorFlow's own ops only"},
+        "gpu": {"use": str(len(gpus)), "why": ", ".join(gpu.name for gpu in gpus)},
+    }

@@ -1,0 +1,59 @@
+"""Show that one build of the TensorFlow ops serves several TensorFlow versions.
+
+``python -m benchmarks.tf_versions 2.15.1 2.18.1`` installs each version into an environment of
+its own (in `$QGRAPH_CACHE`, or `~/.cache/qgraph`), puts this checkout beside it with the libraries
+that are built now, and runs the tests of the trainable quantizer, whose tolerance is zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import qgraph
+from qgraph.backends.tf.fused import library_path
+
+ROOT = Path(__file__).parents[1]
+TESTS = "tests/backends/test_tf_quantizer.py"
+
+
+def environment(version: str) -> Path:
+    """The Python of an environment with that TensorFlow."""
+    cache = Path(os.environ.get("QGRAPH_CACHE", Path.home() / ".cache" / "qgraph"))
+    folder = cache / f"tensorflow-{version}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    python = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        packages = [f"tensorflow-cpu=={version}", "pytest", "hypothesis", "pyyaml", "threadpoolctl"]
+        subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=True)
+        (folder / "installed").touch()
+    return python
+
+
+def serves(version: str) -> bool:
+    """Whether the tests pass, none of the fused form skipped."""
+    command = [environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+    lines = done.stdout.splitlines() or done.stderr.splitlines()
+    print(f"TensorFlow {version}: {lines[-1] if lines else done.returncode}")
+    return done.returncode == 0
+
+
+def main() -> None:
+    """Exit with 1 if a version does not work."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("versions", nargs="+", metavar="VERSION")
+    versions = parser.parse_args().versions
+    path = library_path()
+    if path is None or path.parent != Path(qgraph.__file__).parent:
+        sys.exit("build first, and copy _native*.so and _tf_ops.so into qgraph/")
+    sys.exit(not all([serves(version) for version in versions]))
+
+
+if __name__ == "__main__":
+    main()

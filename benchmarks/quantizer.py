@@ -47,7 +47,7 @@ def forwards() -> dict[str, tuple[Forward, bool]]:
     """Each quantizer, and whether XLA compiles it."""
     import tensorflow as tf
 
-    from qgraph.backends.tf.quantizer import quantize
+    from qgraph.train.quantizer import quantize
 
     def fake_quant(x: Any, log2_t: Any) -> Any:
         return tf.quantization.fake_quant_with_min_max_vars(x, -log2_t, log2_t)
@@ -113,7 +113,7 @@ def measure(size: int, threads: int) -> dict[str, float]:
     """Milliseconds of one forward and backward pass of each variant, and of the floor."""
     import tensorflow as tf
 
-    from qgraph.backends.tf import fused
+    from qgraph.train import fused
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -15,10 +15,10 @@ import venv
 from pathlib import Path
 
 import qgraph
-from qgraph.backends.tf.fused import library_path
+from qgraph.train.fused import library_path
 
 ROOT = Path(__file__).parents[1]
-TESTS = "tests/backends/test_tf_quantizer.py"
+TESTS = "tests/train/test_quantizer_forms.py"
 
 
 def environment(version: str) -> Path:
@@ -52,7 +52,8 @@ def main() -> None:
     path = library_path()
     if path is None or path.parent != Path(qgraph.__file__).parent:
         sys.exit("build first, and copy _native*.so and _tf_ops.so into qgraph/")
-    sys.exit(not all([serves(version) for version in versions]))
+    worked = [serves(version) for version in versions]
+    sys.exit(not all(worked))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def _found() -> dict[str, dict[str, str]]:
     import tensorflow as tf
 
     from qgraph import __version__, kernels
-    from qgraph.backends.tf.quantizer import form_in_use
+    from qgraph.train.quantizer import form_in_use
 
     use, _, why = kernels.backend().partition(": ")
     form, reason = form_in_use()

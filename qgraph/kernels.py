@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.ir.types import ROUNDINGS
+
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -29,8 +31,7 @@ MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
-# In the order of the enumerations in fused_ops/core/quantize.h, and its constants.
-ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+# The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 LANES, LEAF_ROWS, LEAVES = 32, 32, 32
 

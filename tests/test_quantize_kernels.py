@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qgraph import kernels
+from qgraph.ir.types import ROUNDINGS
 from qgraph.numerics import exponent_of
 from tests.helpers.vectors import vector_file
 
@@ -62,7 +63,7 @@ def quantizers(draw):
     lo, hi = draw(
         st.sampled_from([(-128, 127), (0, 255), (-2, 1), (0, 3), (-32768, 32767), (0, 0)])
     )
-    return draw(floats(shape)), f, lo, hi, draw(st.sampled_from(kernels.ROUNDINGS))
+    return draw(floats(shape)), f, lo, hi, draw(st.sampled_from(ROUNDINGS))
 
 
 @given(quantizers())
@@ -83,7 +84,7 @@ def test_gradients_are_numpys(data) -> None:
     assert same_bits(found[1], expected[1])
 
 
-@pytest.mark.parametrize("rounding", kernels.ROUNDINGS)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("tail", [(), (7,), (64,), (1100,)])
 def test_large_and_on_any_number_of_threads(threads, rounding, tail) -> None:
     rng = np.random.default_rng(threads)

@@ -1,53 +1,264 @@
-"""The trainable quantizer in TensorFlow ops (TQT, equations 4 and 6 to 8)."""
+"""The trainable quantizer in TensorFlow: fused ops where they load, native ones to the same bit.
+
+Source: TQT (Jain et al., 2019), equations 4 to 8. Both forms keep only `x` for the backward pass.
+"""
 
 from __future__ import annotations
 
-from math import log
-from typing import Any
+import importlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
-Tensor = Any
+from qgraph.errors import UsageError
+from qgraph.ir.types import ROUNDINGS
+from qgraph.kernels import LANES, LEAF_ROWS, LEAVES
+from qgraph.train.fused import FusedOps, fused_ops
+
+MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
+MAX_EXPONENT = 126
+FLOATS = ("float32", "bfloat16", "float16")
+
+Form = Literal["auto", "fused", "native"]
+Forward = Callable[[Any, Any], Any]
+Backward = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def quantize(
-    x: Tensor, log2_t: Tensor, bits: int, signed: bool, rounding: str = "half_even"
-) -> Tensor:
-    """`x` [...] float32 on the grid of threshold `2^ceil(log2_t)`, differentiable in both.
+    x: Any,
+    log2_t: Any,
+    bits: int,
+    signed: bool,
+    rounding: str = "half_even",
+    *,
+    offset: int = 0,
+    form: Form = "auto",
+) -> Any:
+    """`clip(round(x * 2^f), n, p) * 2^-f` with `f = bits - signed + offset - ceil(log2_t)`.
 
-    log2_t: a float32 scalar. The gradient of `x` is 1 where its code is not clipped, else 0; that
-    of `log2_t` is `s ln 2` times `code - x / s` inside, and the end of the range where clipped,
-    summed in float64. Only `x` is kept for the backward pass. NaN stays NaN.
+    x: float32, bfloat16 or float16; narrow types are computed in float32, and a result of more
+    bits than they hold is rounded. log2_t: float32, a scalar or of the shape of the last axes of
+    x. Differentiable in both, as a fake quantizer with trained thresholds. `offset` lets tensors
+    of one scale group, which differ in bits and sign, share a threshold and an exponent.
+
+    The fused form is taken where it loads, the native one elsewhere and under `jit_compile=True`.
+    They give the same bits, for numbers that are not subnormal. |f| > 126, or a threshold that is
+    NaN, is an InvalidArgumentError (under `jit_compile=True`, a NaN). Raises UsageError.
     """
     import tensorflow as tf
 
-    low = -float(1 << (bits - 1)) if signed else 0.0
-    high = float((1 << (bits - int(signed))) - 1)
-
-    def apply(x: Tensor, log2_t: Tensor) -> Any:
-        scale = tf.pow(2.0, tf.math.ceil(log2_t) - float(bits - int(signed)))
-        value = tf.clip_by_value(_round(tf, x / scale, rounding), low, high) * scale
-
-        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            scaled = x / scale
-            code = _round(tf, scaled, rounding)
-            inside = (code >= low) & (code <= high)
-            slope = tf.where(inside, code - scaled, tf.clip_by_value(code, low, high))
-            total = tf.reduce_sum(tf.cast(upstream * slope, tf.float64))
-            by_threshold = tf.cast(total * log(2.0) * tf.cast(scale, tf.float64), tf.float32)
-            return tf.where(inside, upstream, tf.zeros_like(upstream)), by_threshold
-
-        return value, gradient
-
-    return tf.custom_gradient(apply)(x, log2_t)
+    spec = Spec(bits, bool(signed), rounding, offset)
+    # Not for AutoGraph, which would rewrite each line of what follows.
+    run = tf.autograph.experimental.do_not_convert(_quantize)
+    return run(tf.convert_to_tensor(x), tf.convert_to_tensor(log2_t, tf.float32), spec, form)
 
 
-def _round(tf: Any, x: Tensor, rounding: str) -> Tensor:
-    if rounding == "half_even":
-        return tf.round(x)
-    whole = tf.floor(x)
-    if rounding == "floor":
-        return whole
-    if rounding == "half_up":
-        return whole + tf.cast(x - whole >= 0.5, x.dtype)
-    size = tf.abs(x)
-    whole = tf.floor(size)
-    return tf.sign(x) * (whole + tf.cast(size - whole >= 0.5, x.dtype))
+def _quantize(x: Any, log2_t: Any, spec: Spec, form: Form) -> Any:
+    if x.dtype.name not in FLOATS:
+        raise UsageError(f"cannot quantize {x.dtype.name}: only {', '.join(FLOATS)}")
+    _check_shapes(x.shape, log2_t.shape)
+    ops = _chosen(form).ops
+    if ops is None:
+        return _keeping_only_x(spec.forward, spec.backward)(x, log2_t)
+
+    def forward(x: Any, log2_t: Any) -> Any:
+        return ops.qgraph_quantize(x, log2_t, **spec.attributes)
+
+    def backward(upstream: Any, x: Any, log2_t: Any) -> tuple[Any, Any]:
+        grad_x, grad_t = ops.qgraph_quantize_grad(upstream, x, log2_t, **spec.attributes)
+        return grad_x, grad_t
+
+    if x.dtype.name == "float32":
+        return forward(x, log2_t)
+    return _keeping_only_x(forward, backward)(x, log2_t)
+
+
+def _check_shapes(x: Any, log2_t: Any) -> None:
+    if not log2_t.is_fully_defined():
+        raise UsageError(f"the shape of log2_t must be known when the graph is built: {log2_t}")
+    if x.rank is None:
+        return
+    if log2_t.rank > x.rank or not log2_t.is_compatible_with(x[x.rank - log2_t.rank :]):
+        raise UsageError(f"log2_t {log2_t} must have the shape of the last axes of x {x}, or none")
+
+
+def form_in_use() -> tuple[str, str]:
+    """`fused` or `native`, and why."""
+    fused = fused_ops()
+    return ("native" if fused.ops is None else "fused"), fused.why
+
+
+def _chosen(form: Form) -> FusedOps:
+    if form == "native" or (form == "auto" and _compiles_with_xla()):
+        return FusedOps(None, "asked for")
+    fused = fused_ops()
+    if form == "fused" and fused.ops is None:
+        raise UsageError(f"the fused quantizer is not available: {fused.why}")
+    return fused
+
+
+def _compiles_with_xla() -> bool:
+    """Whether a function is being traced with `jit_compile=True`. XLA knows no ops of others."""
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return False
+    # TensorFlow has no public way to ask.
+    util = importlib.import_module("tensorflow.python.ops.control_flow_util")
+    return bool(util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
+    import tensorflow as tf
+
+    def run(x: Any, log2_t: Any) -> Any:
+        def gradient(upstream: Any) -> tuple[Any, Any]:
+            # Waits for the upstream gradient, or the graph optimiser would keep what the forward
+            # pass computed from x, instead of computing it again.
+            with tf.control_dependencies([upstream]):
+                again = tf.identity(x)
+            g = tf.cast(upstream, tf.float32)
+            grad_x, grad_t = backward(g, tf.cast(again, tf.float32), log2_t)
+            return tf.cast(grad_x, x.dtype), grad_t
+
+        y = forward(tf.cast(x, tf.float32), log2_t)
+        return tf.cast(y, x.dtype), gradient
+
+    made: Forward = tf.custom_gradient(run)
+    return made
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is fixed when a graph is built; and the quantizer in TensorFlow's own ops."""
+
+    bits: int
+    signed: bool
+    rounding: str
+    offset: int
+
+    def __post_init__(self) -> None:
+        if not 1 + self.signed <= self.bits <= MAX_BITS:
+            raise UsageError(f"bits must be {1 + self.signed} to {MAX_BITS}, not {self.bits}")
+        if self.rounding not in ROUNDINGS:
+            raise UsageError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {self.rounding}")
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """As the fused ops call them."""
+        return {
+            "bits": self.bits,
+            "signed": self.signed,
+            "rounding": self.rounding,
+            "offset": self.offset,
+        }
+
+    @property
+    def low(self) -> float:
+        """The least code."""
+        return -(2.0 ** (self.bits - 1)) if self.signed else 0.0
+
+    @property
+    def high(self) -> float:
+        """The greatest code."""
+        return 2.0 ** (self.bits - self.signed) - 1.0
+
+    def forward(self, x: Any, log2_t: Any) -> Any:
+        """float32 in, float32 out."""
+        import tensorflow as tf
+
+        scale, step = self._scales(log2_t)
+        whole = self._rounded(x * scale, x)
+        code = tf.where(whole < self.low, self.low, tf.where(whole > self.high, self.high, whole))
+        return tf.where(tf.equal(code, 0.0), 0.0, code * step)  # no -0
+
+    def backward(self, upstream: Any, x: Any, log2_t: Any) -> tuple[Any, Any]:
+        """Gradients for x and log2_t; the sum in the order of fused_ops/core/quantize.h."""
+        import tensorflow as tf
+
+        scale, step = self._scales(log2_t)
+        scaled = x * scale
+        whole = self._rounded(scaled, x)
+        below, above = whole < self.low, whole > self.high
+        slope = tf.where(below, self.low, tf.where(above, self.high, whole - scaled))
+        products = tf.cast(upstream, tf.float64) * tf.cast(slope, tf.float64)
+        sums = _ordered_sum(products, log2_t)
+        grad_t = tf.cast(step, tf.float64) * tf.constant(math.log(2.0), tf.float64) * sums
+        grad_x = tf.where(below | above, tf.zeros_like(upstream), upstream)
+        return grad_x, tf.cast(grad_t, tf.float32)
+
+    def _scales(self, log2_t: Any) -> tuple[Any, Any]:
+        """2^f and 2^-f, made of bits: no `pow` is exact everywhere."""
+        import tensorflow as tf
+
+        f = float(self.bits - self.signed + self.offset) - tf.math.ceil(log2_t)
+        fits = tf.abs(f) <= MAX_EXPONENT
+        text = "a threshold gives a scale that float32 does not hold: log2 t ="
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(fits), [text, log2_t])]):
+            whole = tf.cast(tf.where(fits, f, 0.0), tf.int32)
+        nan = tf.constant(math.nan, tf.float32)
+        powers = (tf.bitcast((127 + e) * (1 << 23), tf.float32) for e in (whole, -whole))
+        scale, step = (tf.where(fits, power, nan) for power in powers)
+        return scale, step
+
+    def _rounded(self, scaled: Any, x: Any) -> Any:
+        import tensorflow as tf
+
+        if self.rounding == "half_even":
+            return tf.round(scaled)
+        if self.rounding == "half_up":
+            return _half_up(scaled)
+        if self.rounding == "half_away":
+            size = _half_up(tf.abs(scaled))
+            return tf.where(scaled < 0.0, -size, size)
+        vanished = tf.equal(scaled, 0.0) & (x < 0.0)
+        return tf.where(vanished, -1.0, tf.floor(scaled))
+
+
+def _half_up(v: Any) -> Any:
+    import tensorflow as tf
+
+    whole = tf.floor(v)
+    return tf.where(v - whole >= 0.5, whole + 1.0, whole)
+
+
+def _ordered_sum(products: Any, log2_t: Any) -> Any:
+    """Sums over all axes but those of log2_t, one addition after the other where it matters."""
+    import tensorflow as tf
+
+    count = log2_t.shape.num_elements()
+    if count == 0:
+        return tf.zeros(log2_t.shape, tf.float64)
+    columns = LANES if count == 1 else count
+    flat = tf.reshape(products, [-1])
+    missing = tf.math.floormod(-tf.size(flat), LEAVES * LEAF_ROWS * columns)
+    blocks = tf.reshape(tf.pad(flat, [[0, missing]]), [-1, LEAVES, LEAF_ROWS, columns])
+    of_blocks = _added_up(_added_up(blocks, axis=2), axis=1)
+    sums = _added_in_turn(of_blocks, tf.zeros([columns], tf.float64))
+    while count == 1 and sums.shape[0] > 1:
+        half = sums.shape[0] // 2
+        sums = sums[:half] + sums[half:]
+    return tf.reshape(sums, log2_t.shape)
+
+
+def _added_up(values: Any, axis: int) -> Any:
+    import tensorflow as tf
+
+    first, *rest = tf.unstack(values, axis=axis)
+    for value in rest:
+        first = first + value
+    return first
+
+
+def _added_in_turn(values: Any, start: Any) -> Any:
+    """The sum along the first axis, whose size may be unknown."""
+    import tensorflow as tf
+
+    count = tf.shape(values)[0]
+    _, total = tf.while_loop(
+        lambda i, _: i < count,
+        lambda i, total: (i + 1, total + values[i]),
+        (tf.constant(0), start),
+    )
+    return total

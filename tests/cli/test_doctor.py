@@ -3,7 +3,7 @@
 import json
 
 from qgraph import kernels
-from qgraph.backends.tf import fused, quantizer
+from qgraph.train import fused, quantizer
 from tests.helpers.cli import run
 
 

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from qgraph import kernels
-from qgraph.backends.tf import fused
-from qgraph.backends.tf.quantizer import form_in_use, quantize
 from qgraph.errors import UsageError
+from qgraph.ir.types import ROUNDINGS
 from qgraph.numerics import exponent_of
+from qgraph.train import fused
+from qgraph.train.quantizer import form_in_use, quantize
 from tests.helpers.vectors import vector_file
 
 FUSED = pytest.param(
@@ -56,7 +57,7 @@ def agrees(found, x, g, f, rounding="half_even", bounds=(LOW, HIGH)) -> bool:
     return all(same_bits(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("rounding", kernels.ROUNDINGS)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_rounding(form, rounding) -> None:
     x, g = samples(50_000)
@@ -207,7 +208,7 @@ def test_thresholds_of_another_shape(form, shape) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, True), "bits"), ((25, False), "bits"), ((8, True, "up"), "rounding")],
+    [((1, True), "bits"), ((33, False), "bits"), ((8, True, "up"), "rounding")],
 )
 def test_refusals(arguments, message) -> None:
     with pytest.raises(UsageError, match=message):

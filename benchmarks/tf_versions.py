@@ -36,7 +36,8 @@ def environment(version: str) -> Path:
 
 def serves(version: str) -> bool:
     """Whether the tests pass, none of the fused form skipped."""
-    command: list[str | Path] = [environment(version), "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
+    python = str(environment(version))
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     lines = done.stdout.splitlines() or done.stderr.splitlines()

@@ -31,6 +31,7 @@ MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
+NATIVE = ("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d")
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 LANES, LEAF_ROWS, LEAVES = 32, 32, 32
@@ -41,6 +42,8 @@ def _load() -> tuple[ModuleType | None, str]:
         module = importlib.import_module("qgraph._native")
     except ImportError as error:
         return None, f"numpy: the native extension isn't available ({error})"
+    if not all(hasattr(module, name) for name in NATIVE):
+        return None, f"numpy: {module.__file__} was built from other sources; build it again"
     return module, f"native: {module.__file__}"
 
 

@@ -47,6 +47,14 @@ def test_backend_says_which_and_why() -> None:
     assert why
 
 
+def test_an_extension_of_other_sources_is_not_used(monkeypatch) -> None:
+    if kernels.backend().startswith("native"):
+        monkeypatch.delattr("qgraph._native.quantize")
+        module, why = kernels._load()
+        assert module is None
+        assert "build it again" in why
+
+
 @given(floats(nan=True))
 def test_minmax_is_numpys(x: Float32) -> None:
     np.testing.assert_equal(kernels.minmax(x), kernels.numpy_minmax(x))

@@ -4,12 +4,13 @@ Each row is a process of its own with so many threads. In it all variants are wa
 turns; a time is a median, and ratios are of one run. Small tensors are timed as a chain within one
 graph, because calling TensorFlow costs more than they do. The floor is one copy (the fastest of
 TensorFlow's two) and one add: the least memory traffic that a forward and a backward pass have.
-Memory is what a forward pass under a tape leaves behind, its result included.
+Memory is that of the tensors which a forward pass under a tape leaves behind, its result included.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,23 +135,25 @@ def memory(size: int, variant: str) -> float:
 
     forward, xla = forwards()[variant]
     run = tf.function(forward, jit_compile=True) if xla else forward
-    tape_of_small = tf.GradientTape()
-    with tape_of_small:
-        run(tf.constant([1.0]), tf.constant(LOG2_T))
     x, log2_t = tf.constant(np.ones(size, np.float32)), tf.constant(LOG2_T)
-    before = resident()
+    before = alive()
     with tf.GradientTape() as tape:
         tape.watch([x, log2_t])
         y = run(x, log2_t)
-    kept = resident() - before
+    kept = alive() - before
     del y, tape
     return kept / size
 
 
-def resident() -> int:
-    """Bytes of memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE")
+def alive() -> int:
+    """Bytes of all tensors that Python or a tape still holds; those in one buffer count once."""
+    import tensorflow as tf
+
+    gc.collect()
+    eager = type(tf.constant(0))
+    tensors = [o for o in gc.get_objects() if isinstance(o, eager)]
+    views = [np.asarray(memoryview(t)) for t in tensors if t.dtype in (tf.float32, tf.bool)]
+    return sum({view.ctypes.data: view.nbytes for view in views}.values())
 
 
 def in_a_process(*arguments: object) -> Any:

@@ -25,6 +25,7 @@ struct Vector {
     typedef float Floats __attribute__((vector_size(4 * N)));
     typedef int32_t Mask __attribute__((vector_size(4 * N)));
     typedef double Doubles __attribute__((vector_size(8 * N)));
+    typedef double UnalignedDoubles __attribute__((vector_size(8 * N), aligned(8), may_alias));
     typedef float Unaligned __attribute__((vector_size(4 * N), aligned(4), may_alias));
 };
 template <int N>
@@ -161,9 +162,8 @@ struct Sums {
     static Doubles widened(Floats<N> v, int i) {
 #ifdef __AVX512F__
         if constexpr (N == 16) {
-            const __m512d bits = _mm512_castps_pd(v);
-            const __m256d half = i == 0 ? _mm512_maskz_extractf64x4_pd(0xf, bits, 0)
-                                        : _mm512_maskz_extractf64x4_pd(0xf, bits, 1);
+            __m256d half = _mm512_maskz_extractf64x4_pd(0xff, _mm512_castps_pd(v), 1);
+            if (i == 0) __builtin_memcpy(&half, &v, sizeof(half));
             return _mm512_maskz_cvtps_pd(0xff, _mm256_castpd_ps(half));
         }
 #endif
@@ -179,7 +179,8 @@ struct Sums {
     }
 
     void add_to(double* sums) const {
-        for (int i = 0; i < N; ++i) sums[i] += parts[i / kPart][i % kPart];
+        typedef typename Vector<kPart>::UnalignedDoubles To;
+        for (int i = 0; i < N / kPart; ++i) reinterpret_cast<To*>(sums)[i] += parts[i];
     }
 };
 
@@ -189,8 +190,11 @@ inline void backward_vector(const Tile& tile, int64_t at, const Params<N>& q, Su
     const Floats<N> g = load<N>(tile.g + at);
     const Floats<N> v = x * q.scale;
     const Floats<N> r = rounded<R, N>(v, x);
-    const Floats<N> slope = r < q.low ? q.low : (r > q.high ? q.high : r - v);
-    store<N, Stream>(tile.out + at, ((r < q.low) | (r > q.high)) ? Floats<N>{} : g);
+    const auto outside = (r < q.low) | (r > q.high);  // false for NaN
+    const Floats<N> least = r < q.low ? q.low : r;
+    const Floats<N> code = least > q.high ? q.high : least;
+    const Floats<N> slope = outside ? code : r - v;
+    store<N, Stream>(tile.out + at, outside ? Floats<N>{} : g);
     sums.add(g, slope);
 }
 

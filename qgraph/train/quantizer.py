@@ -122,7 +122,8 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
             grad_x, grad_t = backward(g, tf.cast(again, tf.float32), log2_t)
             return tf.cast(grad_x, x.dtype), grad_t
 
-        y = forward(tf.cast(x, tf.float32), log2_t)
+        # A tape would keep every tensor between these two as well.
+        y = forward(tf.cast(tf.stop_gradient(x), tf.float32), tf.stop_gradient(log2_t))
         return tf.cast(y, x.dtype), gradient
 
     made: Forward = tf.custom_gradient(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
@@ -163,11 +164,28 @@ def test_only_x_is_kept(form) -> None:
     x = graph.inputs[0]
     assert {op.type for op in x.consumers()} <= {
         "Mul", "Less", "Identity", "QgraphQuantize", "QgraphQuantizeGrad", "OnesLike", "IdentityN",
-        "Shape", "ZerosLike", "Cast",
+        "Shape", "StopGradient", "ZerosLike", "Cast",
     }  # fmt: skip
     # What the backward pass computes from x, it computes after the upstream gradient is there.
     again = [op for op in x.consumers() if op.type == "Identity" and op.control_inputs]
     assert bool(again) == (form == "native")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tape_keeps_only_x_too(form) -> None:
+    def alive() -> int:
+        """Buffers of a size that nothing else has."""
+        gc.collect()
+        eager = type(tf.constant(0))
+        tensors = [o for o in gc.get_objects() if isinstance(o, eager)]
+        return len({np.asarray(memoryview(t)).ctypes.data for t in tensors if t.shape == [12_345]})
+
+    x, log2_t = tf.ones([12_345]), tf.constant(0.0)
+    with tf.GradientTape() as tape:
+        tape.watch([x, log2_t])
+        y = quantize(x, log2_t, 4, True, form=form)
+        assert alive() == 2
+    assert tape.gradient(y, log2_t) is not None
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -41,7 +41,7 @@ def test_interrupt_while_calibrating(model, tmp_path, flags):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=50)
     assert process.returncode == 130 and out == ""
     assert err.splitlines()[-1] == "error: interrupted; no half-written output is left"
     assert ("Traceback" in err) == (flags == ["--debug"])

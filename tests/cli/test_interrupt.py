@@ -35,13 +35,15 @@ def test_interrupt_while_calibrating(model, tmp_path, flags):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # In the background of a shell Ctrl-C is ignored, which a child would inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "calibrating").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=50)
+    out, err = process.communicate(timeout=20)
     assert process.returncode == 130 and out == ""
     assert err.splitlines()[-1] == "error: interrupted; no half-written output is left"
     assert ("Traceback" in err) == (flags == ["--debug"])

@@ -41,15 +41,15 @@ def test_nothing_is_left_behind(tmp_path, error):
 def test_the_old_is_kept_until_the_new_is_in_place(tmp_path, monkeypatch, step, error):
     out = tmp_path / "out"
     write(out, "old")
-    rename, calls = os.rename, []
+    rename, calls = Path.rename, []
 
-    def failing(source, target, **_):
+    def failing(source, target):
         calls.append(target)
         if len(calls) == step:
             raise error
-        rename(source, target)
+        return rename(source, target)
 
-    monkeypatch.setattr(os, "rename", failing)
+    monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OutputError if error is OSError else error):
         write(out, "new", replaceable=("sub",))
     monkeypatch.undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def _without_data(title: str, case: Case) -> Table:
         key: program.predict(name, x, output, case.batch) for key, (x, _) in case.tests.items()
     }
     count = len(case.calibration)
-    ways = {
+    ways: dict[str, tuple[Any, dict[str, Any]]] = {
         f"{count} images, plain": (case.calibration, {"effort": "plain"}),
         f"{count} images, what mostly helps": (case.calibration, {"plan": SAFE}),
         "none, plain": (None, {"effort": "plain"}),
@@ -106,7 +107,7 @@ def _without_data(title: str, case: Case) -> Table:
     }
     for way, (data, options) in ways.items():
         start = time.perf_counter()
-        result = quantize(model, data, **options)  # type: ignore[arg-type]
+        result = quantize(model, data, **options)
         seconds = time.perf_counter() - start
         checker, row = Checker(result.graph), []
         for key, (x, labels) in case.tests.items():

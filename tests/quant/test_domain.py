@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ REAL = images(32, seed=8)
 RNG = np.random.default_rng(0)
 
 
-def seen(x: np.ndarray, **options: object) -> Domain:
-    graph = trained(**options)  # type: ignore[arg-type]
+def seen(x: np.ndarray, **options: Any) -> Domain:
+    graph = trained(**options)
     PassManager(CLEAN).run(graph)
     found = domain_of(graph, {"image": x.astype(np.float32)})
     assert found is not None

@@ -72,8 +72,7 @@ class AbsorbBiases(Pass):
         _lower_clip(rewriter, relu, clip, (bound - c).astype(offset.dtype))
         for value, shift in ((bias.name, c), (relu.name, c), *way.values):
             if value in graph.moments:
-                known = graph.moments[value]
-                graph.moments[value] = Moments(known.mean - shift, known.deviation)
+                graph.moments[value] = graph.moments[value].shifted(-shift)
         missing = clipped(moments, 0, bound).mean - c - clipped(
             Moments(moments.mean - c, moments.deviation), 0, bound - c
         ).mean  # fmt: skip

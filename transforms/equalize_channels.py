@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array, Moments
+from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.channels import ChannelMap, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
@@ -52,8 +52,7 @@ class EqualizeChannels(Pass):
             _scale(rewriter, node, channels, factors)
         for value, moments in graph.moments.items():
             if value in channels.ids:
-                factor = factors[channels.of(value)]
-                graph.moments[value] = Moments(moments.mean / factor, moments.deviation / factor)
+                graph.moments[value] = moments.scaled(1 / factors[channels.of(value)])
 
 
 def _ranges(graph: Graph, node: Node) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.types import Array, Moments
+from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
 from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
@@ -68,8 +68,7 @@ def _apply(rewriter: Rewriter, state: Removable) -> None:
     graph.replace_all(after for _, after in changed)
     for value, known in graph.moments.items():
         if value in state.channels.ids:
-            stays = state.kept(value)
-            graph.moments[value] = Moments(known.mean[stays], known.deviation[stays])
+            graph.moments[value] = known.of_channels(state.kept(value))
     for old, _ in changed:
         for value in old.inputs:
             rewriter.prune(value)

@@ -19,10 +19,29 @@ OVERFLOWS = ("saturate", "wrap")
 
 @dataclass(frozen=True)
 class Moments:
-    """What training saw of a value: mean and standard deviation of each channel, [channels]."""
+    """What training saw of a value: mean and standard deviation of each channel, [channels].
+
+    `epsilon` is there where a batch norm made the value from these: what it adds to the variance
+    before it divides, in the unit of the value, squared.
+    """
 
     mean: npt.NDArray[np.float64]
     deviation: npt.NDArray[np.float64]
+    epsilon: npt.NDArray[np.float64] | None = None
+
+    def scaled(self, factor: npt.NDArray[np.float64]) -> Moments:
+        """Of the value times `factor`, [channels], all above 0."""
+        epsilon = None if self.epsilon is None else self.epsilon * factor**2
+        return Moments(self.mean * factor, self.deviation * factor, epsilon)
+
+    def shifted(self, by: npt.NDArray[np.float64]) -> Moments:
+        """Of the value plus `by`, [channels]."""
+        return replace(self, mean=self.mean + by)
+
+    def of_channels(self, kept: Any) -> Moments:
+        """Of the channels that the index `kept` picks."""
+        epsilon = None if self.epsilon is None else self.epsilon[kept]
+        return Moments(self.mean[kept], self.deviation[kept], epsilon)
 
 
 @dataclass(frozen=True)

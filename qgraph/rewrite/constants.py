@@ -135,4 +135,5 @@ def batch_norm_moments(graph: Graph, node: Node) -> tuple[Moments, Moments] | No
     deviation = np.sqrt(np.maximum(variance, 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.abs(gamma) / np.sqrt(variance + node.attrs["epsilon"])
-        return Moments(mean, deviation), Moments(beta, scale * deviation)
+        epsilon = node.attrs["epsilon"] * scale**2
+        return Moments(mean, deviation), Moments(beta, scale * deviation, epsilon)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,9 +13,10 @@ from qgraph.ir.types import TensorType
 Tensor = Any
 # Stands in for an op: called with a node and the tensor of its first input.
 Override = Callable[[Node, Tensor], Tensor]
-
-
+# Changes what a node gives: called with the node and its result.
+After = Callable[[Node, Tensor], Tensor]
 Piece = Callable[..., Sequence[Tensor]]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
@@ -46,21 +47,29 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
 
 
 class Forward:
-    """Runs a graph on tensors; `overrides` by op stand in for its own."""
+    """Runs a graph on tensors, node by node.
 
-    def __init__(
-        self, graph: Graph, overrides: Mapping[str, Override] = MappingProxyType({})
-    ) -> None:
+    replaced: ops that every call has a stand-in for.
+    """
+
+    def __init__(self, graph: Graph, replaced: Collection[str] = ()) -> None:
         self.graph = graph
         self.order = graph.topological()
-        self.overrides = overrides
-        known = {"input", "const", *overrides}
+        known = {"input", "const", *replaced}
         self.pieces = {n.name: piece_of(graph, n) for n in self.order if n.op not in known}
 
     def __call__(
-        self, inputs: Mapping[str, Tensor], constants: Mapping[str, Tensor] | None = None
+        self,
+        inputs: Mapping[str, Tensor],
+        constants: Mapping[str, Tensor] = NOTHING,
+        overrides: Mapping[str, Override] = NOTHING,
+        after: Mapping[str, After] = NOTHING,
     ) -> dict[str, Tensor]:
-        """Outputs by public name. `constants` (variables) take the place of const nodes."""
+        """Every value by name.
+
+        `constants` take the place of const nodes, `overrides` that of ops; `after`, by node,
+        changes what a node gives.
+        """
         import tensorflow as tf
 
         values: dict[str, Tensor] = dict(inputs)
@@ -68,11 +77,13 @@ class Forward:
             if node.op == "input":
                 continue
             if node.op == "const":
-                known = (constants or {}).get(node.name)
+                known = constants.get(node.name)
                 values[node.name] = tf.constant(node.attrs["value"]) if known is None else known
-            elif node.op in self.overrides:
-                values[node.name] = self.overrides[node.op](node, values[node.inputs[0]])
+            elif node.op in overrides:
+                values[node.name] = overrides[node.op](node, values[node.inputs[0]])
             else:
                 results = self.pieces[node.name](*(values[v] for v in node.inputs))
                 values.update(zip(node.values, results, strict=True))
-        return {public: values[value] for public, value in self.graph.outputs.items()}
+            if node.name in after:
+                values[node.name] = after[node.name](node, values[node.name])
+        return values

@@ -1,8 +1,9 @@
-"""A calibrated graph whose weights, biases and thresholds are variables."""
+"""A calibrated graph whose weights, biases, batch norms and thresholds are variables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,29 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
-from qgraph.train.forward import Forward, piece_of
+from qgraph.train.forward import Forward, Override, piece_of
+from qgraph.train.norms import MOMENTUM, BatchNorms, Norm
 from qgraph.train.quantizer import quantize
 from qgraph.train.state import State, state_of
 
 Tensor = Any
+# A variable and what it becomes.
+Update = tuple[Any, Tensor]
 
 
 class TrainingGraph:
-    """A quantized graph that learns: `kernels` and `thresholds` are its variables.
+    """A quantized graph that learns: `kernels`, `gammas` and `thresholds` are its variables.
 
-    graph: calibrated. Called, inside a `tf.function`, with tensors by input name it gives its
-    outputs by public name, every quantized number on the grid that inference has.
+    graph: calibrated; or float, and then what learns is what the quantizers would stand on.
+    norms: batch norms that were folded into it, to be at work until they are frozen.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: Graph, norms: Sequence[Norm] = (), *, momentum: float = MOMENTUM
+    ) -> None:
+        self.graph, self.momentum = graph, momentum
         self.state: State = state_of(graph)
+        self.norms = BatchNorms(graph, tuple(norms))
         self.functions = {
             node.name: piece_of(
                 graph, Node(node.name, node.attrs["function"], node.inputs, node.attrs), "float64"
@@ -34,11 +41,47 @@ class TrainingGraph:
             for node in graph.topological()
             if node.op == "lookup"
         }
-        overrides = {"quantize": self._quantize, "lookup": self._lookup, "relu6": self._relu6}
-        self._forward = Forward(graph, overrides)
+        self._forward = Forward(graph, ("quantize", "lookup", "relu6"))
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._forward(inputs, self.state.constants)
+        """As inference: inside a `tf.function`, tensors by input name to outputs by public name.
+
+        Every quantized number is on the grid that inference has.
+        """
+        return self.outputs(self.values(inputs)[0])
+
+    def outputs(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Outputs by public name out of all `values`."""
+        return {public: values[value] for public, value in self.graph.outputs.items()}
+
+    def values(
+        self, inputs: Mapping[str, Tensor], *, batch_statistics: bool = False
+    ) -> tuple[dict[str, Tensor], list[Update]]:
+        """Every value by name, and what the running statistics become.
+
+        batch_statistics: batch norms work with those of this batch; else they are as frozen, and
+        there is nothing to update.
+        """
+        updates: list[Update] = []
+
+        def correct(node: Node, z: Tensor) -> Tensor:
+            norm = self.norms.by_layer[node.name]
+            corrected, changed = norm.corrected(z, self.momentum)
+            updates.extend(changed)
+            return corrected
+
+        after = dict.fromkeys(self.norms.by_layer, correct) if batch_statistics else {}
+        ranges = self.state.unstacked()
+        overrides: dict[str, Override] = {
+            "quantize": partial(self._quantize, ranges),
+            "lookup": partial(self._lookup, ranges),
+            "relu6": partial(self._relu6, ranges),
+        }
+        return self._forward(inputs, self.constants(), overrides, after), updates
+
+    def constants(self) -> dict[str, Tensor]:
+        """What takes the place of const nodes, batch norms folded."""
+        return self.norms.folded(self.state.constants)
 
     @property
     def kernels(self) -> list[Any]:
@@ -46,35 +89,48 @@ class TrainingGraph:
         return list(self.state.constants.values())
 
     @property
-    def thresholds(self) -> list[Any]:
-        """Ranges of scale groups, and of quantizers that are in none (`State.ranges`)."""
-        return list(self.state.ranges.values())
+    def gammas(self) -> list[Any]:
+        """Scales of batch norms."""
+        return self.norms.gammas
 
-    def finalized(self) -> Graph:
+    @property
+    def thresholds(self) -> list[Any]:
+        """The ranges of all scales, one variable (`State.ranges`); empty for a float graph."""
+        return [self.state.ranges] if self.state.names else []
+
+    @property
+    def variables(self) -> list[Any]:
+        """All that makes the state of the graph, in a fixed order."""
+        return [*self.kernels, *self.gammas, *self.thresholds, *self.norms.statistics]
+
+    def finalized(self, graph: Graph | None = None) -> Graph:
         """A calibrated graph with the constants and exponents that the variables have now."""
-        made = self.graph.copy()
-        for name, variable in self.state.constants.items():
-            made.set_attrs(name, value=np.asarray(variable.numpy()))
+        made = (graph or self.graph).copy()
+        for name, tensor in self.constants().items():
+            made.set_attrs(name, value=np.asarray(tensor.numpy()))
+        ranges = self.state.unstacked()
         for node in list(made.topological()):
             if node.op in QUANTIZERS:
                 spec: QuantSpec = node.attrs["spec"]
-                made.set_attrs(node.name, spec=spec.with_exponent(self.state.exponent(node)))
+                exponent = self.state.exponent(node, ranges)
+                made.set_attrs(node.name, spec=spec.with_exponent(exponent))
         return made
 
     # -- ops that depend on a scale -----------------------------------------------------------
 
-    def _quantize(self, node: Node, x: Tensor) -> Tensor:
+    def _quantize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         spec: QuantSpec = node.attrs["spec"]
-        return quantize(x, self.state.log2_t(node), spec.bits, spec.signed, spec.rounding)
+        log2_t = self.state.log2_t(node, ranges)
+        return quantize(x, log2_t, spec.bits, spec.signed, spec.rounding)
 
-    def _lookup(self, node: Node, x: Tensor) -> Tensor:
+    def _lookup(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         """The function in float64, as the entries of its table are made."""
         import tensorflow as tf
 
         (wide,) = self.functions[node.name](tf.cast(x, tf.float64))
-        return self._quantize(node, tf.cast(wide, tf.float32))
+        return self._quantize(ranges, node, tf.cast(wide, tf.float32))
 
-    def _relu6(self, node: Node, x: Tensor) -> Tensor:
+    def _relu6(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         """On a grid the clip is at the grid point nearest to 6."""
         import tensorflow as tf
 
@@ -83,6 +139,6 @@ class TrainingGraph:
             return tf.nn.relu6(x)
         source = self.graph.nodes[members[0]]
         spec: QuantSpec = source.attrs["spec"]
-        log2_t = tf.stop_gradient(self.state.log2_t(source))
+        log2_t = tf.stop_gradient(self.state.log2_t(source, ranges))
         scale = tf.pow(2.0, tf.math.ceil(log2_t) - float(spec.bits - spec.signed))
         return tf.minimum(tf.nn.relu(x), tf.round(6.0 / scale) * scale)

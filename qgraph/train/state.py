@@ -18,48 +18,60 @@ TRAINED = ("weight", "bias", "scale")
 # Halfway between the thresholds that round up to the calibrated power of two.
 START = -0.5
 
+Tensor = Any
+
 
 @dataclass(frozen=True)
 class State:
     """Variables of a training graph.
 
-    `constants` by const node. `ranges` by scale group, or by quantizer where it has no group: a
-    float32 scalar `r` for the scale `2^ceil(r)`; the threshold of a member of b bits and sign s has
-    `log2_t = r + b - s`. `fixed` are exponents that nothing trains. `follows` has the quantizers
-    whose scales multiply to that of a bias at its accumulator's scale.
+    `constants` by const node. `ranges` is one float32 variable [scales], an entry for each scale
+    group, or quantizer where it has no group, as `names` lists them: `r` stands for the scale
+    `2^ceil(r)`, and the threshold of a member of b bits and sign s has `log2_t = r + b - s`.
+    `fixed` are exponents that nothing trains. `follows` has the quantizers whose scales multiply
+    to that of a bias at its accumulator's scale.
     """
 
     constants: Mapping[str, Any]
-    ranges: Mapping[str, Any]
+    names: tuple[str, ...]
+    ranges: Any
     fixed: Mapping[str, int]
     follows: Mapping[str, tuple[Node, ...]]
 
-    def log2_t(self, node: Node) -> Any:
-        """The logarithm of the threshold of a quantizer, a float32 scalar tensor."""
+    def unstacked(self) -> dict[str, Tensor]:
+        """Each range by name, a float32 scalar tensor."""
+        import tensorflow as tf
+
+        return dict(zip(self.names, tf.unstack(self.ranges), strict=True)) if self.names else {}
+
+    def log2_t(self, node: Node, ranges: Mapping[str, Tensor]) -> Tensor:
+        """The logarithm of the threshold of a quantizer, a float32 scalar; `ranges` by name."""
         spec: QuantSpec = node.attrs["spec"]
-        return self._range(node) + float(spec.bits - int(spec.signed))
+        return self._range(node, ranges) + float(spec.bits - int(spec.signed))
 
-    def exponent(self, node: Node) -> int:
+    def exponent(self, node: Node, ranges: Mapping[str, Tensor]) -> int:
         """The exponent that a quantizer has now."""
-        return -int(np.ceil(np.asarray(self._range(node))))
+        return -int(np.ceil(np.asarray(self._range(node, ranges))))
 
-    def _range(self, node: Node) -> Any:
+    def _range(self, node: Node, ranges: Mapping[str, Tensor]) -> Tensor:
         import tensorflow as tf
 
         if node.name in self.fixed:
             return tf.constant(-float(self.fixed[node.name]))
         if node.name in self.follows:
-            parts = [tf.math.ceil(self._range(part)) for part in self.follows[node.name]]
+            parts = [tf.math.ceil(self._range(part, ranges)) for part in self.follows[node.name]]
             return tf.stop_gradient(tf.add_n(parts))
-        return self.ranges[_key(node)]
+        return ranges[scale_of(node)]
 
 
 def state_of(graph: Graph) -> State:
-    """Variables for a calibrated graph. Raises UnsupportedError for what cannot be trained."""
+    """Variables for a calibrated graph, or a float one, which has no ranges.
+
+    Raises UnsupportedError for what cannot be trained.
+    """
     import tensorflow as tf
 
-    constants: dict[str, Any] = {}
-    ranges: dict[str, Any] = {}
+    ranges: dict[str, float] = {}
     fixed: dict[str, int] = {}
     follows: dict[str, tuple[Node, ...]] = {}
     for node in (n for n in graph.topological() if n.op in QUANTIZERS):
@@ -67,27 +79,40 @@ def state_of(graph: Graph) -> State:
         if not isinstance(spec.exponent, int) or spec.overflow == "wrap":
             what = "values that wrap" if spec.overflow == "wrap" else "scales per channel"
             raise UnsupportedError(f"{what} cannot be trained yet", node=node.name)
-        source, value = node.inputs[0], graph.constant(node.inputs[0])
-        if value is not None and spec.role in TRAINED and source not in constants:
-            constants[source] = tf.Variable(value, name=_plain(source))
         if spec.group is None and spec.role == "constant":
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == "bias":
             (user,) = graph.users(node.name)
             follows[node.name] = _factors(graph, user.inputs[0])
-        elif _key(node) not in ranges:
-            start = np.float32(-spec.exponent + START)
-            ranges[_key(node)] = tf.Variable(start, name=_plain(f"{_key(node)}/range"))
-    return State(constants, ranges, fixed, follows)
+        else:
+            ranges.setdefault(scale_of(node), -spec.exponent + START)
+    constants = {
+        name: tf.Variable(graph.nodes[name].attrs["value"], name=name.replace(":", "_"))
+        for name in trained_constants(graph)
+    }
+    variable = tf.Variable(np.array(list(ranges.values()), np.float32), name="ranges")
+    return State(constants, tuple(ranges), variable, fixed, follows)
 
 
-def _key(node: Node) -> str:
+def trained_constants(graph: Graph) -> list[str]:
+    """Const nodes that training changes: weights, biases, multipliers of batch norms."""
+    found: dict[str, None] = {}
+    for node in graph.topological():
+        if node.op in QUANTIZERS:
+            learns, value = node.attrs["spec"].role in TRAINED, node.inputs[0]
+        else:  # not quantized: float layers
+            layer = node.op in (*COMPUTE, "bias_add") or bool(node.attrs.get("batch_norm"))
+            learns = layer and not node.attrs.get("pool")
+            value = node.inputs[1] if learns else ""
+        if learns and graph.constant(value) is not None:
+            found[value] = None
+    return list(found)
+
+
+def scale_of(node: Node) -> str:
+    """The name of the scale that a quantizer has: its group's, or its own."""
     spec: QuantSpec = node.attrs["spec"]
     return spec.group or node.name
-
-
-def _plain(name: str) -> str:
-    return name.replace(":", "_")
 
 
 def _factors(graph: Graph, value: str) -> tuple[Node, ...]:

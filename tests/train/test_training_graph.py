@@ -66,7 +66,7 @@ def test_wherever_the_variables_go(seed, profile):
         noise = rng.normal(size=variable.shape) * np.abs(variable.numpy()).max() / 10
         variable.assign_add(noise.astype(np.float32))
     for variable in training.thresholds:
-        variable.assign_add(rng.uniform(-1, 1))
+        variable.assign_add(rng.uniform(-1, 1, variable.shape))
     assert_is_inference(training, feeds)
 
 
@@ -83,7 +83,7 @@ def test_weights_and_thresholds_learn_from_the_float_network():
     calibrate(graph, feeds)
     training, fed = TrainingGraph(graph), tensors(feeds)
     variables = [*training.kernels, *training.thresholds]
-    wanted = tf.function(Forward(floating))(fed)["y"]
+    wanted = Forward(floating)(fed)[floating.outputs["y"]]
     optimizer = tf.keras.optimizers.Adam(3e-3)
 
     @tf.function

@@ -1,0 +1,119 @@
+"""Folded batch norms at work in training: what Keras does in training; inference when frozen."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.quant.calibrate import calibrate
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import load_profile
+from qgraph.recipes import insert, prepare
+from qgraph.train.model import TrainingGraph
+from qgraph.train.norms import norms_of
+from tests.train.test_training_graph import assert_is_inference
+
+layers = keras.layers
+
+
+def network(seed: int = 0) -> keras.Model:
+    """Batch norms of a convolution, a depthwise one and a dense layer, all of them away from 1."""
+    keras.utils.set_random_seed(seed)
+    image = keras.Input([8, 8, 3])
+    x = layers.Conv2D(6, 3, padding="same", use_bias=False)(image)
+    x = layers.ReLU()(layers.BatchNormalization(epsilon=0.05)(x))
+    x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.Dense(5)(layers.Flatten()(x))
+    model = keras.Model(image, layers.BatchNormalization()(x))
+    rng = np.random.default_rng(seed)
+    for layer in model.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            n = layer.gamma.shape[0]
+            layer.gamma.assign(rng.uniform(0.5, 2, n))
+            layer.beta.assign(rng.normal(size=n))
+            layer.moving_mean.assign(rng.normal(size=n))
+            layer.moving_variance.assign(rng.uniform(0.1, 3, n))
+    return model
+
+
+def images(count: int = 32) -> np.ndarray:
+    return np.random.default_rng(1).uniform(size=(count, 8, 8, 3)).astype("float32")
+
+
+def folded(model: keras.Model, plan: Plan, tmp_path) -> Graph:
+    model.save(tmp_path / "m.h5")
+    graph = load(tmp_path / "m.h5")
+    PassManager(prepare(plan)).run(graph)
+    return graph
+
+
+@pytest.mark.parametrize("plan", [Plan(), Plan(equalize="weights")], ids=["plain", "equalized"])
+def test_without_quantizers_it_is_the_float_network_in_training(plan, tmp_path):
+    model, x = network(), images()
+    graph = folded(model, plan, tmp_path)
+    norms = norms_of(graph)
+    assert len(norms) == 3
+    training = TrainingGraph(graph, norms)
+    values, updates = training.values({graph.inputs[0]: tf.constant(x)}, batch_statistics=True)
+    (found,) = training.outputs(values).values()
+    for variable, value in updates:
+        variable.assign(value)
+    np.testing.assert_allclose(found, model(x, training=True), rtol=2e-4, atol=2e-5)
+    assert not np.allclose(found, model(x, training=False), atol=0.1)
+    # What the running statistics have become, seen through what they do.
+    (found,) = training({graph.inputs[0]: tf.constant(x)}).values()
+    np.testing.assert_allclose(found, model(x, training=False), rtol=2e-4, atol=2e-5)
+
+
+def test_gradients_are_those_of_the_float_network(tmp_path):
+    """For the input: weights are in another unit here."""
+    model, x = network(), tf.constant(images())
+    graph = folded(model, Plan(), tmp_path)
+    training = TrainingGraph(graph, norms_of(graph))
+    weights = tf.random.normal([32, 5], seed=3)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        values, _ = training.values({graph.inputs[0]: x}, batch_statistics=True)
+        (y,) = training.outputs(values).values()
+        ours = tf.reduce_sum(weights * y**2)
+        wanted = tf.reduce_sum(weights * model(x, training=True) ** 2)
+    expected = tape.gradient(wanted, x)
+    difference = tf.norm(tape.gradient(ours, x) - expected) / tf.norm(expected)
+    assert float(difference) < 1e-4
+
+
+def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):
+    model = network()
+    norm = next(x for x in model.layers if isinstance(x, layers.BatchNormalization))
+    norm.gamma.assign(tf.tensor_scatter_nd_update(norm.gamma, [[2]], [0.0]))
+    graph = folded(model, Plan(), tmp_path)
+    training = TrainingGraph(graph, norms_of(graph))
+    with tf.GradientTape() as tape:
+        fed = {graph.inputs[0]: tf.constant(images())}
+        values, _ = training.values(fed, batch_statistics=True)
+        (found,) = training.outputs(values).values()
+    np.testing.assert_allclose(found, model(images(), training=True), rtol=2e-4, atol=2e-5)
+    for gradient in tape.gradient(found, [*training.kernels, *training.gammas]):
+        assert np.isfinite(gradient).all()
+
+
+def test_frozen_it_is_inference_to_the_bit(tmp_path):
+    """At first, and when weights, scales and statistics have moved."""
+    graph, feeds = folded(network(), Plan(), tmp_path), {}
+    norms, feeds[graph.inputs[0]] = norms_of(graph), images()
+    PassManager(insert(load_profile("graffitist-int8"))).run(graph)
+    calibrate(graph, feeds)
+    training, rng = TrainingGraph(graph, norms), np.random.default_rng(5)
+    before = {n: graph.nodes[n].attrs["value"] for n in training.state.constants}
+    for name, value in training.constants().items():
+        np.testing.assert_array_equal(value, before[name])
+    assert_is_inference(training, feeds)
+    for variable in [*training.gammas, *training.norms.statistics]:
+        variable.assign(variable * rng.uniform(0.8, 1.2, variable.shape).astype("float32"))
+    assert_is_inference(training, feeds)
+    for name, value in training.constants().items():
+        assert not np.array_equal(value, before[name])

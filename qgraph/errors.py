@@ -80,3 +80,9 @@ class PassError(QGraphError):
     """A pass broke its contract: an unmet requirement, or a fixpoint that does not end."""
 
     exit_code = 10
+
+
+class TrainingError(QGraphError):
+    """Training cannot begin or go on: nothing to train, or numbers that are not finite."""
+
+    exit_code = 11

@@ -23,6 +23,7 @@ CHUNK = 8
 LEARNT_FROM = 512
 LEARNT_NUMBERS = 1 << 20  # small samples may be more: as many as hold so many numbers
 CHECKED_BYTES = 1 << 24  # at once
+CALIBRATION = "calibration data"
 
 Data = str | Path | Array | Mapping[str, Array]
 
@@ -59,9 +60,19 @@ def load_data(
         raise CalibrationError("the network has no inputs: there is nothing to calibrate")
     check_source(source)
     assert source is not None
-    named = {k: v[:limit] for k, v in _by_input(_read(source, limit, on_read), graph).items()}
+    return check_arrays(_read(source, limit, on_read), graph, CALIBRATION, limit)
+
+
+def check_arrays(
+    arrays: Mapping[str, Array], graph: Graph, what: str, limit: int | None = None
+) -> dict[str, Array]:
+    """Arrays [samples, ...] by input name, the first `limit` samples; `what` is for errors.
+
+    An array under any name serves the only input of a network. Raises CalibrationError.
+    """
+    named = {k: v[:limit] for k, v in _by_input(arrays, graph).items()}
     for name in graph.inputs:
-        _check(named[name], graph, name)
+        _check(named[name], graph, name, what)
     if len({len(v) for v in named.values()}) > 1:
         raise CalibrationError(
             f"inputs have different sample counts: { {k: len(v) for k, v in named.items()} }",
@@ -159,7 +170,7 @@ def _by_input(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
     return {name: arrays[name] for name in graph.inputs}
 
 
-def _check(array: Array, graph: Graph, name: str) -> None:
+def _check(array: Array, graph: Graph, name: str, what: str) -> None:
     expected = graph.types[name]
     shape, batch = expected.shape, expected.shape[0] if expected.shape else None
 
@@ -169,13 +180,13 @@ def _check(array: Array, graph: Graph, name: str) -> None:
     if shape is None:
         raise wrong(f"its shape is not known: {expected}", f"give it: --input-shape {name}=...")
     if array.dtype.kind not in NUMBERS:
-        raise wrong(f"calibration data is of dtype {array.dtype}, not numbers")
+        raise wrong(f"{what} is of dtype {array.dtype}, not numbers")
     if array.ndim != len(shape) or any(
         d is not None and d != a for d, a in zip(shape[1:], array.shape[1:], strict=False)
     ):
         dims = ", ".join("any" if d is None else str(d) for d in shape[1:])
         raise wrong(
-            f"calibration data has shape {array.shape}, the input is {expected}",
+            f"{what} has shape {array.shape}, the input is {expected}",
             f"give an array of shape (samples, {dims})",
         )
     if not len(array):
@@ -192,15 +203,15 @@ def _check(array: Array, graph: Graph, name: str) -> None:
         if part.dtype.kind == "f" and not np.isfinite(held).all():
             first, *rest = (int(i) for i in np.argwhere(~np.isfinite(held))[0])
             bad = [start + first, *rest]
-            raise wrong(f"calibration data holds NaN or infinity, first at {bad}", "leave it out")
+            raise wrong(f"{what} holds NaN or infinity, first at {bad}", "leave it out")
         if np.dtype(expected.dtype).kind in "iub" and (held != part).any():
             raise wrong(
-                f"calibration data is {array.dtype}, and not all of it fits {expected.dtype}",
+                f"{what} is {array.dtype}, and not all of it fits {expected.dtype}",
                 f"give the {expected.dtype} numbers that the network is run on",
             )
         some = some or bool(part.any())
-    if not some:
-        raise wrong("calibration data is all zeros", "give typical inputs")
+    if not some and what == CALIBRATION:
+        raise wrong(f"{what} is all zeros", "give typical inputs")
 
 
 def _slices(array: Array) -> Iterator[tuple[int, Array]]:

@@ -98,10 +98,13 @@ class TrainingGraph:
         """The ranges of all scales, one variable (`State.ranges`); empty for a float graph."""
         return [self.state.ranges] if self.state.names else []
 
-    @property
-    def variables(self) -> list[Any]:
-        """All that makes the state of the graph, in a fixed order."""
-        return [*self.kernels, *self.gammas, *self.thresholds, *self.norms.statistics]
+    def named_variables(self) -> dict[str, Any]:
+        """All that makes the state of the graph, by a name that stays."""
+        found = {f"constant/{name}": v for name, v in self.state.constants.items()}
+        for layer, norm in self.norms.by_layer.items():
+            parts = {"gamma": norm.gamma, "mean": norm.mean, "variance": norm.variance}
+            found.update({f"{part}/{layer}": v for part, v in parts.items()})
+        return {**found, "ranges": self.state.ranges}
 
     def finalized(self, graph: Graph | None = None) -> Graph:
         """A calibrated graph with the constants and exponents that the variables have now."""

@@ -1,0 +1,64 @@
+"""The state of a training run in one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import LoadError
+from qgraph.files import write_whole
+from qgraph.ir.types import Array
+
+FACTS = "facts"
+VARIABLE = "variable/"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`variables` by name, exact; `facts` as JSON has them. `network` is the hash of the graph."""
+
+    network: str
+    variables: Mapping[str, Array]
+    facts: Mapping[str, Any]
+
+    def write(self, path: Path) -> None:
+        """Replace `path`, which holds the old state or the new one at any moment.
+
+        Raises OutputError.
+        """
+        facts = json.dumps({"network": self.network, **self.facts}).encode()
+        arrays: dict[str, Any] = {FACTS: np.frombuffer(facts, np.uint8)}
+        arrays.update({VARIABLE + name: value for name, value in self.variables.items()})
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        write_whole(path, content.getvalue())
+
+
+def read_checkpoint(path: Path, network: str) -> Checkpoint:
+    """Raises LoadError for what is no checkpoint, and for one of another network."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            facts = json.loads(arrays[FACTS].tobytes())
+            names = [name for name in arrays.files if name.startswith(VARIABLE)]
+            variables = {name.removeprefix(VARIABLE): arrays[name] for name in names}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise LoadError(
+            f"is not a checkpoint that can be read: {error}",
+            node=str(path),
+            hint="remove it, or go back to another one",
+        ) from None
+    found = facts.pop("network")
+    if found != network:
+        raise LoadError(
+            f"is of another network: {found[:12]}, this one is {network[:12]}",
+            node=str(path),
+            hint="remove it, or --restart to begin anew",
+        )
+    return Checkpoint(found, variables, facts)

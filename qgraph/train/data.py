@@ -1,0 +1,175 @@
+"""Training data: batches of inputs, with or without labels."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.quant.data import batch_of, check_arrays
+from qgraph.quant.sources import is_entry_point, read_file
+
+LABELS = ("labels", "label", "y")
+
+Source = Any  # a path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Arrays by input name, and labels: classes [n], or their probabilities [n, classes]."""
+
+    inputs: Mapping[str, Array]
+    labels: Array | None
+
+
+class TrainingData(Protocol):
+    """Batches that can be had again from any step on."""
+
+    @property
+    def steps(self) -> int | None:
+        """Batches in an epoch; None where only the end will tell."""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether batches have labels."""
+
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from `start` on; without an epoch, all samples in order."""
+
+
+def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> TrainingData:
+    """Data for training or validating `graph`.
+
+    `source`: a `.npz` (arrays named like the inputs, labels under `labels`, `label` or `y`), a
+    `.npy`, a directory that `tf.data.Dataset.save` wrote, `module:function` that returns a
+    `tf.data.Dataset` or arrays, or any of these objects; elements of datasets are inputs or
+    (inputs, labels), batched or not. Raises CalibrationError.
+    """
+    made = _read(source)
+    if hasattr(made, "element_spec"):
+        return DatasetBatches(made, graph, batch_size, str(source))
+    named, labels = _labels_apart(made)
+    inputs = check_arrays(named, graph, "training data")
+    count = len(next(iter(inputs.values())))
+    if labels is not None and len(labels) != count:
+        raise CalibrationError(f"there are {len(labels)} labels for {count} samples")
+    step = batch_of(graph)
+    return ArrayBatches(inputs, labels, max(batch_size // step, 1) * step, seed)
+
+
+def _read(source: Source) -> Any:
+    if not isinstance(source, str | Path):
+        return source
+    if is_entry_point(source):
+        module, _, function = str(source).partition(":")
+        try:
+            return getattr(importlib.import_module(module), function)()
+        except Exception as error:  # the user's code may raise anything
+            raise CalibrationError(
+                f"{type(error).__name__}: {error}",
+                node=str(source),
+                hint="it must return a tf.data.Dataset or arrays; --debug shows where",
+            ) from error
+    path = Path(source)
+    if not path.exists():
+        raise CalibrationError(
+            "no such file",
+            node=str(source),
+            hint="training data is a .npz, a saved tf.data.Dataset, or module:function",
+        )
+    return _saved_dataset(path) if path.is_dir() else read_file(path)
+
+
+def _saved_dataset(path: Path) -> Any:
+    import tensorflow as tf
+
+    try:
+        return tf.data.Dataset.load(str(path))
+    except Exception as error:  # whatever TensorFlow makes of a foreign directory
+        raise CalibrationError(
+            "is not a directory that tf.data.Dataset.save wrote", node=str(path)
+        ) from error
+
+
+def _labels_apart(made: Any) -> tuple[Mapping[str, Array], Array | None]:
+    if isinstance(made, tuple) and len(made) == 2:
+        inputs, labels = made
+        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+        return named, np.asarray(labels)
+    named = made if isinstance(made, Mapping) else {"": np.asarray(made)}
+    names = [name for name in LABELS if name in named]
+    # An input may be called `y` too, where it is alone.
+    if not names or len(named) == 1:
+        return named, None
+    return {k: named[k] for k in named if k != names[0]}, np.asarray(named[names[0]])
+
+
+@dataclass(frozen=True)
+class ArrayBatches:
+    """Arrays in memory or mapped, in an order that depends on the seed and the epoch alone."""
+
+    inputs: Mapping[str, Array]
+    labels: Array | None
+    size: int
+    seed: int
+
+    @property
+    def samples(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    @property
+    def steps(self) -> int:
+        return max(self.samples // self.size, 1)
+
+    @property
+    def labelled(self) -> bool:
+        return self.labels is not None
+
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+        """Shuffled, and whole batches only, as long as there is one; in order without an epoch."""
+        order = np.arange(self.samples)
+        if epoch is not None:
+            order = np.random.default_rng([self.seed, epoch]).permutation(order)
+            order = order[: self.steps * self.size]
+        for first in range(start * self.size, len(order), self.size):
+            index = order[first : first + self.size]
+            labels = None if self.labels is None else self.labels[index]
+            yield Batch({name: array[index] for name, array in self.inputs.items()}, labels)
+
+
+class DatasetBatches:
+    """A `tf.data.Dataset`, whose order is its own affair."""
+
+    def __init__(self, dataset: Any, graph: Graph, batch_size: int, where: str) -> None:
+        import tensorflow as tf
+
+        self.graph, self.where = graph, where
+        spec = dataset.element_spec
+        self.labelled = isinstance(spec, tuple) and len(spec) == 2
+        first = tf.nest.flatten(spec)[0]
+        if first.shape.rank is not None and first.shape.rank < (
+            graph.types[graph.inputs[0]].rank or 0
+        ):
+            dataset = dataset.batch(batch_size)
+        self.dataset = dataset
+        count = int(dataset.cardinality())
+        if count == tf.data.INFINITE_CARDINALITY:
+            raise CalibrationError(
+                "repeats without end", node=where, hint="end it: dataset.take(STEPS_PER_EPOCH)"
+            )
+        self.steps = count if count >= 0 else None
+
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+        for element in self.dataset.skip(start).as_numpy_iterator():
+            inputs, labels = element if self.labelled else (element, None)
+            named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+            if isinstance(inputs, tuple):
+                named = dict(zip(self.graph.inputs, inputs, strict=True))
+            yield Batch(check_arrays(named, self.graph, f"a batch of {self.where}"), labels)

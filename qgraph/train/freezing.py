@@ -1,0 +1,80 @@
+"""Thresholds are frozen one by one, once they have settled (TQT, section 5.2).
+
+A threshold that swings around a power of two would change the scale to the last step, and with it
+all that comes after: it is held where it has been most of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Tensor = Any
+MOMENTUM = 0.99  # of moving averages
+
+
+@dataclass(frozen=True)
+class FreezeSchedule:
+    """From step `start` on, one threshold every `every` steps."""
+
+    start: int
+    every: int
+
+    def is_due(self, step: int) -> bool:
+        """Whether a threshold is to be frozen after so many steps."""
+        return step >= self.start and (step - self.start) % self.every == 0
+
+
+class Freezing:
+    """Which thresholds are frozen, and the moving averages that say which is next.
+
+    ranges: the variable [scales] of a training graph (`State.ranges`).
+    """
+
+    def __init__(self, ranges: Any) -> None:
+        import tensorflow as tf
+
+        def held(value: Tensor, name: str) -> Any:
+            return tf.Variable(value, trainable=False, name=f"freezing/{name}")
+
+        self.ranges = ranges
+        self.frozen = held(tf.zeros(ranges.shape, tf.bool), "frozen")
+        self.average = held(tf.identity(ranges), "average")
+        self.gradient = held(tf.zeros_like(ranges), "gradient")
+
+    @property
+    def variables(self) -> list[Any]:
+        return [self.frozen, self.average, self.gradient]
+
+    def observe(self, gradient: Tensor) -> None:
+        """After a step: the new thresholds and the gradient [scales] they were changed by."""
+        for average, value in ((self.average, self.ranges), (self.gradient, abs(gradient))):
+            average.assign(average + (value - average) * (1 - MOMENTUM))
+
+    def freeze_next(self) -> int | None:
+        """Freeze the threshold of the smallest gradient among those that have settled.
+
+        Settled: at the power of two of its moving average. Gives its index; None if there is none.
+        """
+        frozen = self.frozen.numpy()
+        settled = np.ceil(self.ranges.numpy()) == np.ceil(self.average.numpy())
+        candidates = np.flatnonzero(settled & ~frozen)
+        if not len(candidates):
+            return None
+        chosen = int(candidates[np.argmin(self.gradient.numpy()[candidates])])
+        frozen[chosen] = True
+        self.frozen.assign(frozen)
+        return chosen
+
+    def count(self) -> int:
+        """How many are frozen."""
+        return int(self.frozen.numpy().sum())
+
+    def freeze(self, indices: Sequence[int]) -> None:
+        """Freeze these, settled or not."""
+        frozen = self.frozen.numpy()
+        frozen[list(indices)] = True
+        self.frozen.assign(frozen)

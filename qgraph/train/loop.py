@@ -1,0 +1,272 @@
+"""The training loop: steps, validation, freezing, checkpoints; resumed where it was killed.
+
+Source: TQT (Jain et al., 2019), section 5.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError, TrainingError, UsageError
+from qgraph.ir.graph import Graph
+from qgraph.ir.text import print_graph
+from qgraph.ir.types import Array
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.train.data import Batch, TrainingData
+from qgraph.train.diagnosis import first_not_finite
+from qgraph.train.freezing import Freezing
+from qgraph.train.losses import Loss, loss_for
+from qgraph.train.model import TrainingGraph
+from qgraph.train.norms import Norm
+from qgraph.train.options import Options
+from qgraph.train.score import Score, Status, Watch
+from qgraph.train.step import Steps
+
+LAST, BEST = "last.npz", "best.npz"
+SAVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Position:
+    """What has been done: `step` steps in all, `done` of them in `epoch` (from 0).
+
+    `loss` and `right` are sums over the steps of the epoch, `samples` what they are of.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    done: int = 0
+    loss: float = 0.0
+    right: float = 0.0
+    samples: int = 0
+
+
+class Trainer:
+    """Trains a calibrated graph; or a float one, which then learns as the quantized one would.
+
+    graph, norms: as `TrainingGraph` takes them. floating: the float graph, the teacher where there
+    are no labels. folder: where checkpoints go; without, there are none. save_seconds: how often
+    they are written at least. `best` is the checkpoint of the best validation.
+    Raises UsageError, UnsupportedError, TrainingError.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        floating: Graph,
+        norms: Sequence[Norm],
+        data: TrainingData,
+        validation: TrainingData | None = None,
+        options: Options | None = None,
+        *,
+        folder: Path | None = None,
+        save_seconds: float = SAVE_SECONDS,
+        watch: Watch = lambda status: None,
+    ) -> None:
+        self.options = options = options or Options()
+        self.data, self.validation = data, validation
+        self.folder, self.save_seconds, self.watch = folder, save_seconds, watch
+        self.network = network_of(graph)
+        self.loss: Loss = loss_for(graph, floating, data.labelled, options.loss, options.output)
+        if validation and self.loss.kind == "labels" and not validation.labelled:
+            raise UsageError("the training data has labels, the validation data has none")
+        self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum)
+        self.freezing = Freezing(self.model.state.ranges)
+        learning = _learning(self.model, options)
+        self.optimizer = _optimizer(options, self.freezing)
+        self.steps = Steps(
+            self.model, floating, self.loss, self.optimizer, learning, options.weight_decay
+        )
+        self.at = Position()
+        self.history: list[Score] = []
+        self.best_score: Score | None = None
+        self.best: Checkpoint | None = None
+        self._saved = time.monotonic()
+
+    # -- running ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train to the end, from the newest checkpoint on if there is one."""
+        self._resume()
+        if not self.history:
+            self._validate()
+        while self.at.epoch < self.options.epochs:
+            for batch in self.data.batches(self.at.epoch, self.at.done):
+                self._one_step(batch)
+            if not self.at.done:
+                raise CalibrationError("the training data has no batches")
+            if self.validation is None or self.history[-1].step < self.at.step:
+                self._validate()
+            self.at = Position(self.at.step, self.at.epoch + 1)
+            self._save()
+
+    def _one_step(self, batch: Batch) -> None:
+        norms_frozen = self.at.epoch + self._share_of_epoch() >= self.options.norm_epochs
+        self.steps.norms_frozen = norms_frozen or not self.model.norms.by_layer
+        inputs, labels, count = self._tensors(batch)
+        loss, right, finite, _ = self.steps.train(inputs, labels)
+        if not finite:
+            raise self._not_finite(inputs)
+        at = self.at
+        self.at = Position(
+            at.step + 1, at.epoch, at.done + 1, at.loss + float(loss) * count,
+            at.right + float(right), at.samples + count,
+        )  # fmt: skip
+        if self.model.thresholds and self.options.freeze_schedule().is_due(self.at.step):
+            self.freezing.freeze_next()
+        every = self.options.validate_every
+        if every and self.at.step % every == 0:
+            self._validate()
+        self.watch(self._status())
+        if time.monotonic() - self._saved > self.save_seconds:
+            self._save()
+
+    def _share_of_epoch(self) -> float:
+        return self.at.done / self.data.steps if self.data.steps else 0.0
+
+    def _validate(self) -> None:
+        loss, right, count = 0.0, 0.0, 0
+        for batch in self.validation.batches(None) if self.validation else ():
+            inputs, labels, size = self._tensors(batch)
+            mean, found = self.steps.evaluate(inputs, labels)
+            loss, right, count = loss + float(mean) * size, right + float(found), count + size
+        if not count:  # no data to tell: the newest is taken for the best
+            loss, right, count = -float(self.at.step), 0.0, 1
+        accuracy = right / count if self.validation and self.loss.classes else None
+        score = Score(self.at.step, self.at.epoch, loss / count, accuracy, self.freezing.count())
+        self.history.append(score)
+        if score.beats(self.best_score):
+            self.best_score = score
+            self.best = self._checkpoint(self.model.named_variables())
+            if self.folder:
+                self.best.write(self.folder / BEST)
+        self._save()
+
+    def _status(self) -> Status:
+        at = self.at
+        return Status(
+            at.epoch, self.options.epochs, at.done, self.data.steps,
+            at.loss / at.samples, at.right / at.samples if self.loss.classes else None,
+            self.freezing.count(), len(self.model.state.names), self.best_score,
+        )  # fmt: skip
+
+    def _tensors(self, batch: Batch) -> tuple[dict[str, Any], Any, int]:
+        import tensorflow as tf
+
+        types = self.model.graph.types
+        inputs = {n: tf.constant(a, types[n].dtype) for n, a in batch.inputs.items()}
+        count = len(next(iter(batch.inputs.values())))
+        if self.loss.kind != "labels" or batch.labels is None:
+            return inputs, None, count
+        return inputs, tf.constant(_checked(batch.labels, self.loss.classes, count)), count
+
+    def _not_finite(self, inputs: Mapping[str, Any]) -> TrainingError:
+        name = first_not_finite(self.model, inputs, not self.steps.norms_frozen)
+        what = "the loss or a gradient is" if name is None else "is the first that is"
+        hint = "smaller rates may do; the newest checkpoint is from before this"
+        message = f"{what} NaN or infinite in step {self.at.step + 1}: training stops"
+        return TrainingError(message, node=name, hint=hint)
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def _variables(self) -> dict[str, Any]:
+        """All that a run goes on from."""
+        own = {f"freezing/{i}": v for i, v in enumerate(self.freezing.variables)}
+        optimizer = {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
+        return {**self.model.named_variables(), **own, **optimizer}
+
+    def _checkpoint(self, variables: Mapping[str, Any]) -> Checkpoint:
+        arrays: dict[str, Array] = {name: np.array(v.numpy()) for name, v in variables.items()}
+        facts = {
+            "options": asdict(self.options),
+            "at": asdict(self.at),
+            "history": [asdict(score) for score in self.history],
+            "best": asdict(self.best_score) if self.best_score else None,
+        }
+        return Checkpoint(self.network, arrays, facts)
+
+    def _save(self) -> None:
+        if self.folder:
+            self._checkpoint(self._variables()).write(self.folder / LAST)
+        self._saved = time.monotonic()
+
+    def _resume(self) -> None:
+        if self.folder is None or not (self.folder / LAST).exists():
+            return
+        last = read_checkpoint(self.folder / LAST, self.network)
+        options = Options(**last.facts["options"])
+        if replace(options, epochs=self.options.epochs) != self.options:
+            raise UsageError(
+                f"the checkpoint is of a run with other options: {_difference(options, self.options)}",
+                node=str(self.folder / LAST),
+                hint="give the same ones, or --restart to begin anew",
+            )
+        restore(self._variables(), last)
+        self.at = Position(**last.facts["at"])
+        self.history = [Score(**score) for score in last.facts["history"]]
+        self.best_score = Score(**last.facts["best"])
+        self.best = read_checkpoint(self.folder / BEST, self.network)
+
+
+def network_of(graph: Graph) -> str:
+    """What tells a graph from others: a hash of its text."""
+    return hashlib.sha256(print_graph(graph).encode()).hexdigest()
+
+
+def restore(variables: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+    """Give `variables` the values they have in a checkpoint."""
+    for name, variable in variables.items():
+        variable.assign(checkpoint.variables[name])
+
+
+def _learning(model: TrainingGraph, options: Options) -> list[Any]:
+    weights = [*model.kernels, *model.gammas] if options.learn != "thresholds" else []
+    thresholds = model.thresholds if options.learn != "weights" else []
+    if not weights + thresholds:
+        raise TrainingError("there is nothing to train: no layer with weights, no quantizer")
+    return weights + thresholds
+
+
+def _optimizer(options: Options, freezing: Freezing) -> Any:
+    from qgraph.train.optimizer import Rate, TqtAdam
+
+    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000))
+    thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
+    return TqtAdam(weights, thresholds, freezing)
+
+
+def _checked(labels: Array, classes: int | None, count: int) -> Array:
+    """Labels [n] of classes, or [n, classes] of their probabilities. Raises CalibrationError."""
+    labels = np.asarray(labels)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind == "f" and labels.shape == (count, classes):
+        return labels.astype(np.float32)
+    if labels.dtype.kind not in "iu" or labels.shape != (count,):
+        raise CalibrationError(
+            f"labels are {labels.dtype} of shape {list(labels.shape)}",
+            hint=f"give a class of each sample, 0 to {(classes or 1) - 1}",
+        )
+    wrong = labels[(labels < 0) | (labels >= (classes or 0))]
+    if len(wrong):
+        raise CalibrationError(
+            f"there is a label {wrong[0]}, and the network has {classes} classes",
+            hint=f"labels are 0 to {(classes or 1) - 1}",
+        )
+    return labels.astype(np.int64)
+
+
+def _difference(found: Options, wanted: Options) -> str:
+    mine = asdict(wanted)
+    return ", ".join(
+        f"{name} {value}, not {mine[name]}"
+        for name, value in asdict(found).items()
+        if value != mine[name] and name != "epochs"
+    )

@@ -1,0 +1,97 @@
+"""What training makes small, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.static.agreement import decisions
+
+Tensor = Any
+Kind = Literal["labels", "teacher", "mse"]
+KINDS = ("labels", "teacher", "mse")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss on one value of the quantized graph, and the value of the float graph it may need.
+
+    `labels`: softmax cross entropy on logits. `teacher`: KL divergence of the float network's
+    softmax from the quantized one's. `mse`: mean squared difference from the float network's output.
+    """
+
+    kind: Kind
+    value: str
+    teacher: str
+    classes: int | None
+
+    def __call__(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
+        """The mean over a batch; each argument [n, ...], `labels` as `Batch` has them."""
+        import tensorflow as tf
+
+        if self.kind == "mse":
+            return tf.reduce_mean(tf.math.squared_difference(found, taught))
+        logits = tf.nn.log_softmax(found)
+        wanted = tf.nn.softmax(taught) if self.kind == "teacher" else self._wanted(labels)
+        # Against the entropy of what is wanted: the least that a cross entropy can be.
+        entropy = -tf.reduce_sum(tf.math.xlogy(wanted, wanted), -1)
+        return tf.reduce_mean(-tf.reduce_sum(wanted * logits, -1) - entropy)
+
+    def right(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
+        """How many samples have the class that labels, or else the float network, say."""
+        import tensorflow as tf
+
+        if self.classes is None:
+            return tf.constant(0.0)
+        wanted = taught if self.kind != "labels" else self._wanted(labels)
+        same = tf.equal(tf.argmax(found, -1), tf.argmax(wanted, -1))
+        return tf.reduce_sum(tf.cast(same, tf.float32))
+
+    def _wanted(self, labels: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        if labels.dtype.is_floating:
+            return tf.cast(labels, tf.float32)
+        return tf.one_hot(tf.reshape(labels, [-1]), self.classes, dtype=tf.float32)
+
+
+def loss_for(
+    graph: Graph,
+    floating: Graph,
+    labelled: bool,
+    kind: str | None = None,
+    output: str | None = None,
+) -> Loss:
+    """The loss for a quantized graph and its float twin.
+
+    kind: `labels` where there are labels, else `teacher` for an output of classes, else `mse`.
+    output: the public name of the output that is trained; the only one, if there is one.
+    Raises UsageError.
+    """
+    names = list(graph.outputs)
+    if output is None and len(names) > 1:
+        raise UsageError(
+            f"the network has {len(names)} outputs: {', '.join(names)}", hint="say which: --output"
+        )
+    if output not in (None, *names):
+        raise UsageError(f"there is no output `{output}`", hint=f"outputs are {', '.join(names)}")
+    at = names.index(output) if output else 0
+    value, teacher = decisions(graph)[at], decisions(floating)[at]
+    shape = graph.types[value].shape or ()
+    classes = shape[-1] if len(shape) == 2 and shape[-1] not in (1, None) else None
+    if kind is None:
+        kind = "labels" if labelled else "teacher" if classes else "mse"
+    if kind not in KINDS:
+        raise UsageError(f"there is no loss `{kind}`", hint=f"losses: {', '.join(KINDS)}")
+    if kind == "labels" and not labelled:
+        raise UsageError("the data has no labels", hint="an array called `labels`, or (x, y)")
+    if kind != "mse" and classes is None:
+        raise UsageError(
+            f"`{value}` of shape {list(shape)} is no row of classes", hint="use --loss mse"
+        )
+    if kind == "mse":
+        outputs = list(graph.outputs.values()), list(floating.outputs.values())
+        value, teacher, classes = outputs[0][at], outputs[1][at], None
+    return Loss(kind, value, teacher, classes)  # type: ignore[arg-type]

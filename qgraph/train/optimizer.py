@@ -1,0 +1,85 @@
+"""Adam with a rate for thresholds and a rate for weights (TQT, sections 4.2 and 5.2).
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.train.freezing import Freezing
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A learning rate that is multiplied by `decay` every `steps` steps, all at once."""
+
+    start: float
+    decay: float
+    steps: int
+
+    def at(self, step: Tensor) -> Tensor:
+        """The rate after `step` steps, float32."""
+        times = tf.cast(step // self.steps, tf.float32)
+        return tf.constant(self.start, tf.float32) * tf.pow(self.decay, times)
+
+
+class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
+    """Moves `thresholds` by one rate, all else by another; frozen thresholds stay.
+
+    Has the moments 0.9 and 0.999. `freezing` is told of every step.
+    """
+
+    def __init__(
+        self,
+        weights: Rate,
+        thresholds: Rate,
+        freezing: Freezing,
+        *,
+        betas: Sequence[float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        name: str = "TqtAdam",
+    ) -> None:
+        super().__init__(name=name, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(weights.start)
+        self.weight_rate, self.threshold_rate, self.freezing = weights, thresholds, freezing
+        self.betas, self.epsilon = tuple(betas), epsilon
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Make the moments of `variables`."""
+        super().build(variables)
+        if getattr(self, "_built", False):
+            return
+        self._built = True
+        self.first = [self.add_variable_from_reference(v, "m") for v in variables]
+        self.second = [self.add_variable_from_reference(v, "v") for v in variables]
+
+    def update_step(self, gradient: Tensor, variable: Any) -> None:
+        """One variable, one step."""
+        index = self._index_dict[self._var_key(variable)]
+        first, second = self.first[index], self.second[index]
+        is_thresholds = self._var_key(variable) == self._var_key(self.freezing.ranges)
+        rate = (self.threshold_rate if is_thresholds else self.weight_rate).at(self.iterations)
+        beta1, beta2 = self.betas
+        t = tf.cast(self.iterations + 1, tf.float32)
+        rate = rate * tf.sqrt(1 - tf.pow(beta2, t)) / (1 - tf.pow(beta1, t))
+        first.assign_add((gradient - first) * (1 - beta1))
+        second.assign_add((tf.square(gradient) - second) * (1 - beta2))
+        moved = variable - rate * first / (tf.sqrt(second) + self.epsilon)
+        if not is_thresholds:
+            variable.assign(moved)
+            return
+        variable.assign(tf.where(self.freezing.frozen, variable, moved))
+        self.freezing.observe(gradient)
+
+    def get_config(self) -> dict[str, Any]:
+        """Rates as plain numbers."""
+        rates = {"weights": self.weight_rate, "thresholds": self.threshold_rate}
+        return {**super().get_config(), **{name: vars(rate) for name, rate in rates.items()}}

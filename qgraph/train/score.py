@@ -1,0 +1,48 @@
+"""What is known of a run while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a validation found after `step` steps, in epoch `epoch` (from 0).
+
+    `accuracy`: the share of samples with the class that labels say, or else the float network;
+    None where the output is no class. `frozen`: thresholds that were frozen by then.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    accuracy: float | None
+    frozen: int
+
+    def beats(self, other: Score | None) -> bool:
+        """Whether it is better, by accuracy and then by loss. The earlier of two equal ones is."""
+        if other is None:
+            return True
+        return (self.accuracy or 0.0, -self.loss) > (other.accuracy or 0.0, -other.loss)
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run is: `done` of `steps` steps in `epoch` (from 0); None where no one knows.
+
+    `loss` and `accuracy` are means over the epoch so far.
+    """
+
+    epoch: int
+    epochs: int
+    done: int
+    steps: int | None
+    loss: float
+    accuracy: float | None
+    frozen: int
+    thresholds: int
+    best: Score | None
+
+
+Watch = Callable[[Status], None]

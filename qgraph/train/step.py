@@ -1,0 +1,100 @@
+"""One step of training, and one of evaluation, as compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qgraph.ir.graph import Graph
+from qgraph.train.forward import Forward
+from qgraph.train.losses import Loss
+from qgraph.train.model import TrainingGraph
+
+Tensor = Any
+
+
+class Steps:
+    """`train` and `evaluate` for batches of a training graph.
+
+    variables: those that learn. norms_frozen: whether batch norms are as in inference; a change of
+    it makes the next step compile anew.
+    """
+
+    def __init__(
+        self,
+        graph: TrainingGraph,
+        floating: Graph,
+        loss: Loss,
+        optimizer: Any,
+        variables: Sequence[Any],
+        weight_decay: float = 0.0,
+    ) -> None:
+        import tensorflow as tf
+
+        self.graph, self.loss, self.optimizer = graph, loss, optimizer
+        self.variables, self.weight_decay = list(variables), weight_decay
+        self.teacher = Forward(floating) if loss.kind != "labels" else None
+        self.norms_frozen = not graph.norms.by_layer
+        optimizer.build(self.variables)
+        self._train = tf.function(self._train_step, reduce_retracing=True)
+        self._evaluate = tf.function(self._evaluate_step, reduce_retracing=True)
+
+    def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
+        """(loss, samples that were right, whether all was finite, gradient of the thresholds).
+
+        Where something is not finite, no variable is changed.
+        """
+        made: tuple[Any, ...] = self._train(inputs, labels, self.norms_frozen)
+        return made
+
+    def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
+        """(loss, samples that were right), as inference has it."""
+        made: tuple[Any, ...] = self._evaluate(inputs, labels)
+        return made
+
+    def _taught(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
+        return self.teacher(inputs)[self.loss.teacher] if self.teacher else None
+
+    def _train_step(
+        self, inputs: Mapping[str, Tensor], labels: Tensor | None, norms_frozen: bool
+    ) -> tuple[Any, ...]:
+        import tensorflow as tf
+
+        taught = self._taught(inputs)
+        with tf.GradientTape() as tape:
+            values, updates = self.graph.values(inputs, batch_statistics=not norms_frozen)
+            found = values[self.loss.value]
+            loss = self.loss(found, taught, labels)
+            total = loss + self._decay()
+        gradients = tape.gradient(
+            total, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        sums = [total, *(tf.reduce_sum(gradient) for gradient in gradients)]
+        finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
+
+        def apply() -> Tensor:
+            for variable, value in updates:
+                variable.assign(value)
+            self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
+            return tf.constant(True)
+
+        tf.cond(finite, apply, lambda: tf.constant(False))
+        ranges = self.graph.state.ranges
+        by_variable = {id(v): g for v, g in zip(self.variables, gradients, strict=True)}
+        gradient = by_variable.get(id(ranges), tf.zeros_like(ranges))
+        return loss, self.loss.right(found, taught, labels), finite, gradient
+
+    def _decay(self) -> Tensor:
+        import tensorflow as tf
+
+        if not self.weight_decay:
+            return 0.0
+        weights = [v for v in self.graph.kernels if v.shape.rank and v.shape.rank > 1]
+        return self.weight_decay * tf.add_n([tf.nn.l2_loss(v) for v in weights])
+
+    def _evaluate_step(
+        self, inputs: Mapping[str, Tensor], labels: Tensor | None
+    ) -> tuple[Any, ...]:
+        taught = self._taught(inputs)
+        found = self.graph.values(inputs)[0][self.loss.value]
+        return self.loss(found, taught, labels), self.loss.right(found, taught, labels)

@@ -12,10 +12,12 @@ from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
 from qgraph.cli.doctor import doctor
+from qgraph.cli.finalize import finalize
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
+from qgraph.cli.train import train
 from qgraph.errors import QGraphError
 
 INTERNAL_ERROR = 70
@@ -46,6 +48,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(quantize)
+app.command()(train)
+app.command()(finalize)
 app.command()(inspect)
 app.command()(analyze)
 app.command()(report)
@@ -75,7 +79,7 @@ def _options(
     Start with: qgraph quantize model.pb -c samples.npz -o out
 
     Exit codes: 0 done, 2 usage, 3 the model file, 4 its graph, 5 unsupported,
-    6 calibration data, 7 profile, 8 output, 9 arithmetic, 130 Ctrl-C.
+    6 calibration data, 7 profile, 8 output, 9 arithmetic, 11 training, 130 Ctrl-C.
     """
 
 

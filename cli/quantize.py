@@ -30,12 +30,14 @@ from qgraph.cli.options import (
     ranges,
     shapes,
 )
+from qgraph.errors import UsageError
 
 
 class Mode(str, Enum):
     """How weights and thresholds are found."""
 
     static = "static"
+    retrain = "retrain"
 
 
 def quantize(
@@ -45,7 +47,11 @@ def quantize(
     ],
     calibration: Calibration = None,
     mode: Annotated[
-        Mode, typer.Option(metavar="MODE", help="static: thresholds from data, without training.")
+        Mode,
+        typer.Option(
+            metavar="MODE",
+            help="static: without training; retrain: a directory to train in, for qgraph train.",
+        ),
     ] = Mode.static,
     profile: Profile = "graffitist-int8",
     method: MethodOption = None,
@@ -72,6 +78,19 @@ def quantize(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    train_data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="With --mode retrain: train and finalize too, on this data.",
+        ),
+    ] = None,
+    validation: Annotated[
+        str | None, typer.Option(metavar="DATA", help="With --train-data: as in qgraph train.")
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="With --train-data: as in qgraph train.")
+    ] = 5,
     force: Annotated[
         bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
     ] = False,
@@ -83,17 +102,22 @@ def quantize(
 
     What goes wrong is found before the directory is touched: it is written whole or not at all.
     """
-    from qgraph import compiler
-    from qgraph.artifacts import check_output, read_manifest
+    retrains = mode is Mode.retrain
+    if train_data is not None and not retrains:
+        raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
+    from qgraph import artifacts, compiler, retrain
+    from qgraph.artifacts import read_manifest
     from qgraph.cli.console import at_work
     from qgraph.cli.tables import print_files, print_quantized
+    from qgraph.cli.training import print_training_files, train_in
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
     from qgraph.static.choice import Wish, first_plan
+    from qgraph.train.options import Options
 
     # First what is quick to check: TensorFlow's import takes seconds.
-    check_output(output, force=force)
+    (retrain if retrains else artifacts).check_output(output, force=force)
     check_model(model)
     if calibration is not None:
         check_source(calibration)
@@ -124,7 +148,18 @@ def quantize(
             progress=progress,
         )
         progress("writing", 0, 1)
-        result.save(output, force=force)
+        if not retrains:
+            result.save(output, force=force)
+        else:
+            retrain.save(result, output, force=force)
+    if retrains and train_data is None:
+        print_training_files(output, as_json)
+        return
+    if train_data is not None:
+        train_in(output, train_data, validation, Options(epochs=epochs), as_json=as_json)
+        output = output / retrain.INFERENCE
+        with at_work(as_json):
+            retrain.finalize(output.parent).save(output)
     manifest = read_manifest(output)
     if as_json:
         print(json.dumps({"output": str(output), **manifest}))

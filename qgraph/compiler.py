@@ -47,6 +47,7 @@ from qgraph.transforms.wrap_accumulators import WrapAccumulators
 # Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
 # it where that is so of the report's: reconstructed weights fit what they have seen.
 SQNR_SAMPLES = 16
+MODES = ("static", "retrain")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Quantized:
     """A network in fixed point, with all that is known of it.
 
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
-    `measured` how far one is from the other, `sample` the calibration inputs (one batch) whose
-    codes are saved.
+    `measured` how far one is from the other, on the samples `few` (none where they were invented);
+    `sample` the calibration inputs (one batch) whose codes are saved.
     """
 
     graph: Graph
@@ -66,6 +67,7 @@ class Quantized:
     bounds: Mapping[str, Bound]
     measured: Measured
     sample: Mapping[str, Array]
+    few: Mapping[str, Array]
     facts: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -105,7 +107,10 @@ def quantize(
     memory: int | None = None,
     progress: Progress = silent,
 ) -> Quantized:
-    """Quantize a trained network without retraining.
+    """Quantize a trained network.
+
+    mode: `static` is without retraining. `retrain` calibrates as it is (`effort="plain"`, unless
+    an effort or plan is given): what comes is to be trained further (`qgraph.retrain`).
 
     model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
@@ -120,9 +125,11 @@ def quantize(
     layer by layer (`qgraph.static.mixed`). memory: bytes of live values beyond which calibration
     uses temporary files.
     """
-    if mode != "static":
-        raise UsageError(f"mode `{mode}` is not there", hint="static is")
+    if mode not in MODES:
+        raise UsageError(f"mode `{mode}` is not there", hint=f"modes: {', '.join(MODES)}")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
+    if mode == "retrain" and effort is None and plan is None:
+        effort = "plain"  # training does what the steps of a search would
     wish = Wish(effort, plan, method, budget, budget_of(mean_bits, weight_bytes), memory)
     first_plan(wish)  # what is wrong with it is said before anything is read
     graph = _loaded(model, inputs, outputs, input_shapes, progress)
@@ -131,26 +138,42 @@ def quantize(
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress)
-    found = _bounded(graph, choice.profile, trace)
-    progress("measuring", 0, 1)
-    few = first_samples(graph, choice.parts.report, SQNR_SAMPLES)
-    measured = measure_constants(graph) if samples.invented else measure(graph, floating, few)
-    facts = {
+    facts: dict[str, object] = {
         **_source(model),
         "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
         **samples.facts,
         **choice.facts(),
         "warnings": [*samples.warnings, *choice.warnings()],
         "agreement": _agreement(graph, samples, choice.parts),
+        "training": None,
     }
+    progress("measuring", 0, 1)
+    few = {} if samples.invented else first_samples(graph, choice.parts.report, SQNR_SAMPLES)
+    sample, method = _first_batch(graph, samples.data), choice.plan.method
+    made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
     if sensitivity:
         looked_at = first_samples(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
         facts["sensitivity"] = analysis(
-            graph, floating, measured, looked_at, lambda i, n: progress("analysing", i, n)
+            graph, floating, made.measured, looked_at, lambda i, n: progress("analysing", i, n)
         )
-    calibrated, sample = Calibration(choice.plan.method), _first_batch(graph, samples.data)
+    return made
+
+
+def finished(
+    graph: Graph,
+    floating: Graph,
+    profile: Profile,
+    method: str,
+    trace: Trace,
+    sample: Mapping[str, Array],
+    few: Mapping[str, Array],
+    facts: Mapping[str, object],
+) -> Quantized:
+    """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`."""
+    found = _bounded(graph, profile, trace)
+    measured = measure(graph, floating, few) if few else measure_constants(graph)
     return Quantized(
-        graph, floating, choice.profile, calibrated, trace, found, measured, sample, facts
+        graph, floating, profile, Calibration(method), trace, found, measured, sample, few, facts
     )
 
 

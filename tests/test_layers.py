@@ -23,7 +23,7 @@ LAYERS = (
     ("backends",),
     ("static", "train"),
     ("compiler", "artifacts"),
-    ("report",),
+    ("report", "retrain"),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -57,6 +58,14 @@ class Trace:
             "rewrites": [asdict(r) for r in self.rewrites],
             "refusals": [asdict(r) for r in self.refusals],
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trace:
+        """What `to_json` gave."""
+        made = cls([Rewrite(**rewrite) for rewrite in data["rewrites"]])
+        for refusal in data["refusals"]:
+            made.refuse(Refusal(**refusal))
+        return made
 
 
 def without_numbers(text: str) -> str:

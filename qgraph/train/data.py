@@ -153,10 +153,8 @@ class DatasetBatches:
         self.graph, self.where = graph, where
         spec = dataset.element_spec
         self.labelled = isinstance(spec, tuple) and len(spec) == 2
-        first = tf.nest.flatten(spec)[0]
-        if first.shape.rank is not None and first.shape.rank < (
-            graph.types[graph.inputs[0]].rank or 0
-        ):
+        rank, wanted = tf.nest.flatten(spec)[0].shape.rank, graph.types[graph.inputs[0]].rank or 0
+        if rank is not None and rank < wanted:
             dataset = dataset.batch(batch_size)
         self.dataset = dataset
         count = int(dataset.cardinality())

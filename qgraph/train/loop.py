@@ -203,8 +203,9 @@ class Trainer:
         last = read_checkpoint(self.folder / LAST, self.network)
         options = Options(**last.facts["options"])
         if replace(options, epochs=self.options.epochs) != self.options:
+            differs = _difference(options, self.options)
             raise UsageError(
-                f"the checkpoint is of a run with other options: {_difference(options, self.options)}",
+                f"the checkpoint is of a run with other options: {differs}",
                 node=str(self.folder / LAST),
                 hint="give the same ones, or --restart to begin anew",
             )

@@ -19,7 +19,7 @@ class Loss:
     """A loss on one value of the quantized graph, and the value of the float graph it may need.
 
     `labels`: softmax cross entropy on logits. `teacher`: KL divergence of the float network's
-    softmax from the quantized one's. `mse`: mean squared difference from the float network's output.
+    softmax from the quantized one's. `mse`: mean squared difference from the float output.
     """
 
     kind: Kind

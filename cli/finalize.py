@@ -1,0 +1,49 @@
+"""`qgraph finalize`: the inference graph of what was trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qgraph.cli.options import Json
+
+
+def finalize(
+    directory: Annotated[Path, typer.Argument(help="Where `qgraph train` trained.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory to write, new or empty.",
+            show_default="DIRECTORY/inference",
+        ),
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="Take the last checkpoint, not the best one.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it."""
+    from qgraph.artifacts import check_output, read_manifest
+    from qgraph.cli.console import at_work
+    from qgraph.cli.tables import print_files, print_quantized
+
+    target = output or directory / "inference"
+    check_output(target, force=force)
+    with at_work(as_json):
+        from qgraph import retrain
+
+        retrain.finalize(directory, last=last).save(target, force=force)
+    manifest = read_manifest(target)
+    if as_json:
+        print(json.dumps({"output": str(target), **manifest}))
+        return
+    print_quantized(manifest)
+    print_files(target)

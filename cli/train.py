@@ -1,0 +1,123 @@
+"""`qgraph train`: thresholds and weights of a quantized network learn together."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qgraph.cli.options import Json
+
+
+class Learn(str, Enum):
+    """What changes, as in `qgraph.train.options`."""
+
+    all = "all"
+    weights = "weights"
+    thresholds = "thresholds"
+
+
+class LossKind(str, Enum):
+    """The losses of `qgraph.train.losses`."""
+
+    labels = "labels"
+    teacher = "teacher"
+    mse = "mse"
+
+
+def train(
+    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize --mode retrain` wrote.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="A .npz (arrays named like the inputs; labels under `labels`, or none), a saved "
+            "tf.data.Dataset, or module:function that returns one.",
+        ),
+    ],
+    validation: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="What the best checkpoint is chosen on, likewise."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N")] = 32,
+    learn: Annotated[
+        Learn, typer.Option(metavar="WHAT", help="all, weights or thresholds.")
+    ] = Learn.all,
+    loss: Annotated[
+        LossKind | None,
+        typer.Option(
+            metavar="LOSS",
+            help="labels: cross entropy; teacher: KL to the float network; mse: to its output.",
+            show_default="labels where there are some; else teacher",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The output to train, of several.")
+    ] = None,
+    weight_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-6,
+    threshold_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-2,
+    weight_decay: Annotated[float, typer.Option(min=0, metavar="FACTOR")] = 0.0,
+    norm_epochs: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="N", help="Epochs until the statistics of batch norms are frozen."
+        ),
+    ] = 1.0,
+    freeze_start: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="STEP",
+            help="From here on thresholds are frozen, one by one.",
+            show_default="1000 at a batch of 24",
+        ),
+    ] = None,
+    freeze_every: Annotated[int, typer.Option(min=1, metavar="STEPS")] = 50,
+    validate_every: Annotated[
+        int | None, typer.Option(min=1, metavar="STEPS", show_default="once an epoch")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N")] = 0,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew: earlier checkpoints are removed.")
+    ] = False,
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="Let TensorFlow choose ops that give other bits every run."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train in a directory; killed or stopped, it goes on where it was when run again.
+
+    Defaults are those of the paper (TQT), which had ImageNet: small networks take higher weight
+    rates, like 1e-4.
+    """
+    from qgraph.cli.training import print_next, train_in
+    from qgraph.retrain import facts_of
+    from qgraph.train.options import Options
+
+    options = Options(
+        epochs=epochs,
+        batch_size=batch_size,
+        learn=learn.value,
+        loss=loss and loss.value,
+        output=output,
+        weight_rate=weight_rate,
+        threshold_rate=threshold_rate,
+        weight_decay=weight_decay,
+        norm_epochs=norm_epochs,
+        freeze_start=freeze_start,
+        freeze_every=freeze_every,
+        validate_every=validate_every,
+        seed=seed,
+    )
+    trainer = train_in(
+        directory, data, validation, options, restart=restart, fast=fast, as_json=as_json
+    )
+    if as_json:
+        print(json.dumps({"directory": str(directory), **facts_of(trainer)}))
+        return
+    print_next(directory)

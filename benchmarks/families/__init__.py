@@ -1,0 +1,1 @@
+"""Six small networks of well-known families, trained here, and what quantization costs them."""

@@ -160,7 +160,7 @@ def load(path: str | Path) -> Training:
             for i, names in enumerate(about["norms"])
         )
         profile = load_profile(path / "profile.yaml")
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise _foreign(path, error) from None
     except LoadError:
         raise

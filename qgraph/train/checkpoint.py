@@ -48,7 +48,7 @@ def read_checkpoint(path: Path, network: str) -> Checkpoint:
             facts = json.loads(arrays[FACTS].tobytes())
             names = [name for name in arrays.files if name.startswith(VARIABLE)]
             variables = {name.removeprefix(VARIABLE): arrays[name] for name in names}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise LoadError(
             f"is not a checkpoint that can be read: {error}",
             node=str(path),

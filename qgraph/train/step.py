@@ -69,7 +69,8 @@ class Steps:
         gradients = tape.gradient(
             total, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        sums = [total, *(tf.reduce_sum(gradient) for gradient in gradients)]
+        # Squares, as Adam keeps them: what overflows there would ruin a later step.
+        sums = [total, *(tf.reduce_sum(tf.square(gradient)) for gradient in gradients)]
         finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
 
         def apply() -> Tensor:

@@ -14,34 +14,10 @@ from qgraph.quant.profile import load_profile
 from qgraph.recipes import insert, prepare
 from qgraph.train.model import TrainingGraph
 from qgraph.train.norms import norms_of
+from tests.helpers.retraining import images, keras_network
 from tests.train.test_training_graph import assert_is_inference
 
 layers = keras.layers
-
-
-def network(seed: int = 0) -> keras.Model:
-    """Batch norms of a convolution, a depthwise one and a dense layer, all of them away from 1."""
-    keras.utils.set_random_seed(seed)
-    image = keras.Input([8, 8, 3])
-    x = layers.Conv2D(6, 3, padding="same", use_bias=False)(image)
-    x = layers.ReLU()(layers.BatchNormalization(epsilon=0.05)(x))
-    x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
-    x = layers.ReLU()(layers.BatchNormalization()(x))
-    x = layers.Dense(5)(layers.Flatten()(x))
-    model = keras.Model(image, layers.BatchNormalization()(x))
-    rng = np.random.default_rng(seed)
-    for layer in model.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            n = layer.gamma.shape[0]
-            layer.gamma.assign(rng.uniform(0.5, 2, n))
-            layer.beta.assign(rng.normal(size=n))
-            layer.moving_mean.assign(rng.normal(size=n))
-            layer.moving_variance.assign(rng.uniform(0.1, 3, n))
-    return model
-
-
-def images(count: int = 32) -> np.ndarray:
-    return np.random.default_rng(1).uniform(size=(count, 8, 8, 3)).astype("float32")
 
 
 def folded(model: keras.Model, plan: Plan, tmp_path) -> Graph:
@@ -53,7 +29,7 @@ def folded(model: keras.Model, plan: Plan, tmp_path) -> Graph:
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(equalize="weights")], ids=["plain", "equalized"])
 def test_without_quantizers_it_is_the_float_network_in_training(plan, tmp_path):
-    model, x = network(), images()
+    model, x = keras_network(), images(32)
     graph = folded(model, plan, tmp_path)
     norms = norms_of(graph)
     assert len(norms) == 3
@@ -71,7 +47,7 @@ def test_without_quantizers_it_is_the_float_network_in_training(plan, tmp_path):
 
 def test_gradients_are_those_of_the_float_network(tmp_path):
     """For the input: weights are in another unit here."""
-    model, x = network(), tf.constant(images())
+    model, x = keras_network(), tf.constant(images(32))
     graph = folded(model, Plan(), tmp_path)
     training = TrainingGraph(graph, norms_of(graph))
     weights = tf.random.normal([32, 5], seed=3)
@@ -87,7 +63,7 @@ def test_gradients_are_those_of_the_float_network(tmp_path):
 
 
 def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):
-    model = network()
+    model = keras_network()
     norm = next(x for x in model.layers if isinstance(x, layers.BatchNormalization))
     norm.gamma.assign(tf.tensor_scatter_nd_update(norm.gamma, [[2]], [0.0]))
     graph = folded(model, Plan(), tmp_path)
@@ -103,7 +79,7 @@ def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):
 
 def test_frozen_it_is_inference_to_the_bit(tmp_path):
     """At first, and when weights, scales and statistics have moved."""
-    graph, feeds = folded(network(), Plan(), tmp_path), {}
+    graph, feeds = folded(keras_network(), Plan(), tmp_path), {}
     norms, feeds[graph.inputs[0]] = norms_of(graph), images()
     PassManager(insert(load_profile("graffitist-int8"))).run(graph)
     calibrate(graph, feeds)

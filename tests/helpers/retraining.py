@@ -1,0 +1,76 @@
+"""A small network with batch norms, calibrated to be trained, and data that it can learn from."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import tf_keras as keras
+
+from qgraph.compiler import Quantized, quantize
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+from qgraph.train.data import ArrayBatches
+from qgraph.train.loop import Trainer
+from qgraph.train.norms import norms_of
+from qgraph.train.options import Options
+
+layers = keras.layers
+
+
+def keras_network(seed: int = 0) -> keras.Model:
+    """Batch norms of a convolution, a depthwise one and a dense layer, all of them away from 1."""
+    keras.utils.set_random_seed(seed)
+    image = keras.Input([8, 8, 3], name="image")
+    x = layers.Conv2D(6, 3, padding="same", use_bias=False)(image)
+    x = layers.ReLU()(layers.BatchNormalization(epsilon=0.05)(x))
+    x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.Dense(5)(layers.Flatten()(x))
+    x = layers.BatchNormalization()(x)
+    model = keras.Model(image, x)
+    rng = np.random.default_rng(seed)
+    norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    for layer in norms:
+        layer.gamma.assign(rng.uniform(0.5, 2, layer.gamma.shape))
+        layer.beta.assign(rng.normal(0, 0.3, layer.gamma.shape))
+        layer.momentum = 0.5
+    for _ in range(20):
+        model(images(), training=True)  # the statistics become those of the data
+    for layer in norms:
+        layer.momentum = 0.99
+    return model
+
+
+def images(count: int = 64, seed: int = 1) -> np.ndarray:
+    """Patches of few colours: their classes differ."""
+    rng = np.random.default_rng(seed)
+    patches = rng.uniform(size=(count, 2, 2, 3)).repeat(4, axis=1).repeat(4, axis=2)
+    return (patches * rng.uniform(0.8, 1, (count, 8, 8, 3))).astype("float32")
+
+
+@cache
+def quantized(folder: Path, profile: str = "graffitist-int4") -> Quantized:
+    """Calibrated, with the classes that the float network gives as its task."""
+    keras_network().save(folder / "net.h5")
+    return quantize(folder / "net.h5", images(), profile=profile, mode="retrain")
+
+
+def task(graph: Graph, count: int = 96, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Images, and which class the float network gives them."""
+
+    x = images(count, seed)
+    (scores,) = evaluate(graph, {graph.inputs[0]: x}, list(graph.outputs.values())).values()
+    return x, scores.argmax(-1)
+
+
+def batches(made: Quantized, count: int = 96, seed: int = 2, size: int = 16) -> ArrayBatches:
+    x, labels = task(made.floating, count, seed)
+    return ArrayBatches({made.graph.inputs[0]: x}, labels, size, 0)
+
+
+def trainer(made: Quantized, options: Options, **more) -> Trainer:
+    """Of six steps an epoch."""
+    data = more.pop("data", None) or batches(made)
+    validation = more.pop("validation", None) or batches(made, seed=3)
+    norms = norms_of(made.floating)
+    return Trainer(made.graph, made.floating, norms, data, validation, options, **more)

@@ -1,0 +1,259 @@
+"""The training loop: what it learns, what it leaves alone, where it stops, how it goes on."""
+
+import errno
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingError, UsageError
+from qgraph.ir.graph import Graph
+from qgraph.train.checkpoint import read_checkpoint
+from qgraph.train.data import ArrayBatches, Batch
+from qgraph.train.loop import BEST, LAST, Trainer
+from qgraph.train.options import Options
+from tests.helpers import retraining
+from tests.helpers.retraining import batches, images, trainer
+from tests.train.test_training_graph import assert_is_inference
+
+FAST = Options(epochs=2, batch_size=16, weight_rate=3e-3, threshold_rate=1e-2)
+LABELS = pytest.mark.parametrize("loss", ["labels", "teacher", "mse"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return retraining.quantized(tmp_path_factory.mktemp("net"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    return tmp_path / "checkpoints"
+
+
+def values(run: Trainer) -> dict[str, np.ndarray]:
+    return {name: v.numpy() for name, v in run._variables().items()}
+
+
+def assert_same(found: dict, wanted: dict) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+# -- learning ---------------------------------------------------------------------------------
+
+
+@LABELS
+def test_what_is_trained_is_better_and_still_inference(made, loss):
+    run = trainer(made, Options(epochs=8, batch_size=16, weight_rate=3e-3, loss=loss))
+    run.run()
+    first, best = run.history[0], run.best_score
+    assert best.loss < 0.7 * first.loss
+    if loss != "mse":
+        assert best.accuracy > first.accuracy
+    assert_is_inference(run.model, {made.graph.inputs[0]: images(16, seed=9)})
+
+
+def test_the_float_network_learns_alike(made):
+    """Without quantizers, with batch norms at work: what retrained float networks stand for."""
+    run = trainer(made, FAST)
+    floating = Trainer(
+        made.floating, made.floating, (), run.data, run.validation, Options(epochs=2, loss="labels")
+    )
+    floating.run()
+    assert floating.history[0].accuracy == 1.0
+    assert not floating.model.thresholds
+
+
+@pytest.mark.parametrize("learn", ["weights", "thresholds"])
+def test_what_is_not_to_learn_stays(made, learn):
+    run = trainer(made, Options(epochs=1, batch_size=16, weight_rate=1e-3, learn=learn))
+    before = values(run)
+    run.run()
+    after = values(run)
+    moved = {name for name in before if not np.array_equal(before[name], after[name])}
+    weights = {n for n in before if n.startswith(("constant/", "gamma/"))}
+    assert moved & weights == (weights if learn == "weights" else set())
+    assert ("ranges" in moved) == (learn == "thresholds")
+
+
+def test_statistics_of_batch_norms_are_frozen_after_an_epoch(made):
+    run, seen = trainer(made, FAST), []
+    run.watch = lambda status: seen.append(
+        [v.numpy() for name, v in run._variables().items() if name.startswith(("mean/", "var"))]
+    )
+    run.run()
+    same = [all(map(np.array_equal, a, b)) for a, b in pairwise(seen)]
+    assert same == [False] * 5 + [True] * 6
+
+
+def test_thresholds_are_frozen_one_by_one_and_stay(made):
+    options = Options(epochs=3, batch_size=16, freeze_start=3, freeze_every=2)
+    run, seen = trainer(made, options), []
+    run.watch = lambda status: seen.append(
+        (status.frozen, run.freezing.frozen.numpy(), run.model.state.ranges.numpy())
+    )
+    run.run()
+    assert [count for count, _, _ in seen] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
+    for (_, frozen, before), (_, _, after) in pairwise(seen):
+        np.testing.assert_array_equal(before[frozen], after[frozen])
+        assert (before[~frozen] != after[~frozen]).all()
+
+
+def test_the_best_is_kept_not_the_last(made):
+    run = trainer(made, Options(epochs=6, batch_size=16, weight_rate=0.3, loss="labels"))
+    run.run()  # a rate that ruins it
+    assert run.best_score.step < run.at.step
+    assert run.best_score.accuracy == max(score.accuracy for score in run.history)
+
+
+# -- going on ---------------------------------------------------------------------------------
+
+
+class Interrupted(ArrayBatches):
+    """Data that stops a run before step `STOP` of epoch 1."""
+
+    STOP = 3
+
+    def batches(self, epoch, start=0):
+        for i, batch in enumerate(super().batches(epoch, start), start):
+            if epoch == 1 and i == self.STOP:
+                raise KeyboardInterrupt
+            yield batch
+
+
+@pytest.mark.parametrize("save_seconds", [0.0, 1e9], ids=["each-step", "each-validation"])
+def test_a_run_that_goes_on_ends_with_the_same_bits(made, folder, save_seconds):
+    options = Options(
+        epochs=3, batch_size=16, weight_rate=3e-3, freeze_start=2, freeze_every=3, validate_every=4
+    )
+    whole = trainer(made, options)
+    whole.run()
+    data = Interrupted(*vars(batches(made)).values())
+    with pytest.raises(KeyboardInterrupt):
+        trainer(made, options, data=data, folder=folder, save_seconds=save_seconds).run()
+    again = trainer(made, options, folder=folder, save_seconds=save_seconds)
+    again.run()
+    assert again.history == whole.history
+    assert_same(values(again), values(whole))
+    assert_same(dict(again.best.variables), dict(whole.best.variables))
+    assert_same(dict(read_checkpoint(folder / LAST, again.network).variables), values(whole))
+
+
+def test_more_epochs_go_on_from_the_last_one(made, folder):
+    trainer(made, FAST, folder=folder).run()
+    more = trainer(made, Options(**{**vars(FAST), "epochs": 3}), folder=folder)
+    more.run()
+    whole = trainer(made, Options(**{**vars(FAST), "epochs": 3}))
+    whole.run()
+    assert_same(values(more), values(whole))
+
+
+def test_other_options_are_refused(made, folder):
+    trainer(made, FAST, folder=folder).run()
+    other = Options(**{**vars(FAST), "weight_rate": 0.5})
+    with pytest.raises(UsageError, match=r"weight_rate 0.003, not 0.5"):
+        trainer(made, other, folder=folder).run()
+
+
+def test_a_checkpoint_of_another_network_is_refused(made, folder, tmp_path_factory):
+    trainer(made, FAST, folder=folder).run()
+    other = retraining.quantized(tmp_path_factory.mktemp("other"), "graffitist-int8")
+    with pytest.raises(LoadError, match="is of another network"):
+        trainer(other, FAST, folder=folder).run()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"something else"])
+def test_a_broken_checkpoint_is_said(made, folder, content):
+    (folder / LAST).write_bytes(content)
+    with pytest.raises(LoadError, match="is not a checkpoint that can be read"):
+        trainer(made, FAST, folder=folder).run()
+
+
+def test_a_disk_that_fills_up_loses_nothing(made, folder, monkeypatch):
+    trainer(made, FAST, folder=folder).run()
+    before = {file: (folder / file).read_bytes() for file in (LAST, BEST)}
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    more = Options(**{**vars(FAST), "epochs": 4})
+    with pytest.raises(OutputError, match="No space left on device"):
+        trainer(made, more, folder=folder).run()
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+# -- what cannot be ---------------------------------------------------------------------------
+
+
+class Poisoned(ArrayBatches):
+    """Its fourth batch makes the first layer overflow."""
+
+    def batches(self, epoch, start=0):
+        for i, batch in enumerate(super().batches(epoch, start), start):
+            x = {
+                name: array * np.float32(3e38 if i == 3 else 1)
+                for name, array in batch.inputs.items()
+            }
+            yield batch if epoch is None else Batch(x, batch.labels)
+
+
+def test_what_is_not_finite_stops_the_run_and_is_named(made, folder):
+    floating = made.floating
+    data = Poisoned(*vars(batches(made)).values())
+    run = Trainer(floating, floating, (), data, batches(made), FAST, folder=folder, save_seconds=0)
+    with pytest.raises(TrainingError, match="NaN or infinite in step 4") as caught:
+        run.run()
+    layer = next(node.name for node in floating.topological() if node.op == "conv2d")
+    assert caught.value.node == layer
+    kept = read_checkpoint(folder / LAST, run.network)
+    assert kept.facts["at"]["step"] == 3
+    assert_same(dict(kept.variables), values(run))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.full(96, 5), "there is a label 5, and the network has 5 classes"),
+        (np.full(96, -1), "there is a label -1"),
+        (np.full(96, 0.5), "labels are float64"),
+        (np.zeros((96, 3), int), r"labels are int64 of shape \[16, 3\]"),
+    ],
+)
+def test_labels_that_are_no_classes(made, labels, message):
+    data = ArrayBatches(batches(made).inputs, labels, 16, 0)
+    with pytest.raises(CalibrationError, match=message):
+        trainer(made, FAST, data=data).run()
+
+
+def test_labels_may_be_probabilities_or_a_column(made):
+    plain, losses = batches(made), []
+    for labels in (plain.labels, plain.labels[:, None], np.eye(5)[plain.labels]):
+        run = trainer(made, FAST, data=ArrayBatches(plain.inputs, labels, 16, 0))
+        run.run()
+        losses.append([score.loss for score in run.history])
+    assert losses[0] == losses[1]
+    np.testing.assert_allclose(losses[0], losses[2], rtol=1e-5)
+
+
+def test_there_must_be_something_to_train():
+    graph = Graph("nothing")
+    graph.outputs["y"] = graph.add("relu", graph.input("x", "float32", (None, 4)))
+    data = ArrayBatches({"x": np.ones((8, 4), "float32")}, None, 4, 0)
+    with pytest.raises(TrainingError, match="nothing to train"):
+        Trainer(graph, graph, (), data)
+
+
+@pytest.mark.parametrize("loss", [None, "teacher"])
+def test_labels_are_asked_for_by_name(made, loss):
+    plain = batches(made)
+    bare = ArrayBatches(plain.inputs, None, 16, 0)
+    run = trainer(made, Options(loss=loss), data=bare, validation=bare)
+    assert run.loss.kind == "teacher"
+    with pytest.raises(UsageError, match="the data has no labels"):
+        trainer(made, Options(loss="labels"), data=bare)
+    with pytest.raises(UsageError, match="the validation data has none"):
+        trainer(made, Options(), validation=bare)

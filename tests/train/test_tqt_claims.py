@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.figures.curves import LIMITS, fake_quant, ours
 from benchmarks.figures.gradients import critical, mean_gradients, raw_gradients
-from benchmarks.figures.toy import ALPHA, BITS, RULES, SIGMAS, raw, train
+from benchmarks.figures.toy import ALPHA, BITS, RULES, SAMPLES, SIGMAS, raw, train
 
 X = np.linspace(-2, 2, 801) + 1e-4  # off the points halfway between codes
 BOTH = pytest.mark.parametrize("bits", BITS)
@@ -160,3 +160,11 @@ def test_raw_thresholds_swing_over_many_bins_or_crawl():
         assert len(levels(few, column)) >= 4
     for column in (0, 4):  # sigma 0.01 and 100, with 8 bits
         assert min(levels(many, column)) > critical(SIGMAS[column], 8)[0] + 1
+
+
+def test_with_the_mean_of_losses_raw_thresholds_converge_for_large_inputs():
+    """The paper leaves open what it sums over; its raw thresholds fail for large sigma too."""
+    run = train(raw(ALPHA / SAMPLES), 4)
+    boundary, _ = critical(SIGMAS[3], 4)
+    assert levels(run, 3) <= {boundary, boundary + 1}
+    assert min(levels(run, 0)) > critical(SIGMAS[0], 4)[0] + 1

@@ -91,6 +91,9 @@ def quantize(
     epochs: Annotated[
         int, typer.Option(min=1, metavar="N", help="With --train-data: as in qgraph train.")
     ] = 5,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="With --train-data: as in qgraph train.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
     ] = False,
@@ -156,7 +159,8 @@ def quantize(
         print_training_files(output, as_json)
         return
     if train_data is not None:
-        train_in(output, train_data, validation, Options(epochs=epochs), as_json=as_json)
+        options = Options(epochs=epochs)
+        train_in(output, train_data, validation, options, fast=fast, as_json=as_json)
         output = output / retrain.INFERENCE
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)

@@ -88,6 +88,10 @@ def train(
         bool,
         typer.Option("--fast", help="Let TensorFlow choose ops that give other bits every run."),
     ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Threads to use.", show_default="all cores"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train in a directory; killed or stopped, it goes on where it was when run again.
@@ -115,7 +119,14 @@ def train(
         seed=seed,
     )
     trainer = train_in(
-        directory, data, validation, options, restart=restart, fast=fast, as_json=as_json
+        directory,
+        data,
+        validation,
+        options,
+        restart=restart,
+        fast=fast,
+        threads=threads,
+        as_json=as_json,
     )
     if as_json:
         print(json.dumps({"directory": str(directory), **facts_of(trainer)}))

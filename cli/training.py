@@ -86,6 +86,7 @@ def train_in(
     *,
     restart: bool = False,
     fast: bool = False,
+    threads: int | None = None,
     as_json: bool = False,
 ) -> Trainer:
     """`qgraph.retrain.train` under a progress bar; then the table of validations."""
@@ -94,6 +95,8 @@ def train_in(
     with at_work(as_json):
         if not fast:
             retrain.make_deterministic()
+        if threads is not None:
+            retrain.use_threads(threads)
         with training_bar(as_json) as watch:
             trainer = retrain.train(
                 directory, data, validation, options, restart=restart, watch=watch

@@ -32,6 +32,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
 from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import Source, training_data
+from qgraph.train.fused import set_threads
 from qgraph.train.loop import BEST, LAST, SAVE_SECONDS, Trainer, network_of, restore
 from qgraph.train.model import TrainingGraph
 from qgraph.train.norms import Norm, norms_of
@@ -228,6 +229,15 @@ def make_deterministic() -> None:
     import tensorflow as tf
 
     tf.config.experimental.enable_op_determinism()
+
+
+def use_threads(count: int) -> None:
+    """Bound the threads of TensorFlow's ops and of ours, at least 1; before any op has run."""
+    import tensorflow as tf
+
+    set_threads(count)
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(count)
 
 
 def finalize(path: str | Path, *, last: bool = False) -> Quantized:

@@ -1,0 +1,200 @@
+"""`quantize --mode retrain`, `train`, `finalize`: from a trained network to a retrained one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph import retrain
+from qgraph.backends.tf.program import TFProgram
+from qgraph.exact.reference import Reference
+from qgraph.interpret import evaluate
+from qgraph.retrain import load
+from qgraph.train.checkpoint import read_checkpoint
+from qgraph.train.loop import network_of
+from tests.helpers import retraining
+from tests.helpers.cli import left_in, run
+
+SLOW_RATE = ("--weight-rate", "3e-3", "--batch-size", "16")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """`net.h5`, `calib.npz`, `train.npz` and `val.npz`; tests only read them."""
+    folder = tmp_path_factory.mktemp("files")
+    made = retraining.quantized(folder)
+    for name, seed in (("train", 2), ("val", 3)):
+        x, labels = retraining.task(made.floating, seed=seed)
+        np.savez(folder / f"{name}.npz", image=x, labels=labels)
+    np.savez(folder / "calib.npz", image=retraining.images())
+    return folder
+
+
+def quantize(files: Path, out: Path, *more: object):
+    return run(
+        "quantize", files / "net.h5", "-c", files / "calib.npz", "--mode", "retrain",
+        "--profile", "graffitist-int4", "-o", out, *more,
+    )  # fmt: skip
+
+
+def train(files: Path, out: Path, *more: object):
+    data = ("--data", files / "train.npz", "--validation", files / "val.npz")
+    return run("train", out, *data, "--fast", *SLOW_RATE, *more)
+
+
+@pytest.fixture
+def out(files, tmp_path):
+    assert quantize(files, tmp_path / "out").code == 0
+    return tmp_path / "out"
+
+
+def accuracy(folder: Path, files: Path) -> float:
+    data = np.load(files / "val.npz")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    program = TFProgram(folder / "inference.pb")
+    (scores,) = program.run({"image": data["image"]}, list(manifest["outputs"]))
+    return float((scores.argmax(-1) == data["labels"]).mean())
+
+
+def test_the_three_verbs(files, out, tmp_path):
+    assert left_in(out) == {
+        "training.json", "graph.txt", "float.txt", "arrays.npz", "profile.yaml", "rewrites.json",
+    }  # fmt: skip
+    trained = train(files, out, "--epochs", 6)
+    assert trained.code == 0
+    assert "36 steps, 6 epochs" in trained.out
+    assert f"next: qgraph finalize {out}" in trained.out
+    assert "epoch 6/6, loss " in trained.err
+    done = run("finalize", out)
+    assert done.code == 0
+    assert "qgraph report" in done.out
+    manifest = json.loads((out / "inference" / "manifest.json").read_text())
+    training = manifest["training"]
+    assert training["history"][0]["accuracy"] < training["best"]["accuracy"]
+    assert accuracy(out / "inference", files) == pytest.approx(training["best"]["accuracy"])
+    assert run("report", out / "inference").code == 0
+
+
+def test_what_is_finalized_is_the_integer_reference(files, out):
+    assert train(files, out, "--epochs", 2).code == 0
+    assert run("finalize", out, "--last", "-o", out / "last").code == 0
+    made = retrain.finalize(out, last=True)
+    x = {"image": np.load(files / "val.npz")["image"]}
+    wanted = Reference(made.graph).outputs(x)
+    names = list(made.graph.outputs)
+    for value, name in zip(
+        TFProgram(out / "last" / "inference.pb").run(x, names), names, strict=True
+    ):
+        np.testing.assert_array_equal(value, wanted[name])
+
+
+def test_in_one_go(files, tmp_path):
+    found = quantize(
+        files, tmp_path / "out", "--train-data", files / "train.npz",
+        "--validation", files / "val.npz", "--epochs", 1, "--fast",
+    )  # fmt: skip
+    assert found.code == 0
+    assert {"checkpoints", "inference"} < left_in(tmp_path / "out")
+    assert (tmp_path / "out" / "inference" / "inference.pb").exists()
+
+
+def test_json_is_all_that_is_printed(files, out):
+    trained = json.loads(train(files, out, "--epochs", 1, "--json").out)
+    assert trained["steps"] == 6
+    assert [score["step"] for score in trained["history"]] == [0, 6]
+    found = json.loads(run("finalize", out, "--json").out)
+    assert found["training"]["best"] == trained["best"]
+
+
+def test_unlabelled_images_do(files, out, tmp_path):
+    """The float network teaches."""
+    for name in ("train", "val"):
+        np.savez(tmp_path / f"{name}.npz", image=np.load(files / f"{name}.npz")["image"])
+    found = train(tmp_path, out, "--epochs", 6, "--json")
+    history = json.loads(found.out)["history"]
+    assert history[-1]["accuracy"] > history[0]["accuracy"]
+    assert history[-1]["loss"] < history[0]["loss"]
+
+
+def test_a_directory_is_read_as_it_was_written(files, out):
+    made, found = retraining.quantized(files), load(out)
+    x = {"image": retraining.images(8, seed=7)}
+    for mine, theirs in ((made.graph, found.graph), (made.floating, found.floating)):
+        ends = list(mine.outputs.values())
+        wanted, got = evaluate(mine, x, ends), evaluate(theirs, x, ends)
+        for value in ends:
+            np.testing.assert_array_equal(got[value], wanted[value])
+    assert network_of(found.graph) == network_of(made.graph)
+    assert found.trace.to_json() == made.trace.to_json()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("finalize", "{out}"), "there is no checkpoint yet"),
+        (("train", "{files}", "--data", "{files}/train.npz"), "is not what `qgraph quantize"),
+        (("train", "{out}", "--data", "{files}/none.npz"), "no such file"),
+        (("train", "{out}", "--data", "{files}/train.npz", "--output", "z"), "there is no output"),
+        (("train", "{out}", "--data", "{files}/train.npz", "--threads", "0"), "--threads"),
+        (("quantize", "{files}/net.h5", "-o", "{out}", "--mode", "retrain"), "is not empty"),
+        (("quantize", "{files}/net.h5", "-o", "x", "--train-data", "y"), "--mode retrain"),
+    ],
+)
+def test_what_cannot_be_is_said(files, out, arguments, message):
+    found = run(*(str(a).format(out=out, files=files) for a in arguments))
+    assert found.code in (2, 3, 6, 8)
+    assert message in found.err
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_same_bits(files, tmp_path):
+    """SIGKILL, again and again, at moments no one chose."""
+    for name in ("whole", "killed"):
+        assert quantize(files, tmp_path / name).code == 0
+
+    def command(name: str) -> list[str]:
+        return [
+            sys.executable, "-m", "qgraph", "train", str(tmp_path / name), "--epochs", "12",
+            "--data", str(files / "train.npz"), "--validation", str(files / "val.npz"),
+            "--validate-every", "5", "--freeze-start", "10", "--freeze-every", "5", *SLOW_RATE,
+        ]  # fmt: skip
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = time.monotonic()
+    subprocess.run(command("whole"), check=True, env=environment, capture_output=True)
+    lasts, kills = time.monotonic() - started, 0
+    rng = random.Random(0)
+    while True:
+        process = subprocess.Popen(
+            command("killed"), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            _, err = process.communicate(timeout=lasts * rng.uniform(0.3, 1.1))
+            assert process.returncode == 0, err
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += 1
+    assert kills
+    found, wanted = (
+        [
+            read_checkpoint(tmp_path / name / "checkpoints" / file, network)
+            for file in ("last.npz", "best.npz")
+        ]
+        for name, network in (
+            (name, network_of(load(tmp_path / name).graph)) for name in ("killed", "whole")
+        )
+    )
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.facts == theirs.facts
+        for name, value in theirs.variables.items():
+            np.testing.assert_array_equal(mine.variables[name], value, err_msg=name)

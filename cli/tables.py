@@ -9,6 +9,7 @@ from typing import Any
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_table
 from qgraph.quant.plan import PLAIN, Plan
+from qgraph.report.advice import trained
 from qgraph.words import counted, percent
 
 FLOAT_OPS_SHOWN = 8
@@ -36,13 +37,10 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
         [_layer(layer) for layer in found],
     )
     console().print(LEGEND, style="dim")
-    _print_trials(manifest["trials"])
-    again = Plan(**manifest["plan"]).spec()
-    bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
-    steps = "These steps without a search" if manifest["trials"] else "Steps"
-    console().print(f"{steps}: --plan {again}{bits}\n", soft_wrap=True)
-    if "mixed" in manifest:
-        print_mixed(manifest["mixed"])
+    if manifest["training"] is not None:
+        console().print(f"{trained(manifest['training'])}.\n", soft_wrap=True)
+    else:
+        _print_plan(manifest)
     if manifest["agreement"] is not None:
         _print_agreement(manifest["agreement"])
     for warning in manifest["warnings"]:
@@ -53,6 +51,17 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
         more = len(kept) - FLOAT_OPS_SHOWN
         rest = f" and {more} more (see manifest.json)" if more > 0 else ""
         console().print(f"float, outside the integer graph: {shown}{rest}\n")
+
+
+def _print_plan(manifest: Mapping[str, Any]) -> None:
+    """What was done beside calibration, and how to have it again."""
+    _print_trials(manifest["trials"])
+    again = Plan(**manifest["plan"]).spec()
+    bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
+    steps = "These steps without a search" if manifest["trials"] else "Steps"
+    console().print(f"{steps}: --plan {again}{bits}\n", soft_wrap=True)
+    if "mixed" in manifest:
+        print_mixed(manifest["mixed"])
 
 
 def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:

@@ -54,7 +54,7 @@ FILES = MappingProxyType(
 )
 # What later verbs add; a run that replaces the files above takes these away too.
 ADDED = (CHECKPOINTS, INFERENCE)
-TOLD = ("options", "at", "history", "best")  # of a checkpoint, in the manifest
+TOLD = ("options", "loss", "at", "history", "best")  # of a checkpoint, in the manifest
 NORM_ARRAYS = ("mean", "variance", "epsilon")
 
 

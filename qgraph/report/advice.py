@@ -73,6 +73,8 @@ def level(facts: Facts) -> int | None:
 def verdict(facts: Facts) -> str:
     """One sentence, of what was measured and nothing else."""
     place, noise, summary = level(facts), _noise(facts), facts["summary"]
+    if summary["training"]:
+        return f"{trained(summary['training'])}; a test set was not measured."
     if place is None:
         return "Not known: no output was compared with the float network."
     found = summary["agreement"]
@@ -94,11 +96,26 @@ def verdict(facts: Facts) -> str:
     )
 
 
+def trained(training: Facts) -> str:
+    """What training came to, by its validation: `Trained: ...`, without a full stop."""
+    best, first = training["best"], training["history"][0]
+    steps = f"the best of {counted(training['at']['step'], 'step')} is step {best['step']}"
+    if best["accuracy"] is None:
+        return f"Trained: {steps}, of the {len(training['history'])} that were validated"
+    what = "as the float network decides" if training["loss"] != "labels" else "right"
+    return (
+        f"Trained: {percent(best['accuracy'])} of the validation samples are {what}, "
+        f"{percent(first['accuracy'])} were before; {steps}"
+    )
+
+
 # -- what to do next ------------------------------------------------------------------------
 
 
 def next_steps(facts: Facts) -> list[dict[str, str]]:
     """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
+    if facts["summary"]["training"]:
+        return [*_accuracy(), *_float_ops(facts)]
     return [
         *_without_data(facts),
         *_domain(facts),
@@ -157,7 +174,8 @@ def _retrain(facts: Facts) -> list[dict[str, str]]:
     return [
         _step(
             "Retrain, or use more bits.",
-            "The outputs are too far from float for thresholds alone to bring back.",
+            "The outputs are too far from float for thresholds alone to bring back: "
+            "`qgraph quantize --mode retrain`, then `qgraph train`. Images do, without labels.",
         )
     ]
 

@@ -74,6 +74,7 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "warnings": manifest["warnings"],
         "data_free": manifest["data_free"],
         "domain": manifest["domain"],
+        "training": manifest["training"],
         "plan": str(Plan(**manifest["plan"])),
         "biases_corrected": bool(manifest["plan"].get("correct_bias")),
         "plan_spec": Plan(**manifest["plan"]).spec(),

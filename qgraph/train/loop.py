@@ -186,6 +186,7 @@ class Trainer:
         arrays: dict[str, Array] = {name: np.array(v.numpy()) for name, v in variables.items()}
         facts = {
             "options": asdict(self.options),
+            "loss": self.loss.kind,
             "at": asdict(self.at),
             "history": [asdict(score) for score in self.history],
             "best": asdict(self.best_score) if self.best_score else None,

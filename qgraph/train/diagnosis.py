@@ -18,7 +18,7 @@ def first_not_finite(
     """The first value, in the order of the graph, that holds NaN or infinity; None if none does."""
     import tensorflow as tf
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def flags() -> dict[str, Tensor]:
         values, _ = graph.values(inputs, batch_statistics=batch_statistics)
         return {

@@ -57,6 +57,7 @@ class Forward:
         self.order = graph.topological()
         known = {"input", "const", *replaced}
         self.pieces = {n.name: piece_of(graph, n) for n in self.order if n.op not in known}
+        self.wide_pieces: dict[str, Piece] = {}
 
     def __call__(
         self,
@@ -64,11 +65,13 @@ class Forward:
         constants: Mapping[str, Tensor] = NOTHING,
         overrides: Mapping[str, Override] = NOTHING,
         after: Mapping[str, After] = NOTHING,
+        wide: Collection[str] = (),
     ) -> dict[str, Tensor]:
         """Every value by name.
 
         `constants` take the place of const nodes, `overrides` that of ops; `after`, by node,
-        changes what a node gives.
+        changes what a node gives. Nodes in `wide` are computed in float64, and so is what they
+        feed, up to an override.
         """
         import tensorflow as tf
 
@@ -82,8 +85,16 @@ class Forward:
             elif node.op in overrides:
                 values[node.name] = overrides[node.op](node, values[node.inputs[0]])
             else:
-                results = self.pieces[node.name](*(values[v] for v in node.inputs))
-                values.update(zip(node.values, results, strict=True))
+                fed = [values[v] for v in node.inputs]
+                piece = self.pieces[node.name]
+                if node.name in wide or any(x.dtype == tf.float64 for x in fed):
+                    piece, fed = self._wide(node), [tf.cast(x, tf.float64) for x in fed]
+                values.update(zip(node.values, piece(*fed), strict=True))
             if node.name in after:
                 values[node.name] = after[node.name](node, values[node.name])
         return values
+
+    def _wide(self, node: Node) -> Piece:
+        if node.name not in self.wide_pieces:
+            self.wide_pieces[node.name] = piece_of(self.graph, node, "float64")
+        return self.wide_pieces[node.name]

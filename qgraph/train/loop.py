@@ -133,6 +133,8 @@ class Trainer:
 
     def _validate(self) -> None:
         loss, right, count = 0.0, 0.0, 0
+        if self.validation:
+            self.steps.wide = self.model.wide_now()
         for batch in self.validation.batches(None) if self.validation else ():
             inputs, labels, size = self._tensors(batch)
             mean, found = self.steps.evaluate(inputs, labels)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from qgraph.exact.bounds import FLOAT32_EXACT, bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
 from qgraph.train.forward import Forward, Override, piece_of
 from qgraph.train.norms import MOMENTUM, BatchNorms, Norm
-from qgraph.train.quantizer import quantize
-from qgraph.train.state import State, state_of
+from qgraph.train.quantizer import Spec, quantize
+from qgraph.train.state import TRAINED, State, state_of
 
 Tensor = Any
 # A variable and what it becomes.
@@ -42,25 +43,41 @@ class TrainingGraph:
             if node.op == "lookup"
         }
         self._forward = Forward(graph, ("quantize", "lookup", "relu6"))
+        self.wide = _wide(at_their_widest(graph))
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """As inference: inside a `tf.function`, tensors by input name to outputs by public name.
 
-        Every quantized number is on the grid that inference has.
+        Every quantized number is the one that inference has: layers whose sums float32 might not
+        hold, whatever the weights, are computed in float64 (docs/numerics.md, 4).
         """
-        return self.outputs(self.values(inputs)[0])
+        import tensorflow as tf
+
+        def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return self.outputs(self.values(inputs, wide=self.wide)[0])
+
+        # Not for AutoGraph, which would rewrite each line of what follows.
+        outputs: dict[str, Tensor] = tf.autograph.experimental.do_not_convert(run)(inputs)
+        return outputs
 
     def outputs(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Outputs by public name out of all `values`."""
-        return {public: values[value] for public, value in self.graph.outputs.items()}
+        import tensorflow as tf
+
+        types, outputs = self.graph.types, self.graph.outputs
+        return {name: tf.cast(values[v], types[v].dtype) for name, v in outputs.items()}
 
     def values(
-        self, inputs: Mapping[str, Tensor], *, batch_statistics: bool = False
+        self,
+        inputs: Mapping[str, Tensor],
+        *,
+        batch_statistics: bool = False,
+        wide: Collection[str] = (),
     ) -> tuple[dict[str, Tensor], list[Update]]:
         """Every value by name, and what the running statistics become.
 
         batch_statistics: batch norms work with those of this batch; else they are as frozen, and
-        there is nothing to update.
+        there is nothing to update. wide: nodes to be computed in float64.
         """
         updates: list[Update] = []
 
@@ -77,7 +94,11 @@ class TrainingGraph:
             "lookup": partial(self._lookup, ranges),
             "relu6": partial(self._relu6, ranges),
         }
-        return self._forward(inputs, self.constants(), overrides, after), updates
+        return self._forward(inputs, self.constants(), overrides, after, wide), updates
+
+    def wide_now(self) -> frozenset[str]:
+        """The nodes whose sums, with the weights as they are, float32 might not hold."""
+        return _wide(self.finalized())
 
     def constants(self) -> dict[str, Tensor]:
         """What takes the place of const nodes, batch norms folded."""
@@ -123,8 +144,15 @@ class TrainingGraph:
 
     def _quantize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         spec: QuantSpec = node.attrs["spec"]
+        import tensorflow as tf
+
         log2_t = self.state.log2_t(node, ranges)
-        return quantize(x, log2_t, spec.bits, spec.signed, spec.rounding)
+        y = quantize(tf.cast(x, tf.float32), log2_t, spec.bits, spec.signed, spec.rounding)
+        if x.dtype != tf.float64:
+            return y
+        # float32 cannot tell what this rounds to; its gradient is as good.
+        exact = Spec(spec.bits, spec.signed, spec.rounding, 0).forward(x, log2_t)
+        return y + tf.stop_gradient(tf.cast(exact, tf.float32) - y)
 
     def _lookup(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         """The function in float64, as the entries of its table are made."""
@@ -145,3 +173,24 @@ class TrainingGraph:
         log2_t = tf.stop_gradient(self.state.log2_t(source, ranges))
         scale = tf.pow(2.0, tf.math.ceil(log2_t) - float(spec.bits - spec.signed))
         return tf.minimum(tf.nn.relu(x), tf.round(6.0 / scale) * scale)
+
+
+def at_their_widest(graph: Graph) -> Graph:
+    """`graph` with every trained constant at the end of its range: no training goes beyond."""
+    made = graph.copy()
+    for node in graph.topological():
+        value = graph.constant(node.inputs[0]) if node.op in QUANTIZERS else None
+        spec: QuantSpec | None = node.attrs.get("spec")
+        if value is not None and spec is not None and spec.role in TRAINED:
+            assert isinstance(spec.exponent, int)
+            least = np.ldexp(float(spec.lo if spec.signed else spec.hi), -spec.exponent)
+            made.set_attrs(node.inputs[0], value=np.full_like(value, least))
+    return made
+
+
+def _wide(graph: Graph) -> frozenset[str]:
+    if not any(node.op in QUANTIZERS for node in graph.topological()):
+        return frozenset()
+    found = bounds(graph)
+    names = (node.name for node in graph.topological() if node.op not in QUANTIZERS)
+    return frozenset(n for n in names if n in found and found[n].magnitude > FLOAT32_EXACT)

@@ -166,13 +166,14 @@ class Spec:
         return 2.0 ** (self.bits - self.signed) - 1.0
 
     def forward(self, x: Any, log2_t: Any) -> Any:
-        """float32 in, float32 out."""
+        """float32 in, float32 out; or float64."""
         import tensorflow as tf
 
-        scale, step = self._scales(log2_t)
+        scale, step = (tf.cast(power, x.dtype) for power in self._scales(log2_t))
         whole = self._rounded(x * scale, x)
-        code = tf.where(whole < self.low, self.low, tf.where(whole > self.high, self.high, whole))
-        return tf.where(tf.equal(code, 0.0), 0.0, code * step)  # no -0
+        low, high, zero = (tf.constant(v, x.dtype) for v in (self.low, self.high, 0.0))
+        code = tf.where(whole < low, low, tf.where(whole > high, high, whole))
+        return tf.where(tf.equal(code, zero), zero, code * step)  # no -0
 
     def backward(self, upstream: Any, x: Any, log2_t: Any) -> tuple[Any, Any]:
         """Gradients for x and log2_t; the sum in the order of fused_ops/core/quantize.h."""
@@ -214,7 +215,7 @@ class Spec:
             size = _half_up(tf.abs(scaled))
             return tf.where(scaled < 0.0, -size, size)
         vanished = tf.equal(scaled, 0.0) & (x < 0.0)
-        return tf.where(vanished, -1.0, tf.floor(scaled))
+        return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
 
 
 def _half_up(v: Any) -> Any:

@@ -16,8 +16,8 @@ Tensor = Any
 class Steps:
     """`train` and `evaluate` for batches of a training graph.
 
-    variables: those that learn. norms_frozen: whether batch norms are as in inference; a change of
-    it makes the next step compile anew.
+    variables: those that learn. norms_frozen: whether batch norms are as in inference. wide: the
+    nodes that evaluation computes in float64. A change of either makes the next step compile anew.
     """
 
     def __init__(
@@ -35,9 +35,10 @@ class Steps:
         self.variables, self.weight_decay = list(variables), weight_decay
         self.teacher = Forward(floating) if loss.kind != "labels" else None
         self.norms_frozen = not graph.norms.by_layer
+        self.wide = graph.wide
         optimizer.build(self.variables)
-        self._train = tf.function(self._train_step, reduce_retracing=True)
-        self._evaluate = tf.function(self._evaluate_step, reduce_retracing=True)
+        self._train = tf.function(self._train_step, reduce_retracing=True, autograph=False)
+        self._evaluate = tf.function(self._evaluate_step, reduce_retracing=True, autograph=False)
 
     def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
         """(loss, samples that were right, whether all was finite, gradient of the thresholds).
@@ -49,7 +50,7 @@ class Steps:
 
     def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
         """(loss, samples that were right), as inference has it."""
-        made: tuple[Any, ...] = self._evaluate(inputs, labels)
+        made: tuple[Any, ...] = self._evaluate(inputs, labels, self.wide)
         return made
 
     def _taught(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
@@ -94,8 +95,10 @@ class Steps:
         return self.weight_decay * tf.add_n([tf.nn.l2_loss(v) for v in weights])
 
     def _evaluate_step(
-        self, inputs: Mapping[str, Tensor], labels: Tensor | None
+        self, inputs: Mapping[str, Tensor], labels: Tensor | None, wide: frozenset[str]
     ) -> tuple[Any, ...]:
+        import tensorflow as tf
+
         taught = self._taught(inputs)
-        found = self.graph.values(inputs)[0][self.loss.value]
+        found = tf.cast(self.graph.values(inputs, wide=wide)[0][self.loss.value], tf.float32)
         return self.loss(found, taught, labels), self.loss.right(found, taught, labels)

@@ -103,3 +103,39 @@ def test_weights_and_thresholds_learn_from_the_float_network():
 def test_what_cannot_be_trained_is_said(profile):
     with pytest.raises(UnsupportedError, match="cannot be trained yet"):
         TrainingGraph(calibrated(0, profile)[0])
+
+
+def wide_layer(rng: np.random.Generator) -> tuple[Graph, dict]:
+    """A matrix product whose sums float32 does not hold, and what follows it."""
+    graph = Graph("wide")
+    x = graph.input("x", "float32", (None, 8192))
+    weights = graph.const(rng.uniform(0.5, 1, (8192, 6)).astype("float32"))
+    bias = graph.const(rng.uniform(-1, 1, 6).astype("float32"))
+    y = graph.add("bias_add", graph.add("matmul", x, weights), bias)
+    graph.outputs["y"] = graph.add("relu", y)
+    feeds = {"x": rng.uniform(0.5, 1, (64, 8192)).astype("float32")}
+    PassManager(static(PROFILES["int32-bias"])).run(graph)
+    calibrate(graph, feeds)
+    return graph, feeds
+
+
+def test_sums_that_float32_does_not_hold_are_exact_too():
+    graph, feeds = wide_layer(np.random.default_rng(0))
+    training = TrainingGraph(graph)
+    assert len(training.wide) == len(training.wide_now()) == 3
+    assert_is_inference(training, feeds)
+    # The bits behind 2^24 count: what float32 makes of the sums is not what the hardware has.
+    (product,) = (node.name for node in graph.topological() if node.op == "matmul")
+    exact = training.values(tensors(feeds), wide=training.wide)[0][product]
+    assert np.any(exact.numpy() != exact.numpy().astype("float32"))
+
+
+def test_what_is_wide_for_some_weights_is_exact_for_all():
+    graph, feeds = wide_layer(np.random.default_rng(0))
+    training = TrainingGraph(graph)
+    training.kernels[0].assign(training.kernels[0] / 100)  # under the scale that it has
+    assert training.wide_now() < training.wide
+    assert_is_inference(training, feeds)
+    with tf.GradientTape() as tape:
+        (y,) = training(tensors(feeds)).values()
+    assert all(g is not None for g in tape.gradient(y, [*training.kernels, *training.thresholds]))

@@ -34,7 +34,7 @@ MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 NATIVE = ("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d")
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
-LANES, LEAF_ROWS, LEAVES = 32, 32, 32
+LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -228,20 +228,23 @@ def _numpy_ordered_sum(products: Float64) -> Float64:
     """Column sums of ``products``, in the order of the kernels; fused_ops/core/quantize.h."""
     one = products.shape[1] == 1
     columns = LANES if one else products.shape[1]
-    leaves = LEAVES * LEAF_ROWS * columns
-    padded = np.zeros(-(-products.size // leaves) * leaves)
-    padded[: products.size] = products.ravel()
-    sums = np.zeros(columns)
-    for block in padded.reshape(-1, LEAVES, LEAF_ROWS, columns):
-        of_leaves = np.zeros((LEAVES, columns))
-        for row in range(LEAF_ROWS):
-            of_leaves += block[:, row]
-        of_block = np.zeros(columns)
-        for leaf in of_leaves:
-            of_block += leaf
-        sums += of_block
+    rows = np.zeros((-(-products.size // columns), columns))
+    rows.ravel()[: products.size] = products.ravel()
+    for size in (LEAF_ROWS, LEAVES, BLOCKS):
+        rows = _sums_of(rows, size)
+    sums: Float64 = _sums_of(rows, len(rows))[0]
     while one and sums.size > 1:
         sums = sums[: sums.size // 2] + sums[sums.size // 2 :]
+    return sums
+
+
+def _sums_of(rows: Float64, size: int) -> Float64:
+    """The sums of so many rows each, one added after the other."""
+    groups = np.zeros((-(-len(rows) // size), size, rows.shape[1]))
+    groups.reshape(-1, rows.shape[1])[: len(rows)] = rows
+    sums = np.zeros((len(groups), rows.shape[1]))
+    for i in range(size):
+        sums += groups[:, i]
     return sums
 
 

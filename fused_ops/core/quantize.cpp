@@ -23,7 +23,7 @@ constexpr int64_t kGrain = 1 << 17;
 
 // From here on an output does not stay in the caches until somebody reads it: streaming stores
 // then save reading it in first. Below, they would throw out what is read next.
-constexpr int64_t kStream = 1 << 22;
+constexpr int64_t kStream = 1 << 24;  // bytes
 
 const TileKernels* kernels_of(InstructionSet set) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -47,8 +47,8 @@ InstructionSet best() {
 
 std::atomic<InstructionSet> instruction_set{best()};
 
-bool streams(const void* out, int64_t count) {
-    return count >= kStream && reinterpret_cast<uintptr_t>(out) % 64 == 0;
+bool streams(const void* out, int64_t bytes) {
+    return bytes >= kStream && reinterpret_cast<uintptr_t>(out) % 64 == 0;
 }
 
 // 2^f and 2^-f of each column: of each channel, or of kLanes equal ones.
@@ -68,17 +68,22 @@ struct Scales {
     }
 };
 
-using Kernel = void (*)(const Tile&);
-
 // Runs the kernel over the whole of a tensor, and returns how many blocks it has. `sums` (may be
 // empty) holds the columns' sums of each block.
 class Sweep {
   public:
-    Sweep(Kernel kernel, const Quantizer& q, const float* x, const float* g, float* out,
+    Sweep(TileKernel kernel, const Quantizer& q, Type type, const void* x, const void* g, void* out,
           int64_t count)
-        : kernel_(kernel), q_(q), scales_(q), x_(x), g_(g), out_(out), count_(count) {
+        : kernel_(kernel),
+          q_(q),
+          scales_(q),
+          size_(size_of(type)),
+          x_(static_cast<const char*>(x)),
+          g_(static_cast<const char*>(g)),
+          out_(static_cast<char*>(out)),
+          count_(count) {
         const bool in_place = out == x || out == g;
-        stream_ = streams(out, count) && !in_place;
+        stream_ = streams(out, count * size_) && !in_place;
     }
 
     int64_t columns() const { return static_cast<int64_t>(scales_.scales.size()); }
@@ -102,9 +107,9 @@ class Sweep {
 
   private:
     Tile tile(int64_t at, int64_t rows, int64_t column, int64_t columns, double* sums) const {
-        return {x_ + at,
-                g_ == nullptr ? nullptr : g_ + at,
-                out_ + at,
+        return {x_ + at * size_,
+                g_ == nullptr ? nullptr : g_ + at * size_,
+                out_ + at * size_,
                 rows,
                 columns,
                 this->columns(),
@@ -131,26 +136,27 @@ class Sweep {
 
     // The last leaf, filled up with zeros that add nothing.
     void run_tail(int64_t at, int64_t size, double* sums) const {
-        alignas(64) float x[kLeaf];
-        alignas(64) float g[kLeaf];
+        alignas(64) char x[kLeaf * sizeof(float)];
+        alignas(64) char g[kLeaf * sizeof(float)];
         const int64_t rows = (size + kLanes - 1) / kLanes;
-        const auto fill = [&](float* to, const float* from) {
-            std::memcpy(to, from + at, size * sizeof(float));
-            std::memset(to + size, 0, (rows * kLanes - size) * sizeof(float));
+        const auto fill = [&](char* to, const char* from) {
+            std::memcpy(to, from + at * size_, size * size_);
+            std::memset(to + size * size_, 0, (rows * kLanes - size) * size_);
         };
         fill(x, x_);
         if (g_ != nullptr) fill(g, g_);
         kernel_({x, g, x, rows, kLanes, kLanes, scales_.scales.data(), scales_.steps.data(), q_.low,
                  q_.high, false, sums});
-        std::memcpy(out_ + at, x, size * sizeof(float));
+        std::memcpy(out_ + at * size_, x, size * size_);
     }
 
-    Kernel kernel_;
+    TileKernel kernel_;
     const Quantizer& q_;
     Scales scales_;
-    const float* x_;
-    const float* g_;
-    float* out_;
+    int64_t size_;  // of an element
+    const char* x_;
+    const char* g_;
+    char* out_;
     int64_t count_;
     bool stream_;
 };
@@ -167,25 +173,34 @@ bool choose(InstructionSet set) {
 
 InstructionSet chosen() { return instruction_set; }
 
-void quantize(const float* x, float* y, int64_t count, const Quantizer& quantizer) {
+void quantize(const void* x, void* y, int64_t count, const Quantizer& quantizer, Type type) {
     if (count == 0) return;
-    const Kernel kernel = kernels().forward[static_cast<int>(quantizer.rounding)];
-    Sweep(kernel, quantizer, x, nullptr, y, count).run(nullptr);
+    const ByRounding& by_rounding = kernels().forward[static_cast<int>(type)];
+    const TileKernel kernel = by_rounding.of[static_cast<int>(quantizer.rounding)];
+    Sweep(kernel, quantizer, type, x, nullptr, y, count).run(nullptr);
 }
 
-void quantize_gradients(const float* x, const float* g, float* gx, double* glog2t, int64_t count,
-                        const Quantizer& quantizer) {
+void quantize_gradients(const void* x, const void* g, void* gx, double* glog2t, int64_t count,
+                        const Quantizer& quantizer, Type type) {
     std::fill_n(glog2t, quantizer.channels, 0.0);
     if (count == 0) return;
-    const Kernel kernel = kernels().backward[static_cast<int>(quantizer.rounding)];
-    const Sweep sweep(kernel, quantizer, x, g, gx, count);
+    const ByRounding& by_rounding = kernels().backward[static_cast<int>(type)];
+    const TileKernel kernel = by_rounding.of[static_cast<int>(quantizer.rounding)];
+    const Sweep sweep(kernel, quantizer, type, x, g, gx, count);
     const int64_t columns = sweep.columns();
-    std::vector<double> partial(static_cast<size_t>(sweep.blocks() * columns));
+    const int64_t blocks = sweep.blocks();
+    std::vector<double> partial(static_cast<size_t>(blocks * columns));
     sweep.run(partial.data());
-    double* sums = partial.data();
-    for (int64_t block = 1; block < sweep.blocks(); ++block) {
-        for (int64_t i = 0; i < columns; ++i) sums[i] += partial[block * columns + i];
+    const auto add = [&](int64_t to, int64_t from) {
+        double* sums = partial.data() + to * columns;
+        for (int64_t i = 0; i < columns; ++i) sums[i] += partial[from * columns + i];
+    };
+    for (int64_t span = 0; span < blocks; span += kBlocks) {
+        const int64_t end = std::min(span + kBlocks, blocks);
+        for (int64_t block = span + 1; block < end; ++block) add(span, block);
+        if (span > 0) add(0, span);
     }
+    double* sums = partial.data();
     if (quantizer.channels == 1) {
         for (int64_t half = kLanes / 2; half > 0; half /= 2) {
             for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];

@@ -2,6 +2,7 @@
 // by its compiler flags and includes this. All is private to that file, and nothing inline comes
 // from elsewhere: the linker might keep the copy that this CPU can't run.
 
+#include "core/quantize_element.h"
 #include "core/quantize_tile.h"
 
 #ifdef __x86_64__
@@ -23,42 +24,15 @@ constexpr int kVectors = 2;  // side by side, so that one's latency hides behind
 template <int N>
 struct Vector {
     typedef float Floats __attribute__((vector_size(4 * N)));
-    typedef int32_t Mask __attribute__((vector_size(4 * N)));
+    typedef uint32_t Bits __attribute__((vector_size(4 * N)));
+    typedef uint16_t Halves __attribute__((vector_size(2 * N)));
     typedef double Doubles __attribute__((vector_size(8 * N)));
     typedef double UnalignedDoubles __attribute__((vector_size(8 * N), aligned(8), may_alias));
     typedef float Unaligned __attribute__((vector_size(4 * N), aligned(4), may_alias));
+    typedef uint16_t UnalignedHalves __attribute__((vector_size(2 * N), aligned(2), may_alias));
 };
 template <int N>
 using Floats = typename Vector<N>::Floats;
-
-template <int N>
-inline Floats<N> load(const float* from) {
-    return *reinterpret_cast<const typename Vector<N>::Unaligned*>(from);
-}
-
-template <int N, bool Stream>
-inline void store(float* to, Floats<N> value) {
-    if constexpr (Stream && N == 4) {
-#if defined(__SSE2__)
-        return _mm_stream_ps(to, value);
-#endif
-    } else if constexpr (Stream && N == 8) {
-#if defined(__AVX__)
-        return _mm256_stream_ps(to, value);
-#endif
-    } else if constexpr (Stream && N == 16) {
-#if defined(__AVX512F__)
-        return _mm512_stream_ps(to, value);
-#endif
-    }
-    *reinterpret_cast<typename Vector<N>::Unaligned*>(to) = value;
-}
-
-inline void finish_streams() {
-#ifdef __SSE2__
-    _mm_sfence();
-#endif
-}
 
 // TensorFlow's threads flush subnormal numbers to zero; here they count.
 class IeeeArithmetic {
@@ -74,77 +48,125 @@ class IeeeArithmetic {
 #endif
 };
 
+// What quantize_element.h needs, for N floats.
 template <int N>
-inline Floats<N> absolute(Floats<N> v) {
-    typedef typename Vector<N>::Mask Mask;
-    return (Floats<N>)((Mask)v & 0x7fffffff);
-}
+struct Lanes {
+    typedef Floats<N> Value;
+    typedef typename Vector<N>::Bits Bits;
 
-// To the nearest, ties to even.
-template <int N>
-inline Floats<N> nearest(Floats<N> v) {
+    static Bits bits(Value v) { return (Bits)v; }
+    static Value value(Bits bits) { return (Value)bits; }
+    static Value absolute(Value v) { return value(bits(v) & 0x7fffffffu); }
+
+    static Value nearest(Value v) {
 #ifdef __AVX512F__
-    if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 0);
+        if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 0);
 #endif
 #ifdef __AVX__
-    if constexpr (N == 8) {
-        return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    }
+        if constexpr (N == 8) {
+            return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        }
 #endif
-    // From 2^23 on every number is whole, and adding 2^23 leaves no room for a fraction.
-    const Floats<N> size = absolute<N>(v);
-    const Floats<N> whole = (size + 8388608.0f) - 8388608.0f;
-    return size < 8388608.0f ? (v < 0.0f ? -whole : whole) : v;
-}
+        // From 2^23 on every number is whole, and adding 2^23 leaves no room for a fraction.
+        const Value size = absolute(v);
+        const Value whole = (size + 8388608.0f) - 8388608.0f;
+        return size < 8388608.0f ? (v < 0.0f ? -whole : whole) : v;
+    }
 
-template <int N>
-inline Floats<N> down(Floats<N> v) {
+    static Value down(Value v) {
 #ifdef __AVX512F__
-    if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 1);
+        if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 1);
 #endif
 #ifdef __AVX__
-    if constexpr (N == 8) return _mm256_round_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        if constexpr (N == 8) {
+            return _mm256_round_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        }
 #endif
-    const Floats<N> whole = nearest<N>(v);
-    return whole > v ? whole - 1.0f : whole;
-}
-
-template <int N>
-inline Floats<N> nearest_up(Floats<N> v) {
-    const Floats<N> whole = down<N>(v);
-    return v - whole >= 0.5f ? whole + 1.0f : whole;
-}
-
-// v = x * 2^f, rounded to a whole number.
-template <Rounding R, int N>
-inline Floats<N> rounded(Floats<N> v, Floats<N> x) {
-    if constexpr (R == Rounding::half_even) return nearest<N>(v);
-    if constexpr (R == Rounding::half_up) return nearest_up<N>(v);
-    if constexpr (R == Rounding::half_away) {
-        const Floats<N> size = nearest_up<N>(absolute<N>(v));
-        return v < 0.0f ? -size : size;
+        const Value whole = nearest(v);
+        return whole > v ? whole - 1.0f : whole;
     }
-    // The product of a negative number may have vanished.
-    return ((v == 0.0f) & (x < 0.0f)) ? Floats<N>{} - 1.0f : down<N>(v);
-}
-
-template <int N>
-struct Params {
-    Floats<N> scale, step, low, high;
-
-    Params(const Tile& tile, int64_t column)
-        : scale(load<N>(tile.scales + column)),
-          step(load<N>(tile.steps + column)),
-          low(Floats<N>{} + tile.low),
-          high(Floats<N>{} + tile.high) {}
 };
 
-template <Rounding R, int N, bool Stream>
-inline void forward_vector(const Tile& tile, int64_t at, const Params<N>& q) {
-    const Floats<N> x = load<N>(tile.x + at);
-    const Floats<N> r = rounded<R, N>(x * q.scale, x);
-    const Floats<N> code = r < q.low ? q.low : (r > q.high ? q.high : r);  // both false for NaN
-    store<N, Stream>(tile.out + at, code * q.step + 0.0f);                 // + 0 turns -0 into +0
+template <Type T, int N>
+inline Floats<N> widened(typename Vector<N>::Halves narrow) {
+    if constexpr (T == Type::float16) {
+#ifdef __AVX512F__
+        if constexpr (N == 16) return _mm512_maskz_cvtph_ps(0xffff, (__m256i)narrow);
+#endif
+#ifdef __F16C__
+        if constexpr (N == 8) return _mm256_cvtph_ps((__m128i)narrow);
+#endif
+    }
+    const auto bits = __builtin_convertvector(narrow, typename Vector<N>::Bits);
+    return T == Type::float16 ? from_float16<Lanes<N>>(bits) : from_bfloat16<Lanes<N>>(bits);
+}
+
+template <Type T, int N>
+inline typename Vector<N>::Halves narrowed(Floats<N> v) {
+    typedef typename Vector<N>::Halves Halves;
+    if constexpr (T == Type::float16) {
+#ifdef __AVX512F__
+        if constexpr (N == 16) return (Halves)_mm512_maskz_cvtps_ph(0xffff, v, 0);
+#endif
+#ifdef __F16C__
+        if constexpr (N == 8) return (Halves)_mm256_cvtps_ph(v, 0);
+#endif
+        return __builtin_convertvector(to_float16<Lanes<N>>(v), Halves);
+    } else {
+        return __builtin_convertvector(to_bfloat16<Lanes<N>>(v), Halves);
+    }
+}
+
+template <Type T, int N>
+inline Floats<N> load(const void* from, int64_t at) {
+    if constexpr (T == Type::float32) {
+        return *reinterpret_cast<const typename Vector<N>::Unaligned*>(
+            static_cast<const float*>(from) + at);
+    } else {
+        return widened<T, N>(*reinterpret_cast<const typename Vector<N>::UnalignedHalves*>(
+            static_cast<const uint16_t*>(from) + at));
+    }
+}
+
+// A vector of the CPU, past the caches; false where there is no such instruction.
+template <class V>
+inline bool stream(void* to, V value) {
+#ifdef __AVX512F__
+    if constexpr (sizeof(V) == 64) return _mm512_stream_si512((__m512i*)to, (__m512i)value), true;
+#endif
+#ifdef __AVX__
+    if constexpr (sizeof(V) == 32) return _mm256_stream_si256((__m256i*)to, (__m256i)value), true;
+#endif
+#ifdef __SSE2__
+    if constexpr (sizeof(V) == 16) return _mm_stream_si128((__m128i*)to, (__m128i)value), true;
+#endif
+    return false;
+}
+
+template <Type T, int N, bool Stream>
+inline void store(void* to, int64_t at, Floats<N> v) {
+    if constexpr (T == Type::float32) {
+        float* place = static_cast<float*>(to) + at;
+        if (Stream && stream(place, v)) return;
+        *reinterpret_cast<typename Vector<N>::Unaligned*>(place) = v;
+    } else {
+        uint16_t* place = static_cast<uint16_t*>(to) + at;
+        const typename Vector<N>::Halves narrow = narrowed<T, N>(v);
+        if (Stream && stream(place, narrow)) return;
+        *reinterpret_cast<typename Vector<N>::UnalignedHalves*>(place) = narrow;
+    }
+}
+
+inline void finish_streams() {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+template <int N>
+inline Params<Lanes<N>> params_of(const Tile& tile, int64_t column) {
+    return {load<Type::float32, N>(tile.scales, column), load<Type::float32, N>(tile.steps, column),
+            Floats<N>{} + tile.low, Floats<N>{} + tile.high};
 }
 
 // Double sums for N floats, in as many vectors of the CPU as it takes.
@@ -156,10 +178,10 @@ struct Sums {
 
     // Exact products: 24 bits by 24 fit into 53.
     void add(Floats<N> a, Floats<N> b) {
-        for (int i = 0; i < N / kPart; ++i) parts[i] += widened(a, i) * widened(b, i);
+        for (int i = 0; i < N / kPart; ++i) parts[i] += doubled(a, i) * doubled(b, i);
     }
 
-    static Doubles widened(Floats<N> v, int i) {
+    static Doubles doubled(Floats<N> v, int i) {
 #ifdef __AVX512F__
         if constexpr (N == 16) {
             __m256d half = _mm512_maskz_extractf64x4_pd(0xff, _mm512_castps_pd(v), 1);
@@ -184,33 +206,25 @@ struct Sums {
     }
 };
 
-template <Rounding R, int N, bool Stream>
-inline void backward_vector(const Tile& tile, int64_t at, const Params<N>& q, Sums<N>& sums) {
-    const Floats<N> x = load<N>(tile.x + at);
-    const Floats<N> g = load<N>(tile.g + at);
-    const Floats<N> v = x * q.scale;
-    const Floats<N> r = rounded<R, N>(v, x);
-    const auto outside = (r < q.low) | (r > q.high);  // false for NaN
-    const Floats<N> least = r < q.low ? q.low : r;
-    const Floats<N> code = least > q.high ? q.high : least;
-    const Floats<N> slope = outside ? code : r - v;
-    store<N, Stream>(tile.out + at, outside ? Floats<N>{} : g);
-    sums.add(g, slope);
-}
-
 // Up to kLeafRows rows of Count vectors of N columns. The tile is a copy, which no store changes.
-template <Rounding R, bool Backward, int N, int Count, bool Stream>
+template <Rounding R, Type T, bool Backward, int N, int Count, bool Stream>
 inline void leaf(Tile tile, int64_t row, int64_t rows, int64_t column) {
     static_assert(Count <= 2);
-    const Params<N> params[2] = {{tile, column}, {tile, column + (Count - 1) * N}};
+    typedef Lanes<N> Ops;
+    const Params<Ops> params[2] = {params_of<N>(tile, column),
+                                   params_of<N>(tile, column + (Count - 1) * N)};
     Sums<N> sums[Count];
     for (int64_t end = row + rows; row < end; ++row) {
         for (int k = 0; k < Count; ++k) {
             const int64_t at = row * tile.stride + column + k * N;
+            const Floats<N> x = load<T, N>(tile.x, at);
             if constexpr (Backward) {
-                backward_vector<R, N, Stream>(tile, at, params[k], sums[k]);
+                const Floats<N> g = load<T, N>(tile.g, at);
+                const Gradient<Ops> found = gradient<R, Ops>(x, g, params[k]);
+                store<T, N, Stream>(tile.out, at, found.gx);
+                sums[k].add(g, found.slope);
             } else {
-                forward_vector<R, N, Stream>(tile, at, params[k]);
+                store<T, N, Stream>(tile.out, at, quantized<R, Ops>(x, params[k]));
             }
         }
     }
@@ -219,36 +233,42 @@ inline void leaf(Tile tile, int64_t row, int64_t rows, int64_t column) {
     }
 }
 
-template <Rounding R, bool Backward, bool Stream>
+template <Rounding R, Type T, bool Backward, bool Stream>
 inline void leaves(const Tile& tile) {
     constexpr int kStep = kVectors * kWidth;
     for (int64_t row = 0; row < tile.rows; row += kLeafRows) {
         const int64_t rows = tile.rows - row < kLeafRows ? tile.rows - row : kLeafRows;
         int64_t column = 0;
         for (; column + kStep <= tile.columns; column += kStep) {
-            leaf<R, Backward, kWidth, kVectors, Stream>(tile, row, rows, column);
+            leaf<R, T, Backward, kWidth, kVectors, Stream>(tile, row, rows, column);
         }
         for (; column + 4 <= tile.columns; column += 4) {
-            leaf<R, Backward, 4, 1, false>(tile, row, rows, column);
+            leaf<R, T, Backward, 4, 1, false>(tile, row, rows, column);
         }
         for (; column < tile.columns; ++column) {
-            leaf<R, Backward, 1, 1, false>(tile, row, rows, column);
+            leaf<R, T, Backward, 1, 1, false>(tile, row, rows, column);
         }
     }
 }
 
-template <Rounding R, bool Backward>
+template <Rounding R, Type T, bool Backward>
 void run(const Tile& tile) {
     const IeeeArithmetic ieee;
-    if (!tile.stream) return leaves<R, Backward, false>(tile);
-    leaves<R, Backward, true>(tile);
+    if (!tile.stream) return leaves<R, T, Backward, false>(tile);
+    leaves<R, T, Backward, true>(tile);
     finish_streams();
 }
 
-constexpr TileKernels kKernels{{run<Rounding::half_even, false>, run<Rounding::half_up, false>,
-                                run<Rounding::half_away, false>, run<Rounding::floor, false>},
-                               {run<Rounding::half_even, true>, run<Rounding::half_up, true>,
-                                run<Rounding::half_away, true>, run<Rounding::floor, true>}};
+template <Type T, bool Backward>
+constexpr ByRounding kByRounding{
+    {run<Rounding::half_even, T, Backward>, run<Rounding::half_up, T, Backward>,
+     run<Rounding::half_away, T, Backward>, run<Rounding::floor, T, Backward>}};
+
+constexpr TileKernels kKernels{
+    {kByRounding<Type::float32, false>, kByRounding<Type::bfloat16, false>,
+     kByRounding<Type::float16, false>},
+    {kByRounding<Type::float32, true>, kByRounding<Type::bfloat16, true>,
+     kByRounding<Type::float16, true>}};
 
 }  // namespace
 }  // namespace qgraph

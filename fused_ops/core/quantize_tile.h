@@ -6,11 +6,12 @@
 
 namespace qgraph {
 
-// Some rows of some columns of a matrix whose rows are `stride` apart; one channel per column.
+// Some rows of some columns of a matrix whose rows are `stride` elements apart; one channel per
+// column.
 struct Tile {
-    const float* x;
-    const float* g;  // gradients only
-    float* out;
+    const void* x;
+    const void* g;  // gradients only
+    void* out;
     int64_t rows;
     int64_t columns;
     int64_t stride;
@@ -18,14 +19,20 @@ struct Tile {
     const float* steps;   // 2^-f
     float low;
     float high;
-    bool stream;   // write past the caches; out, columns and stride are then multiples of 64 bytes
+    bool stream;   // write past the caches; out is aligned to 64 bytes, columns and stride to 16
     double* sums;  // gradients only: added to, for each column
 };
 
-// The same two kernels for each rounding mode.
+using TileKernel = void (*)(const Tile&);
+
+struct ByRounding {
+    TileKernel of[kRoundings];
+};
+
+// The same two kernels for each type of x, g and out, and each rounding mode.
 struct TileKernels {
-    void (*forward[kRoundings])(const Tile&);
-    void (*backward[kRoundings])(const Tile&);
+    ByRounding forward[kTypes];
+    ByRounding backward[kTypes];
 };
 
 // Each is null where it isn't compiled in.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
-from qgraph.kernels import LANES, LEAF_ROWS, LEAVES
+from qgraph.kernels import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
 
 MAX_BITS = 32  # past 24, codes are rounded to what float32 holds
@@ -233,15 +233,23 @@ def _ordered_sum(products: Any, log2_t: Any) -> Any:
     if count == 0:
         return tf.zeros(log2_t.shape, tf.float64)
     columns = LANES if count == 1 else count
-    flat = tf.reshape(products, [-1])
-    missing = tf.math.floormod(-tf.size(flat), LEAVES * LEAF_ROWS * columns)
-    blocks = tf.reshape(tf.pad(flat, [[0, missing]]), [-1, LEAVES, LEAF_ROWS, columns])
-    of_blocks = _added_up(_added_up(blocks, axis=2), axis=1)
-    sums = _added_in_turn(of_blocks, tf.zeros([columns], tf.float64))
+    blocks = _padded(products, LEAVES * LEAF_ROWS * columns)
+    leaves = _added_up(tf.reshape(blocks, [-1, LEAVES, LEAF_ROWS, columns]), axis=2)
+    spans = _padded(_added_up(leaves, axis=1), BLOCKS * columns)
+    of_spans = _added_up(tf.reshape(spans, [-1, BLOCKS, columns]), axis=1)
+    sums = _added_in_turn(of_spans, tf.zeros([columns], tf.float64))
     while count == 1 and sums.shape[0] > 1:
         half = sums.shape[0] // 2
         sums = sums[:half] + sums[half:]
     return tf.reshape(sums, log2_t.shape)
+
+
+def _padded(values: Any, size: int) -> Any:
+    """Flat, with zeros up to a multiple of size."""
+    import tensorflow as tf
+
+    flat = tf.reshape(values, [-1])
+    return tf.pad(flat, [[0, tf.math.floormod(-tf.size(flat), size)]])
 
 
 def _added_up(values: Any, axis: int) -> Any:

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#define CHECK(condition)                                                         \
+    do {                                                                         \
+        if (!(condition)) {                                                      \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            std::exit(1);                                                        \
+        }                                                                        \
+    } while (false)
+
+namespace qgraph {
+
+// The same bits; any NaN is as good as another.
+template <typename T>
+bool same(T a, T b) {
+    return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
+}
+
+template <typename T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() &&
+           std::equal(a.begin(), a.end(), b.begin(), [](T p, T q) { return same(p, q); });
+}
+
+// `count` normal numbers: some that lie between two codes, and some that are special.
+std::vector<float> samples(size_t count, unsigned seed);
+
+void test_quantizer();
+void test_narrow_types();
+void test_grid();
+
+}  // namespace qgraph

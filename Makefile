@@ -6,7 +6,7 @@ SANITIZE ?= address,undefined
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.h')
+NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
 LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 # Twice -q: errors only. A build backend that fails still shows its whole output.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq

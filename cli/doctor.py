@@ -31,10 +31,12 @@ def _found() -> dict[str, dict[str, str]]:
     import tensorflow as tf
 
     from qgraph import __version__, kernels
+    from qgraph.train.cuda import cuda_kernels
     from qgraph.train.quantizer import form_in_use
 
     use, _, why = kernels.backend().partition(": ")
     form, reason = form_in_use()
+    cuda, cuda_why = cuda_kernels().status()
     gpus = tf.config.list_physical_devices("GPU")
     return {
         "qgraph": {"use": __version__, "why": ""},
@@ -48,5 +50,6 @@ def _found() -> dict[str, dict[str, str]]:
         },
         "training quantizer": {"use": form, "why": reason},
         "under jit_compile": {"use": "native", "why": "XLA compiles TensorFlow's own ops only"},
+        "cuda kernels": {"use": cuda, "why": cuda_why},
         "gpu": {"use": str(len(gpus)), "why": ", ".join(gpu.name for gpu in gpus)},
     }

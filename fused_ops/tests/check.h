@@ -29,8 +29,11 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
            std::equal(a.begin(), a.end(), b.begin(), [](T p, T q) { return same(p, q); });
 }
 
-// `count` normal numbers: some that lie between two codes, and some that are special.
+// `count` normal numbers, some of which lie between two codes.
 std::vector<float> samples(size_t count, unsigned seed);
+
+// The same with zeros, infinities, subnormal and large numbers among them, where there are many.
+std::vector<float> with_extremes(std::vector<float> values);
 
 void test_quantizer();
 void test_narrow_types();

@@ -22,11 +22,16 @@ std::vector<float> samples(size_t count, unsigned seed) {
     std::vector<float> x(count);
     for (float& value : x) value = normal(random);
     for (size_t i = 0; i < count; i += 5) x[i] = std::nearbyint(x[i] * 64) / 64;
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    const float inf = std::numeric_limits<float>::infinity();
-    const float special[] = {nan, inf, -inf, -0.0F, 1e-42F, -1e-42F, 3e38F};
-    for (size_t i = 0; i < std::size(special) && count > 100; ++i) x[i * 7 + 1] = special[i];
     return x;
+}
+
+std::vector<float> with_extremes(std::vector<float> values) {
+    const float inf = std::numeric_limits<float>::infinity();
+    const float extremes[] = {inf, -inf, -0.0F, 1e-42F, -1e-42F, 3e38F};
+    for (size_t i = 0; i < std::size(extremes) && values.size() > 100; ++i) {
+        values[i * 7 + 1] = extremes[i];
+    }
+    return values;
 }
 
 namespace {
@@ -222,7 +227,7 @@ void test_quantizer_of(size_t count, int64_t channels, size_t offset) {
     std::vector<int32_t> f(static_cast<size_t>(channels));
     for (size_t i = 0; i < f.size(); ++i) f[i] = static_cast<int32_t>(i % 5) + 2;
     for (const Type type : {Type::float32, Type::bfloat16, Type::float16}) {
-        const std::vector<float> x = held(samples(count, 1), type);
+        const std::vector<float> x = held(with_extremes(samples(count, 1)), type);
         const std::vector<float> g = held(samples(count, 2), type);
         for (int mode = 0; mode < kRoundings; ++mode) {
             test_one(x, g, {f.data(), channels, -8, 7, static_cast<Rounding>(mode)}, type, offset);
@@ -244,6 +249,14 @@ void test_quantizer() {
         const std::vector<float> many = samples(static_cast<size_t>(size), 3);
         test_one(many, many, {exponents, channels, -8, 7, Rounding::half_even}, Type::float32, 0);
     }
+    // What is not finite reaches the sum, which then holds nothing else.
+    std::vector<float> diverged = samples(1000, 4);
+    diverged[500] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> extremes = with_extremes(samples(1000, 5));
+    const Quantizer one{exponents, 1, -8, 7, Rounding::half_up};
+    test_one(diverged, samples(1000, 6), one, Type::float32, 0);
+    test_one(samples(1000, 6), diverged, one, Type::float32, 0);
+    test_one(extremes, extremes, one, Type::float32, 0);
     const std::vector<float> x((1 << 22) + 64 + 5, 0.3F);  // written past the caches
     const int32_t f = 3;
     const Quantizer q{&f, 1, -8, 7, Rounding::half_even};

@@ -50,12 +50,12 @@ def load(path: Path | None) -> FusedOps:
         return FusedOps(None, f"TensorFlow {tf.__version__} cannot load {path}: {error}")
 
 
-def library_path() -> Path | None:
+def library_path(name: str = LIBRARY) -> Path | None:
     """Beside the package, or beside the native kernels where the package is an editable one."""
     folders = [Path(qgraph.__file__).parent]
     if kernels.backend().startswith("native: "):
         folders.append(Path(kernels.backend().removeprefix("native: ")).parent)
-    return next((f / LIBRARY for f in folders if (f / LIBRARY).exists()), None)
+    return next((f / name for f in folders if (f / name).exists()), None)
 
 
 def set_threads(count: int) -> None:

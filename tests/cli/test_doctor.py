@@ -3,7 +3,7 @@
 import json
 
 from qgraph import kernels
-from qgraph.train import fused, quantizer
+from qgraph.train import cuda, fused, quantizer
 from tests.helpers.cli import run
 
 
@@ -14,6 +14,7 @@ def test_for_machines() -> None:
     assert found["kernels"]["use"] == kernels.backend().partition(":")[0]
     assert found["instruction set"]["use"] == kernels.instruction_set()
     assert found["training quantizer"]["use"] in ("fused", "native")
+    assert found["cuda kernels"]["use"] == cuda.cuda_kernels().status()[0]
     assert all(facts["use"] for facts in found.values())
 
 
@@ -39,3 +40,10 @@ def test_why_a_library_does_not_load(monkeypatch, tmp_path) -> None:
     found = json.loads(run("doctor", "--json").out)["training quantizer"]
     assert found["use"] == "native"
     assert "cannot load" in found["why"]
+
+
+def test_why_there_are_no_cuda_kernels(monkeypatch) -> None:
+    monkeypatch.setattr(cuda, "cuda_kernels", lambda: cuda.load(None))
+    found = json.loads(run("doctor", "--json").out)["cuda kernels"]
+    assert found["use"] == "not built"
+    assert "without nvcc" in found["why"]

@@ -1,0 +1,192 @@
+"""The CUDA kernels give the CPU kernels' bits. Without a GPU, they say so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu import Gpu, gpu
+from qgraph import kernels
+from qgraph.errors import UsageError
+from qgraph.ir.types import ROUNDINGS
+from qgraph.numerics import exponent_of
+from qgraph.train import cuda
+from tests.helpers.vectors import vector_file
+
+BIG = 1_100_003  # more than a span of the sum, and no multiple of anything
+
+built = pytest.mark.skipif(
+    cuda.cuda_kernels().library is None, reason=f"no CUDA kernels: {cuda.cuda_kernels().why}"
+)
+
+
+@pytest.fixture
+def device() -> Gpu:
+    use, why = cuda.cuda_kernels().status()
+    if use != "ready":
+        pytest.skip(f"{use}: {why}")
+    return gpu()
+
+
+def same_bits(a, b) -> bool:
+    # Any NaN is as good as another.
+    bits = [np.where(np.isnan(v), v.dtype.type(np.nan), v).view(f"u{v.itemsize}") for v in (a, b)]
+    return a.dtype == b.dtype and a.shape == b.shape and bool(np.all(bits[0] == bits[1]))
+
+
+def samples(*shape):
+    """Some inside, some beyond, ties and special numbers; and gradients."""
+    x, g = np.random.default_rng(0).normal(0, 0.4, (2, *shape)).astype(np.float32)
+    flat = x.reshape(-1)
+    flat[3::7] = np.rint(flat[3::7] * 64) / 64
+    special = [np.inf, -np.inf, -0.0, 0.0, 1e-42, -1e-42, 3e38]
+    flat[: len(special)] = special[: len(flat)]
+    return x, g
+
+
+def run(device, x, g, f, low, high, rounding="half_even", dtype="float32", lead=0):
+    """y, gx and the thresholds' gradient, from memory `lead` elements behind what is aligned."""
+    f = np.asarray(f, np.int32)
+    given = device.put(f)
+    quantizer = cuda.Quantizer(given, max(f.size, 1), low, high, rounding, dtype)
+    shift = lead * x.itemsize
+    padding = np.zeros(lead, x.dtype)
+    px, pg = (device.put(np.concatenate([padding, a.ravel()])) + shift for a in (x, g))
+    py, pgx = (device.empty(x.nbytes + shift) + shift for _ in range(2))
+    sums = np.empty(f.shape)
+    psums = device.empty(sums.nbytes)
+    work = device.empty(cuda.workspace_bytes(x.size, quantizer.channels))
+    cuda.quantize(px, py, x.size, quantizer)
+    cuda.quantize_gradients(px, pg, pgx, psums, x.size, quantizer, work)
+    found = device.get(py, x), device.get(pgx, x), device.get(psums, sums)
+    # In place, from here on.
+    cuda.quantize_gradients(px, pg, pg, psums, x.size, quantizer, work)
+    cuda.quantize(px, px, x.size, quantizer)
+    again = device.get(px, x), device.get(pg, x), device.get(psums, sums)
+    assert all(same_bits(a, b) for a, b in zip(found, again, strict=True))
+    for pointer in (given, px - shift, pg - shift, py - shift, pgx - shift, psums, work):
+        device.free(pointer)
+    return found
+
+
+def agrees(found, x, g, f, low, high, rounding="half_even") -> bool:
+    y = kernels.quantize(x, f, low, high, rounding)
+    gx, sums = kernels.quantize_gradients(x, g, f, low, high, rounding)
+    return all(same_bits(a, b) for a, b in zip(found, (y, gx, sums), strict=True))
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("count", [0, 1, 31, 33, 1024, 40_001, BIG])
+def test_per_tensor(device, count, rounding) -> None:
+    x, g = samples(count)
+    assert agrees(run(device, x, g, 5, -8, 7, rounding), x, g, 5, -8, 7, rounding)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("channels", [2, 3, 8, 33, 64, 1100])
+def test_per_channel(device, channels, rounding) -> None:
+    x, g = samples(BIG // channels // 10, channels)
+    f = np.arange(channels, dtype=np.int32) % 5 + 2
+    assert agrees(run(device, x, g, f, 0, 15, rounding), x, g, f, 0, 15, rounding)
+
+
+@pytest.mark.parametrize("f", [-126, -5, 0, 126])
+def test_exponents(device, f) -> None:
+    x, g = samples(5000)
+    assert agrees(run(device, x, g, f, -128, 127), x, g, f, -128, 127)
+
+
+@pytest.mark.parametrize("lead", [1, 2, 3])
+def test_unaligned_memory(device, lead) -> None:
+    x, g = samples(40_003)
+    assert agrees(run(device, x, g, 5, -8, 7, lead=lead), x, g, 5, -8, 7)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_types(device, dtype, bits) -> None:
+    types = np if dtype == "float16" else pytest.importorskip("ml_dtypes")
+    narrow = np.dtype(getattr(types, dtype))
+    x = np.arange(1 << 16, dtype=np.uint16).view(narrow)
+    x = np.where(np.isnan(x), narrow.type(1), x)  # or the sum would be NaN
+    g = np.where(np.isinf(x), narrow.type(1), x)[::-1].copy()
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for f in (2, -10, 30):
+        found = run(device, x, g, f, low, high, dtype=dtype)
+        wide = [a.astype(np.float32) for a in (x, g)]
+        gx, sums = kernels.quantize_gradients(*wide, f, low, high)
+        with np.errstate(over="ignore", invalid="ignore"):
+            y, gx = (a.astype(narrow) for a in (kernels.quantize(wide[0], f, low, high), gx))
+        for a, b in zip(found, (y, gx, sums), strict=True):
+            assert same_bits(np.asarray(a, np.float64), np.asarray(b, np.float64))
+
+
+def test_a_nan_shows(device) -> None:
+    x, g = samples(5000)
+    x[77] = np.nan
+    found = run(device, x, g, 5, -8, 7)
+    assert agrees(found, x, g, 5, -8, 7)
+    assert np.isnan(found[2])
+
+
+def test_the_same_again(device) -> None:
+    x, g = samples(BIG)
+    first = run(device, x, g, 5, -8, 7)
+    assert all(same_bits(a, b) for a, b in zip(first, run(device, x, g, 5, -8, 7), strict=True))
+
+
+def test_vectors(device) -> None:
+    for case in json.loads(vector_file("quantizer.json").read_text()):
+        b, signed = case["bits"], case["signed"]
+        f = exponent_of(np.float32(case["log2_t"]), b, signed)
+        low, high = (-(2 ** (b - 1)), 2 ** (b - 1) - 1) if signed else (0, 2**b - 1)
+        x, g = np.array(case["x"], np.float32), np.array(case["g"], np.float32)
+        y, gx, sums = run(device, x, g, f, low, high)
+        assert y.tolist() == case["value"]
+        assert gx.tolist() == case["grad_x"]
+        assert float(sums) == pytest.approx(case["grad_log2_t"], rel=1e-6)
+
+
+@built
+def test_without_a_gpu() -> None:
+    use, why = cuda.cuda_kernels().status()
+    if use == "ready":
+        pytest.skip("there is a GPU")
+    assert use == "no GPU"
+    assert "CUDA" in why
+    with pytest.raises(UsageError, match="CUDA"):
+        cuda.quantize(0, 0, 64, cuda.Quantizer(0, 1, -8, 7))
+    with pytest.raises(UsageError, match="CUDA"):
+        cuda.quantize_gradients(0, 0, 0, 0, 64, cuda.Quantizer(0, 1, -8, 7), 0)
+
+
+@built
+@pytest.mark.parametrize(
+    ("count", "quantizer", "message"),
+    [
+        (7, cuda.Quantizer(0, 2, -8, 7), "multiple of the channels"),
+        (7, cuda.Quantizer(0, 0, -8, 7), "at least one"),
+        (7, cuda.Quantizer(0, 1, -8, 7, rounding="up"), "rounding must be"),
+        (7, cuda.Quantizer(0, 1, -8, 7, dtype="float64"), "dtype must be"),
+    ],
+)
+def test_refusals(count, quantizer, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        cuda.quantize(0, 0, count, quantizer)
+    with pytest.raises(UsageError, match=message):
+        cuda.quantize_gradients(0, 0, 0, 0, count, quantizer, 0)
+
+
+@built
+def test_room_for_the_sums_of_blocks() -> None:
+    assert cuda.workspace_bytes(1 << 24, 1) == 512 * 32 * 8
+    assert cuda.workspace_bytes(1025 * 10, 10) == 2 * 10 * 8
+
+
+def test_why_there_are_none(tmp_path) -> None:
+    assert cuda.load(None).status()[0] == "not built"
+    broken = tmp_path / "_cuda.so"
+    broken.write_bytes(b"not a library")
+    assert "cannot load" in cuda.load(broken).status()[1]

@@ -38,12 +38,18 @@ class Freezing:
         import tensorflow as tf
 
         def held(value: Tensor, name: str) -> Any:
-            return tf.Variable(value, trainable=False, name=f"freezing/{name}")
+            return tf.Variable(
+                value,
+                trainable=False,
+                name=f"freezing/{name}",
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,  # all assign the same
+            )
 
         self.ranges = ranges
         self.frozen = held(tf.zeros(ranges.shape, tf.bool), "frozen")
         self.average = held(tf.identity(ranges), "average")
         self.gradient = held(tf.zeros_like(ranges), "gradient")
+        self.latest = held(tf.zeros_like(ranges), "latest")  # a gradient, to look at
 
     @property
     def variables(self) -> list[Any]:
@@ -53,6 +59,17 @@ class Freezing:
         """After a step: the new thresholds and the gradient [scales] they were changed by."""
         for average, value in ((self.average, self.ranges), (self.gradient, abs(gradient))):
             average.assign(average + (value - average) * (1 - MOMENTUM))
+        self.latest.assign(gradient)
+
+    def hold(self, before: Tensor, gradient: Tensor) -> None:
+        """After a step of an optimizer that moves all thresholds: the frozen ones go back.
+
+        before: the thresholds [scales] before it. Else as `observe`, which this calls.
+        """
+        import tensorflow as tf
+
+        self.ranges.assign(tf.where(self.frozen, before, self.ranges))
+        self.observe(gradient)
 
     def freeze_next(self) -> int | None:
         """Freeze the threshold of the smallest gradient among those that have settled.

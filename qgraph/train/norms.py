@@ -86,8 +86,7 @@ class BatchNorm:
                 tf.cast(value, tf.float32),
                 trainable=False,
                 name=f"{norm.layer}/{name}".replace(":", "_"),
-                synchronization=tf.VariableSynchronization.ON_READ,
-                aggregation=tf.VariableAggregation.MEAN,
+                aggregation=tf.VariableAggregation.MEAN,  # replicas share what they gather
             )
 
         self.mean, self.variance = running(norm.mean, "mean"), running(norm.variance, "variance")

@@ -90,7 +90,11 @@ def state_of(graph: Graph) -> State:
         name: tf.Variable(graph.nodes[name].attrs["value"], name=name.replace(":", "_"))
         for name in trained_constants(graph)
     }
-    variable = tf.Variable(np.array(list(ranges.values()), np.float32), name="ranges")
+    variable = tf.Variable(
+        np.array(list(ranges.values()), np.float32),
+        name="ranges",
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,  # all replicas assign the same
+    )
     return State(constants, tuple(ranges), variable, fixed, follows)
 
 

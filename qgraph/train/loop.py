@@ -70,6 +70,8 @@ class Trainer:
         save_seconds: float = SAVE_SECONDS,
         watch: Watch = lambda status: None,
     ) -> None:
+        from qgraph.train.optimizer import adam_for
+
         self.options = options = options or Options()
         self.data, self.validation = data, validation
         self.folder, self.save_seconds, self.watch = folder, save_seconds, watch
@@ -80,7 +82,7 @@ class Trainer:
         self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum)
         self.freezing = Freezing(self.model.state.ranges)
         learning = _learning(self.model, options)
-        self.optimizer = _optimizer(options, self.freezing)
+        self.optimizer = adam_for(options, self.freezing)
         self.steps = Steps(
             self.model, floating, self.loss, self.optimizer, learning, options.weight_decay
         )
@@ -236,14 +238,6 @@ def _learning(model: TrainingGraph, options: Options) -> list[Any]:
     if not weights + thresholds:
         raise TrainingError("there is nothing to train: no layer with weights, no quantizer")
     return weights + thresholds
-
-
-def _optimizer(options: Options, freezing: Freezing) -> Any:
-    from qgraph.train.optimizer import Rate, TqtAdam
-
-    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000))
-    thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
-    return TqtAdam(weights, thresholds, freezing)
 
 
 def _checked(labels: Array, classes: int | None, count: int) -> Array:

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from qgraph.train.freezing import Freezing
+from qgraph.train.options import Options
 
 Tensor = Any
 
@@ -83,3 +84,10 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         """Rates as plain numbers."""
         rates = {"weights": self.weight_rate, "thresholds": self.threshold_rate}
         return {**super().get_config(), **{name: vars(rate) for name, rate in rates.items()}}
+
+
+def adam_for(options: Options, freezing: Freezing) -> TqtAdam:
+    """With the rates of `options`, which fall as in TQT (section 5.2)."""
+    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000))
+    thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
+    return TqtAdam(weights, thresholds, freezing)

@@ -1,0 +1,107 @@
+"""Keras callbacks for a `QuantizedModel`. Imports TensorFlow: import it late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.train.freezing import FreezeSchedule
+
+Logs = dict[str, Any] | None
+
+
+class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
+    """From step `start` on, every `every` steps, freezes the threshold that has settled best.
+
+    Steps are those of the optimizer, over all calls of `fit`. The defaults are TQT's, for batches
+    of 24 (`Options.freeze_schedule` has them for other sizes).
+    """
+
+    def __init__(self, start: int = 1000, every: int = 50) -> None:
+        super().__init__()
+        self.schedule = FreezeSchedule(start, every)
+        self._seen = 0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._seen = int(self.model.optimizer.iterations.numpy())
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        now = int(self.model.optimizer.iterations.numpy())
+        for step in range(self._seen + 1, now + 1):
+            if self.schedule.is_due(step):
+                self.model.freezing.freeze_next()
+        self._seen = now
+
+
+class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
+    """After `epochs` epochs, or a part of one, batch norms are as in inference."""
+
+    def __init__(self, epochs: float = 1.0) -> None:
+        super().__init__()
+        self.epochs = epochs
+        self._epoch = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        steps = self.params.get("steps")  # unknown for some data in the first epoch
+        if self._epoch + (batch / steps if steps else 0.0) >= self.epochs:
+            self.model.norms_frozen = True
+
+
+class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
+    """Writes to TensorBoard, each epoch, or every `every` steps.
+
+    `loss` and other metrics; for each scale `thresholds/NAME/log2` (of the scale, before it is
+    rounded up), `thresholds/NAME/exponent` (of the codes: a scale is `2^-exponent`) and
+    `thresholds/NAME/gradient` (of the last step); and `thresholds/frozen`, how many are.
+    """
+
+    def __init__(self, log_dir: str | Path, every: int | None = None) -> None:
+        super().__init__()
+        self.log_dir, self.every = str(log_dir), every
+        self._writer: Any = None
+        self._written = 0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._writer = tf.summary.create_file_writer(self.log_dir)
+        self._written = self._step()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if self.every and self._step() >= self._written + self.every:
+            self._write(logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._write(logs)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self._writer.close()
+
+    def _step(self) -> int:
+        return int(self.model.optimizer.iterations.numpy())
+
+    def _write(self, logs: Logs) -> None:
+        self._written = step = self._step()
+        freezing, names = self.model.freezing, self.model.network.state.names
+        ranges, gradients = freezing.ranges.numpy(), freezing.latest.numpy()
+        with self._writer.as_default(step):
+            for name, value in (logs or {}).items():
+                _write_scalar(name, value)
+            for name, log2, gradient in zip(names, ranges, gradients, strict=True):
+                _write_scalar(f"thresholds/{name}/log2", log2)
+                _write_scalar(f"thresholds/{name}/exponent", -np.ceil(log2))
+                _write_scalar(f"thresholds/{name}/gradient", gradient)
+            _write_scalar("thresholds/frozen", freezing.count())
+        self._writer.flush()
+
+
+def _write_scalar(tag: str, value: float) -> None:
+    """As `tf.summary.scalar`, which wants TensorBoard installed to write as well as to look."""
+    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=1)  # a scalar
+    tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)

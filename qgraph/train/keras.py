@@ -1,0 +1,202 @@
+"""The training graph as a `tf_keras.Model`. Imports TensorFlow: import it late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.static.agreement import decisions
+from qgraph.train.forward import Forward
+from qgraph.train.freezing import Freezing
+from qgraph.train.model import TrainingGraph
+from qgraph.train.module import by_name, run, variables_of
+from qgraph.train.norms import MOMENTUM, Norm
+from qgraph.train.optimizer import TqtAdam, adam_for
+from qgraph.train.options import Options
+
+Tensor = Any
+Losses = Any  # a keras.losses.Loss, or a dictionary of them by output
+
+
+class QuantizedModel(keras.Model):  # type: ignore[misc]
+    """A quantized network that compiles and fits like any Keras model.
+
+    Its output is that of inference: a tensor, or a dictionary by public name where there are
+    several. Evaluation and prediction give the numbers of the finalized graph. Without targets
+    (`fit(x)`, `evaluate(x)`) the outputs of `floating`, the float network, are the targets; see
+    `distillation_loss`. Frozen thresholds stay, whatever the optimizer. Under `tf.distribute`, make
+    it in the scope of the strategy.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        floating: Graph,
+        norms: Sequence[Norm] = (),
+        *,
+        momentum: float = MOMENTUM,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        self.network = TrainingGraph(graph, norms, momentum=momentum)
+        self.freezing = Freezing(self.network.state.ranges)
+        self.state = variables_of(self.network, self.freezing)  # Keras sees what it saves here
+        self._floating, self._teacher = floating, Forward(floating)
+        self._norms_frozen = not norms
+        self.built = True
+
+    # -- what is in it ------------------------------------------------------------------------
+
+    @property
+    def kernels(self) -> list[Any]:
+        """Weights, biases and multipliers."""
+        return self.network.kernels
+
+    @property
+    def gammas(self) -> list[Any]:
+        """Scales of batch norms."""
+        return self.network.gammas
+
+    @property
+    def thresholds(self) -> list[Any]:
+        """The ranges of all scales, one variable."""
+        return self.network.thresholds
+
+    @property
+    def norms_frozen(self) -> bool:
+        """Whether batch norms are as in inference. May be set while `fit` runs."""
+        return self._norms_frozen
+
+    @norms_frozen.setter
+    def norms_frozen(self, value: bool) -> None:
+        changed, self._norms_frozen = value != self._norms_frozen, value
+        if changed and self.train_function is not None:
+            self.make_train_function(force=True)
+
+    def finalized(self) -> Graph:
+        """The calibrated graph of inference, with what the variables hold now."""
+        return self.network.finalized()
+
+    # -- for compile --------------------------------------------------------------------------
+
+    def tqt_optimizer(self, options: Options | None = None) -> TqtAdam:
+        """Adam with TQT's rates: one for thresholds, one for all else."""
+        with self.distribute_strategy.scope():
+            return adam_for(options or Options(), self.freezing)
+
+    def distillation_loss(self) -> Losses:
+        """What brings the outputs near to those of the float network.
+
+        KL divergence for outputs that are rows of classes, mean squared error for others.
+        """
+        found = {public: _loss_of(self.network.graph, public) for public in self._outputs}
+        return found if len(found) > 1 else found[self._outputs[0]]
+
+    # -- what Keras calls ---------------------------------------------------------------------
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
+        fed = by_name(self.network.graph, inputs)
+        batch_statistics = bool(training) and not self.norms_frozen
+        return self._public(run(self.network, fed, batch_statistics=batch_statistics))
+
+    def train_step(self, data: Any) -> Any:
+        """One step, by any optimizer; frozen thresholds are as before."""
+        inputs, targets, weights = self._unpacked(data)
+        ranges, variables = self.network.state.ranges, self.trainable_variables
+        before = tf.identity(ranges)
+        with tf.GradientTape() as tape:
+            found = self(inputs, training=True)
+            loss = self.compute_loss(inputs, targets, found, weights)
+        gradients = tape.gradient(
+            loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        # Here and not in the optimizer: what is observed of thresholds is of all replicas.
+        replica = tf.distribute.get_replica_context()
+        gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        pairs = [*zip(gradients, variables, strict=True)]
+        self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+        if getattr(self.optimizer, "freezing", None) is not self.freezing:
+            self.freezing.hold(before, next(g for g, v in pairs if v is ranges))
+        return self.compute_metrics(inputs, targets, found, weights)
+
+    def test_step(self, data: Any) -> Any:
+        """Loss and metrics, as inference has it."""
+        return super().test_step(self._unpacked(data))
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Not this: a model is made from its training directory. Raises UsageError."""
+        raise UsageError(
+            "a quantized model is not saved whole",
+            hint="save_weights (ModelCheckpoint: save_weights_only=True) keeps what it learned, "
+            "retrain.save_checkpoint makes a network to finalize of it",
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras asks for when it saves weights."""
+        return {"name": self.name}
+
+    def _unpacked(self, data: Any) -> tuple[Any, Any, Any]:
+        """Inputs, targets and weights of samples; the float network's outputs for no targets."""
+        inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if targets is None:
+            values = self._teacher(by_name(self._floating, inputs))
+            targets = self._public({n: values[v] for n, v in self._floating.outputs.items()})
+        return inputs, targets, weights
+
+    @property
+    def _outputs(self) -> list[str]:
+        return [*self.network.graph.outputs]
+
+    def _public(self, outputs: dict[str, Tensor]) -> Any:
+        return outputs if len(self._outputs) > 1 else outputs[self._outputs[0]]
+
+
+class Divergence(keras.losses.Loss):  # type: ignore[misc]
+    """KL divergence of rows of classes [n, classes] from those that are wanted.
+
+    from_logits: both are logits, or logarithms of probabilities; else probabilities.
+    """
+
+    def __init__(self, from_logits: bool, name: str = "divergence") -> None:
+        super().__init__(name=name)
+        self.from_logits = from_logits
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """[n]."""
+        wanted, found = self._logarithm(y_true), self._logarithm(y_pred)
+        return tf.reduce_sum(tf.exp(wanted) * (wanted - found), -1)
+
+    def _logarithm(self, y: Tensor) -> Tensor:
+        if self.from_logits:
+            return tf.nn.log_softmax(y)
+        return tf.math.log(tf.maximum(y, np.finfo(np.float32).tiny))
+
+    def get_config(self) -> dict[str, Any]:
+        """As Keras rebuilds it."""
+        return {"from_logits": self.from_logits, "name": self.name}
+
+
+def _loss_of(graph: Graph, public: str) -> Losses:
+    value = graph.outputs[public]
+    decision = decisions(graph)[list(graph.outputs).index(public)]
+    shape = graph.types[decision].shape or ()
+    if len(shape) != 2 or shape[-1] in (1, None):
+        return keras.losses.MeanSquaredError()
+    return Divergence(from_logits=not _is_probability(graph, value, decision))
+
+
+def _is_probability(graph: Graph, value: str, decision: str) -> bool:
+    """Whether a softmax lies between them."""
+    while value != decision:
+        node = graph.producer(value)
+        if node.op == "softmax":
+            return True
+        value = node.inputs[0]
+    return False

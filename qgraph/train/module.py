@@ -1,0 +1,87 @@
+"""The training graph for a loop of your own: a `tf.Module`. Imports TensorFlow: import it late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from qgraph.errors import UsageError
+from qgraph.ir.graph import Graph
+from qgraph.train.freezing import Freezing
+from qgraph.train.model import TrainingGraph
+from qgraph.train.norms import MOMENTUM, Norm
+
+Tensor = Any
+
+
+class TrainingModule(tf.Module):  # type: ignore[misc]
+    """A quantized network that learns, as a function of its inputs and lists of variables.
+
+    `kernels` (weights, biases, multipliers), `gammas` (scales of batch norms) and `thresholds` (one
+    variable, the ranges of all scales) are trained. `freezing` holds thresholds: give it to
+    `TqtAdam`, or call `freezing.hold` after each step. `norms_frozen`: whether batch norms are as
+    in inference; a function that was traced before has to be traced again. Under `tf.distribute`,
+    make it in the scope of the strategy.
+    """
+
+    def __init__(
+        self, graph: Graph, norms: Sequence[Norm] = (), *, momentum: float = MOMENTUM
+    ) -> None:
+        super().__init__()
+        self.network = TrainingGraph(graph, norms, momentum=momentum)
+        self.freezing = Freezing(self.network.state.ranges)
+        self.kernels, self.gammas = self.network.kernels, self.network.gammas
+        self.thresholds = self.network.thresholds
+        self.state = variables_of(self.network, self.freezing)
+        self.norms_frozen = not norms
+
+    def __call__(self, inputs: Any, training: bool = False) -> dict[str, Tensor]:
+        """Outputs by public name; `inputs` as `by_name` takes them.
+
+        In training, batch norms that are not frozen use the statistics of the batch, and gather.
+        """
+        fed = by_name(self.network.graph, inputs)
+        return run(self.network, fed, batch_statistics=training and not self.norms_frozen)
+
+    def finalized(self) -> Graph:
+        """The calibrated graph of inference, with what the variables hold now."""
+        return self.network.finalized()
+
+
+def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Any]:
+    """All variables by a name that stays."""
+    held = {f"freezing/{i}": v for i, v in enumerate(freezing.variables)}
+    return {**network.named_variables(), **held}
+
+
+def by_name(graph: Graph, inputs: Any) -> dict[str, Tensor]:
+    """Tensors by input name, of the types they have there.
+
+    inputs: by name, or a sequence in the order of `graph.inputs`, or the only one. Raises
+    UsageError.
+    """
+    named = inputs
+    if not isinstance(inputs, Mapping):
+        several = inputs if isinstance(inputs, list | tuple) else [inputs]
+        named = dict(zip(graph.inputs, several, strict=False))
+        if len(several) != len(graph.inputs):
+            raise UsageError(_wanted(graph, f"{len(several)} were given"))
+    if set(named) != set(graph.inputs):
+        raise UsageError(_wanted(graph, f"`{'`, `'.join(map(str, named))}` were given"))
+    return {name: tf.cast(named[name], graph.types[name].dtype) for name in graph.inputs}
+
+
+def _wanted(graph: Graph, found: str) -> str:
+    return f"the network has the inputs `{'`, `'.join(graph.inputs)}`; {found}"
+
+
+def run(
+    network: TrainingGraph, inputs: Mapping[str, Tensor], *, batch_statistics: bool
+) -> dict[str, Tensor]:
+    """Outputs by public name; running statistics of batch norms are updated as they say."""
+    values, updates = network.values(inputs, batch_statistics=batch_statistics)
+    for variable, value in updates:
+        variable.assign(value)
+    return network.outputs(values)

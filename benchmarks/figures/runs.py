@@ -11,11 +11,12 @@ import argparse
 import os
 from pathlib import Path
 
-from benchmarks.families.data import Split, fashion_mnist
+from benchmarks.families.data import Part, Split, fashion_mnist
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from qgraph import retrain
 from qgraph.compiler import quantize
+from qgraph.ir.types import Array
 from qgraph.train.options import Options
 
 PROFILES = {"int8": "graffitist-int8", "int4": "graffitist-int4"}
@@ -30,9 +31,18 @@ def train(name: str, bits: str, data: Split, out: Path) -> Path:
             path_of(name), data.calibration, profile=PROFILES[bits], mode="retrain", effort="plain"
         )
         retrain.save(made, path)
-    training = data.training.images, data.training.labels
-    retrain.train(path, training, (data.validation.images, data.validation.labels), OPTIONS)
+    retrain.train(path, arrays(data.training), arrays(data.validation), OPTIONS)
     return path
+
+
+def arrays(part: Part) -> tuple[Array, Array]:
+    """Images and labels, as training takes them."""
+    return part.images, part.labels
+
+
+def training() -> tuple[Array, Array]:
+    """What runs learn from: `--data benchmarks.figures.runs:training`."""
+    return arrays(fashion_mnist().training)
 
 
 def main() -> None:

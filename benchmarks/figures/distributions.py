@@ -65,7 +65,7 @@ def _panel(axis: Any, scale: Scale, before: Array, after: Array) -> None:
         if scale.spec.signed:
             axis.axvline(-(2**log2_t), color=color, linewidth=1.2)
     axis.set_yscale("symlog", linthresh=1)
-    axis.set_title(f"{_short(scale)}\nb = {scale.spec.bits}, d = {scale.deviation:+d}", fontsize=7.5)
+    axis.set_title(f"{_short(scale)}\nb = {scale.spec.bits}, d = {scale.deviation:+d}", fontsize=7)
 
 
 def _limits(scale: Scale, values: Array) -> tuple[float, float]:

@@ -33,8 +33,9 @@ class Loss:
 
         if self.kind == "mse":
             return tf.reduce_mean(tf.math.squared_difference(found, taught))
-        logits = tf.nn.log_softmax(found)
-        wanted = tf.nn.softmax(taught) if self.kind == "teacher" else self._wanted(labels)
+        logits = tf.nn.log_softmax(self._rows(found))
+        teaches = self.kind == "teacher"
+        wanted = tf.nn.softmax(self._rows(taught)) if teaches else self._wanted(labels)
         # Against the entropy of what is wanted: the least that a cross entropy can be.
         entropy = -tf.reduce_sum(tf.math.xlogy(wanted, wanted), -1)
         return tf.reduce_mean(-tf.reduce_sum(wanted * logits, -1) - entropy)
@@ -45,9 +46,15 @@ class Loss:
 
         if self.classes is None:
             return tf.constant(0.0)
-        wanted = taught if self.kind != "labels" else self._wanted(labels)
-        same = tf.equal(tf.argmax(found, -1), tf.argmax(wanted, -1))
+        wanted = self._rows(taught) if self.kind != "labels" else self._wanted(labels)
+        same = tf.equal(tf.argmax(self._rows(found), -1), tf.argmax(wanted, -1))
         return tf.reduce_sum(tf.cast(same, tf.float32))
+
+    def _rows(self, scores: Tensor) -> Tensor:
+        """[n, classes]: a 1x1 convolution gives them as [n, 1, 1, classes]."""
+        import tensorflow as tf
+
+        return tf.reshape(scores, [-1, self.classes])
 
     def _wanted(self, labels: Tensor) -> Tensor:
         import tensorflow as tf
@@ -80,7 +87,8 @@ def loss_for(
     at = names.index(output) if output else 0
     value, teacher = decisions(graph)[at], decisions(floating)[at]
     shape = graph.types[value].shape or ()
-    classes = shape[-1] if len(shape) == 2 and shape[-1] not in (1, None) else None
+    of_classes = len(shape) >= 2 and shape[-1] not in (1, None)
+    classes = shape[-1] if of_classes and all(d == 1 for d in shape[1:-1]) else None
     if kind is None:
         kind = "labels" if labelled else "teacher" if classes else "mse"
     if kind not in KINDS:

@@ -10,6 +10,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
+from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import calibrate
 from qgraph.recipes import static
@@ -97,6 +98,25 @@ def test_weights_and_thresholds_learn_from_the_float_network():
     losses = [float(step()) for _ in range(200)]
     assert np.mean(losses[-10:]) < 0.5 * losses[0]
     assert_is_inference(training, feeds)
+
+
+@pytest.mark.parametrize("exponent", [9, 0, -1, -2, -3, -4])
+def test_relu6_on_a_grid_lets_gradients_through_inside_only(exponent):
+    graph = Graph("relu6")
+    x = graph.input("x", "float32", (None, 8))
+    spec = QuantSpec(16, signed=True, role="internal", exponent=exponent)
+    x = graph.add("quantize", x, name="q", attrs={"spec": spec})
+    graph.outputs["y"] = graph.add("relu6", x)
+    training = TrainingGraph(graph)
+    fed = tf.constant([[-3.0, 0.0, 0.25, 2.0, 4.0, 5.75, 6.0, 12.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(fed)
+        y = training({"x": fed})["y"]
+    on_grid = np.rint(np.ldexp(fed.numpy(), exponent)) * 2.0**-exponent
+    highest = np.rint(np.ldexp(6.0, exponent)) * 2.0**-exponent
+    np.testing.assert_array_equal(y, np.clip(on_grid, 0, highest))
+    np.testing.assert_array_equal(tape.gradient(y, fed), (on_grid > 0) & (on_grid < highest))
+    assert np.isnan(training({"x": tf.fill([1, 8], np.nan)})["y"]).all()
 
 
 @pytest.mark.parametrize("profile", ["per-channel", "wrap"])

@@ -1,8 +1,8 @@
 """Batch norms that were folded, at work again while the network trains.
 
-Folding makes `w' = w * gamma / sigma`. What is left of the batch norm is an identity: with the
-layer's output `z = conv(x, w')`, `gamma' = sigma'` and its running mean, the batch norm of `z`
-gives what the layer and its batch norm gave. Here it learns on from there (docs/numerics.md, 7):
+Folding makes `w' = w * gamma / sigma`. What is left of the batch norm is an identity: the batch
+norm of `z = conv(x, w')`, with the deviation of `z` for gamma and with its running mean, gives what
+the layer and its batch norm gave. Here it learns on from there (docs/numerics.md, 6):
 weights are folded with the running statistics, so that quantizers see what inference has, and the
 output is corrected by `sigma_running / sigma_batch`. Once the statistics are frozen the correction
 is off, and nothing differs from inference.
@@ -74,7 +74,10 @@ def _unquantized(graph: Graph, value: str) -> Node:
 
 
 class BatchNorm:
-    """A `Norm` that learns: `gamma` is trained, `mean` and `variance` follow the batches."""
+    """A `Norm` that learns: `mean` and `variance` follow the batches, `gamma` is trained.
+
+    `gamma` is in units of what it was when the norm was folded: it starts at 1.
+    """
 
     def __init__(self, norm: Norm, op: str) -> None:
         import tensorflow as tf
@@ -91,10 +94,10 @@ class BatchNorm:
 
         self.mean, self.variance = running(norm.mean, "mean"), running(norm.variance, "variance")
         self.epsilon = tf.cast(norm.epsilon, tf.float32)
-        self.start = tf.cast(norm.mean, tf.float32)
+        self.first_mean = tf.cast(norm.mean, tf.float32)
+        self.first_energy = tf.cast(norm.variance, tf.float32) + self.epsilon
         self.gamma = tf.Variable(
-            self._deviation(tf.cast(norm.variance, tf.float32)),
-            name=f"{norm.layer}/gamma".replace(":", "_"),
+            tf.ones_like(self.first_mean), name=f"{norm.layer}/gamma".replace(":", "_")
         )
 
     def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +106,7 @@ class BatchNorm:
 
         scale = self._scale()
         shape = weights.shape[2:] if self.op == "depthwise_conv2d" else scale.shape
-        return weights * tf.reshape(scale, shape), bias + (self.start - scale * self.mean)
+        return weights * tf.reshape(scale, shape), bias + (self.first_mean - scale * self.mean)
 
     def corrected(self, z: Tensor, momentum: float) -> tuple[Tensor, list[tuple[Any, Tensor]]]:
         """`z` as statistics of this batch would have it; and what the running ones become.
@@ -120,7 +123,7 @@ class BatchNorm:
         if z.shape.rank == 4:  # as TensorFlow has it: the fused op keeps an unbiased variance
             count = tf.cast(tf.size(z) // tf.size(mean), tf.float32)
             unbiased = seen * count / tf.maximum(count - 1, 1)
-        ratio = self._deviation(self.variance) / self._deviation(seen)
+        ratio = tf.sqrt((self.variance + self.epsilon) / (seen + self.epsilon))
         updates = [
             (self.mean, self.mean + (mean / safe - self.mean) * (1 - momentum)),
             (self.variance, self.variance + (unbiased - self.variance) * (1 - momentum)),
@@ -128,12 +131,11 @@ class BatchNorm:
         return (z - mean) * ratio + scale * self.mean, updates
 
     def _scale(self) -> Tensor:
-        return self.gamma / self._deviation(self.variance)
-
-    def _deviation(self, variance: Tensor) -> Tensor:
         import tensorflow as tf
 
-        return tf.sqrt(variance + self.epsilon)
+        # Not a quotient of roots: TensorFlow's graph optimizer would make that a product with a
+        # reciprocal root, which is not 1 where nothing has moved, nor what eager mode has.
+        return self.gamma * tf.sqrt(self.first_energy / (self.variance + self.epsilon))
 
 
 class BatchNorms:

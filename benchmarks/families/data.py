@@ -1,4 +1,4 @@
-"""Fashion-MNIST in parts that are kept apart: training, validation, calibration, test."""
+"""Images in parts that are kept apart: training (calibration is part of it), validation, test."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 from benchmarks import assets
 from qgraph.ir.types import Array
 
-TRAINING, CALIBRATION = 50_000, 512
+VALIDATION, CALIBRATION = 10_000, 512
+
+Labelled = tuple[assets.Images, assets.Labels]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Images, float32 [n, 28, 28, 1] in [0, 1], and their classes, int64 [n]."""
+    """Images, float32 [n, height, width, channels], and their classes, int64 [n]."""
 
     images: Array
     labels: Array
@@ -22,7 +24,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """50,000 images to train, 10,000 to choose by, 10,000 to report on."""
+    """Images to train, 10,000 to choose by, 10,000 to report on."""
 
     training: Part
     validation: Part
@@ -35,14 +37,25 @@ class Split:
 
 
 def fashion_mnist() -> Split:
-    """All of Fashion-MNIST; validation is the last of its training images."""
-    images, labels = assets.fashion_mnist_train()
+    """All of Fashion-MNIST, in [0, 1]."""
+    return _split(assets.fashion_mnist_train(), assets.fashion_mnist_test(), 255)
+
+
+def cifar10() -> Split:
+    """All of CIFAR-10, raw pixels."""
+    return _split(assets.cifar10_train(), assets.cifar10_test(), 1)
+
+
+def _split(known: Labelled, test: Labelled, divisor: int) -> Split:
+    """Validation is the last of the training images that are known."""
+    images, labels = known
     return Split(
-        _part(images[:TRAINING], labels[:TRAINING]),
-        _part(images[TRAINING:], labels[TRAINING:]),
-        _part(*assets.fashion_mnist_test()),
+        _part((images[:-VALIDATION], labels[:-VALIDATION]), divisor),
+        _part((images[-VALIDATION:], labels[-VALIDATION:]), divisor),
+        _part(test, divisor),
     )
 
 
-def _part(images: assets.Images, labels: assets.Labels) -> Part:
-    return Part(images.astype(np.float32) / np.float32(255), labels)
+def _part(part: Labelled, divisor: int) -> Part:
+    images, labels = part
+    return Part(images.astype(np.float32) / np.float32(divisor), labels)

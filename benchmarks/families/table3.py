@@ -1,0 +1,244 @@
+"""Static and retrained, six families: ``python -m benchmarks.families.table3 [--only NAME]``.
+
+The shape of table 3 of the TQT paper (Jain et al., 2019) and of its table 5. Every run begins at
+the float network; the learning rates are one choice for all, made on validation images. The best
+checkpoint by validation is finalized, and its inference graph sees the test images. What is done
+lies in the cache folder and is not done again; a run that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.families.data import Split, cifar10, fashion_mnist
+from benchmarks.families.networks import FAMILIES
+from benchmarks.families.train import path_of
+from benchmarks.real.measure import batches, exactness
+from benchmarks.real.tables import Table
+from benchmarks.registry import cache
+from qgraph.backends.tf.agreement import Checker
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.compiler import quantize
+from qgraph.files import sha256_of
+from qgraph.ir.graph import Graph
+from qgraph.retrain import make_deterministic
+from qgraph.train.data import training_data
+from qgraph.train.loop import Trainer, restore
+from qgraph.train.norms import norms_of
+from qgraph.train.options import Options
+from qgraph.train.score import Score, Status
+
+OPTIONS = Options(epochs=5, batch_size=128, weight_rate=3e-5, threshold_rate=1e-2, seed=1)
+VALIDATIONS = 5  # in an epoch
+COMPARED = 16
+BEST_AND_MEAN = ("mobilenet_v1", "vgg")
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A column: a profile (none: float), and what is trained, if anything is."""
+
+    title: str
+    profile: str | None
+    learn: str | None = None
+
+    @property
+    def key(self) -> str:
+        return "-".join(part for part in (self.profile or "float", self.learn) if part)
+
+
+WAYS = (
+    Way("FP32", None),
+    Way("static INT8", "graffitist-int8"),
+    Way("wt FP32", None, "weights"),
+    Way("wt INT8", "graffitist-int8", "weights"),
+    Way("wt+th INT8", "graffitist-int8", "all"),
+    Way("wt+th INT4", "graffitist-int4", "all"),
+)
+REFERENCE, BOTH = WAYS[2], WAYS[4]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and its images."""
+
+    name: str
+    path: Path
+    data: Split
+    options: Options = OPTIONS
+
+
+def measured(case: Case, way: Way, folder: Path, again: bool) -> Facts:
+    """The row of `case` and `way`: from its file, or made now and written there."""
+    steps = len(case.data.training.labels) // case.options.batch_size
+    options = replace(
+        case.options, learn=way.learn or "all", validate_every=max(steps // VALIDATIONS, 1)
+    )
+    asked = {"network": sha256_of(case.path), "options": asdict(options) if way.learn else None}
+    place = folder / f"{case.name}-{way.key}"
+    file = place.with_suffix(".json")
+    if file.exists() and not again:
+        known: Facts = json.loads(file.read_text("utf-8"))
+        if known["asked"] == asked:
+            return known
+    made = {"asked": asked, **_made(case, way, options, place)}
+    file.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    return made
+
+
+def _made(case: Case, way: Way, options: Options, checkpoints: Path) -> Facts:
+    start = time.perf_counter()
+    mode = "retrain" if way.learn else "static"
+    target = way.profile or "graffitist-int8"
+    result = quantize(case.path, case.data.calibration, profile=target, mode=mode, effort="plain")
+    graph = result.graph if way.profile else result.floating
+    facts: Facts = {}
+    if way.learn:
+        data, validation = (
+            training_data((part.images, part.labels), graph, options.batch_size, options.seed)
+            for part in (case.data.training, case.data.validation)
+        )
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(
+            graph, result.floating, norms_of(result.floating), data, validation, options,
+            folder=checkpoints, watch=_Told(f"{case.name}, {way.title}"),
+        )  # fmt: skip
+        trainer.run()
+        assert trainer.best is not None and data.steps
+        restore(trainer.model.named_variables(), trainer.best)
+        graph = trainer.model.finalized()
+        facts["steps_per_epoch"] = data.steps
+        facts["history"] = [asdict(score) for score in trainer.history]
+        facts["best"] = asdict(trainer.best_score) if trainer.best_score else None
+    facts["different"] = str(_exact(graph, case)) if way.profile else None
+    facts["test"] = _accuracy(graph, case)
+    facts["seconds"] = round(time.perf_counter() - start, 1)
+    return facts
+
+
+def _accuracy(graph: Graph, case: Case) -> float:
+    program = TFProgram(emit_graph_def(graph))
+    (output,) = graph.outputs
+    scores = program.predict(graph.inputs[0], case.data.test.images, output, 500)
+    return float((scores.argmax(1) == case.data.test.labels).mean())
+
+
+def _exact(graph: Graph, case: Case) -> Any:
+    images = case.data.test.images[:COMPARED]
+    return exactness(Checker(graph), batches(graph.inputs[0], images, COMPARED))
+
+
+class _Told:
+    """Says how a run goes, once an epoch."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __call__(self, status: Status) -> None:
+        if status.done == status.steps and status.best:
+            best = status.best.accuracy or 0.0
+            print(f"{self.title}: epoch {status.epoch + 1}, validation {best:.2%}", flush=True)
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
+    """Test accuracy by network and way; behind retrained ones the epochs of the best checkpoint."""
+    table = Table(
+        "Test accuracy, static and retrained",
+        {"network": "", **{way.title: "" for way in WAYS},
+         "INT8 over wt FP32": "", "INT4 over wt FP32": ""},
+        notes=list(notes),
+    )  # fmt: skip
+    for name, found in rows.items():
+        reference = found[REFERENCE]["test"]
+        over = [f"{100 * (found[way]['test'] - reference):+.2f}" for way in WAYS[-2:]]
+        table.add(name, *(_cell(found[way]) for way in WAYS), *over)
+    return table
+
+
+def _cell(facts: Facts) -> str:
+    shown = f"{facts['test']:.2%}"
+    if facts.get("best"):
+        shown += f" ({facts['best']['step'] / facts['steps_per_epoch']:.1f})"
+    return shown
+
+
+def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
+    """The best validation of a run against the mean of those of its last epoch."""
+    shares = [f"{(i + 1) / VALIDATIONS:.0%}" for i in range(VALIDATIONS)]
+    table = Table(
+        f"Validation accuracy in the last epoch, {BOTH.title}",
+        {"network": "", **dict.fromkeys(shares, ".2%"), "mean": ".2%", "best": ".2%",
+         "best minus mean": "+.2%", "epoch of the best": ".1f"},
+    )  # fmt: skip
+    for name in (n for n in BEST_AND_MEAN if n in rows):
+        facts = rows[name][BOTH]
+        last = [Score(**score).accuracy or 0.0 for score in facts["history"]][-VALIDATIONS:]
+        mean, best = float(np.mean(last)), facts["best"]["accuracy"]
+        epoch = facts["best"]["step"] / facts["steps_per_epoch"]
+        table.add(name, *last, mean, best, best - mean, epoch)
+    return table
+
+
+def _cases() -> dict[str, Callable[[], Case]]:
+    from benchmarks import assets
+
+    def family(name: str) -> Callable[[], Case]:
+        return lambda: Case(name, path_of(name), fashion_mnist())
+
+    def cifar() -> Case:
+        return Case("cifar_10_model", assets.cifar10_network(), cifar10(), CIFAR_OPTIONS)
+
+    return {**{name: family(name) for name in FAMILIES}, "cifar_10_model": cifar}
+
+
+CIFAR_OPTIONS = replace(OPTIONS, epochs=1)
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="A network; may be repeated.")] = None,
+    again: Annotated[bool, typer.Option(help="Begin anew, also what is done.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+) -> None:
+    """Train what is not done yet, and print the tables."""
+    import_tensorflow_quietly()
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    make_deterministic()
+    folder = cache() / "families" / "table3"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, dict[Way, Facts]] = {}
+    for name, made in _cases().items():
+        if only and name not in only:
+            continue
+        case = made()
+        rows[name] = {}
+        for way in WAYS:
+            rows[name][way] = facts = measured(case, way, folder, again)
+            print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
+    tables = [table_3(rows, ()), table_5(rows)]
+    for table in tables:
+        console().print(table.rich())
+    if markdown:
+        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    typer.run(main)

@@ -21,6 +21,9 @@ class Part:
     images: Array
     labels: Array
 
+    def first(self, count: int) -> Part:
+        return Part(self.images[:count], self.labels[:count])
+
 
 @dataclass(frozen=True)
 class Split:

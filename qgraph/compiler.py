@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +48,8 @@ from qgraph.transforms.wrap_accumulators import WrapAccumulators
 # it where that is so of the report's: reconstructed weights fit what they have seen.
 SQNR_SAMPLES = 16
 MODES = ("static", "retrain")
+# Training does what the steps of a search would; weights that are clipped move into its range.
+TO_TRAIN = Plan(weights="3sd")
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ def quantize(
 ) -> Quantized:
     """Quantize a trained network.
 
-    mode: `static` is without retraining. `retrain` calibrates as it is (`effort="plain"`, unless
-    an effort or plan is given): what comes is to be trained further (`qgraph.retrain`).
+    mode: `static` is without retraining. `retrain` calibrates by the plan `weights=3sd`, unless an
+    effort or plan is given: what comes is to be trained further (`qgraph.retrain`).
 
     model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
@@ -129,7 +131,7 @@ def quantize(
         raise UsageError(f"mode `{mode}` is not there", hint=f"modes: {', '.join(MODES)}")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     if mode == "retrain" and effort is None and plan is None:
-        effort = "plain"  # training does what the steps of a search would
+        plan = replace(TO_TRAIN, method=method or TO_TRAIN.method)
     wish = Wish(effort, plan, method, budget, budget_of(mean_bits, weight_bytes), memory)
     first_plan(wish)  # what is wrong with it is said before anything is read
     graph = _loaded(model, inputs, outputs, input_shapes, progress)

@@ -26,7 +26,7 @@ from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.constant_scales import Exponent, constant_exponent
+from qgraph.quant.constant_scales import WEIGHT_METHODS, Exponent, constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
@@ -38,16 +38,22 @@ from qgraph.quant.values import Values
 
 @dataclass(frozen=True)
 class Calibration:
-    """How thresholds of activations are found: a method of `qgraph.quant.thresholds`."""
+    """How thresholds are found.
+
+    `method`: of activations, as `qgraph.quant.thresholds` has it; `weights`: of weights, as
+    `qgraph.quant.constant_scales` has it.
+    """
 
     method: str = "kl_j"
     shift: tuple[int, int] = (-31, 62)
+    weights: str = "max"
 
     def __post_init__(self) -> None:
-        if self.method not in NAMES:
-            raise UsageError(
-                f"unknown calibration method `{self.method}`", hint=f"one of {', '.join(NAMES)}"
-            )
+        for method, known in ((self.method, NAMES), (self.weights, WEIGHT_METHODS)):
+            if method not in known:
+                raise UsageError(
+                    f"unknown calibration method `{method}`", hint=f"one of {', '.join(known)}"
+                )
 
 
 def calibrate(
@@ -253,7 +259,7 @@ class _Sweep:
     def _of_constant(self, node: Node) -> Exponent:
         constant = self.values.constants[node.inputs[0]]
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
-        return constant_exponent(constant, node.attrs["spec"], depthwise)
+        return constant_exponent(constant, node.attrs["spec"], depthwise, self.options.weights)
 
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""

@@ -14,10 +14,19 @@ Exponent = int | tuple[int, ...]
 CHANNEL_SPREAD = 12
 
 
-def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) -> Exponent:
-    """MAX threshold of weights and biases; the finest unclipped scale of other constants.
+# Thresholds of weights: the largest one; or three standard deviations, to be trained from there
+# (TQT, table 2), about 0, as the quantizer is. Those that clip nothing stay.
+WEIGHT_METHODS = ("max", "3sd")
+DEVIATIONS = 3.0
 
-    Per channel: along the last axis, or the last two ([h, w, c, m]) of `depthwise` filters.
+
+def constant_exponent(
+    value: Array, spec: QuantSpec, depthwise: bool = False, method: str = "max"
+) -> Exponent:
+    """Threshold of weights by `method`, MAX of biases; the finest unclipped scale of the rest.
+
+    Per channel, always by MAX: along the last axis, or the last two ([h, w, c, m]) of `depthwise`
+    filters.
     """
     if spec.role not in ("weight", "bias", "clip"):
         return finest_exponent(value, spec.bits, spec.signed)
@@ -27,4 +36,8 @@ def constant_exponent(value: Array, spec: QuantSpec, depthwise: bool = False) ->
         peaks = columns.max(axis=tuple(range(columns.ndim - 1)))
         peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
-    return exponent_for_max(float(largest.max(initial=0)) or 1.0, spec.bits, spec.signed)
+    threshold = float(largest.max(initial=0))
+    if method == "3sd" and spec.role == "weight" and largest.size:
+        deviation = float(np.sqrt(np.mean(np.square(largest, dtype=np.float64))))
+        threshold = min(threshold, DEVIATIONS * deviation)
+    return exponent_for_max(threshold or 1.0, spec.bits, spec.signed)

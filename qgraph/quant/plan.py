@@ -7,6 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.quant.constant_scales import WEIGHT_METHODS
 from qgraph.quant.thresholds import NAMES
 
 NOTHING = "plain"
@@ -26,9 +27,9 @@ class Plan:
     pruned. `equalize`: "" for no, `weights`, or `biases` to count biases into the ranges.
     `powers_of_two`: factors of equalized channels are rounded to these. `absorb`: what ReLU nearly
     always lets through goes around it, from bias to bias. `method`: how activation thresholds are
-    found. `reconstruct`: weights are rounded layer by layer against the float output.
-    `correct_bias`: the mean error of each layer goes into its bias. `scale_inputs`: each feature
-    of an input gets a scale of its own.
+    found; `weights`: those of weights. `reconstruct`: weights are rounded layer by layer against
+    the float output. `correct_bias`: the mean error of each layer goes into its bias.
+    `scale_inputs`: each feature of an input gets a scale of its own.
 
     Each field is a step of the text form that `spec` writes and `parse_plan` reads. Raises
     UsageError for a value that a step does not take.
@@ -39,6 +40,7 @@ class Plan:
     powers_of_two: bool = False
     absorb: bool = False
     method: str = _one_of("kl_j", *(name for name in NAMES if name != "kl_j"))
+    weights: str = _one_of(*WEIGHT_METHODS)
     reconstruct: bool = False
     correct_bias: bool = False
     scale_inputs: bool = False
@@ -55,6 +57,8 @@ class Plan:
 
     def __str__(self) -> str:
         steps = [f"thresholds by {self.method}"]
+        if self.weights != "max":
+            steps.append(f"of weights by {self.weights}")
         if self.scale_inputs:
             steps.append("a scale for each input feature")
         if self.constant_channels:

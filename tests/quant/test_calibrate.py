@@ -16,6 +16,7 @@ from qgraph.ir.types import ROUNDINGS, QuantSpec, TensorType
 from qgraph.numerics import dequantize
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
+from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.topology import QUANTIZERS, value_exponent
 from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
@@ -239,3 +240,20 @@ def test_a_bias_that_does_not_fit_its_accumulator_makes_the_weights_coarser(per_
     np.testing.assert_array_equal(dequantize(numerics.quantize(bias, spec)), bias)
     weights, inputs = (np.asarray(spec_of(g, n).exponent) for n in ("w/q8", "x/q8"))
     assert np.array_equal(np.asarray(spec.exponent), weights + inputs)
+
+
+@pytest.mark.parametrize(("bits", "exponent"), [(8, 7), (4, 3)])
+def test_three_standard_deviations_of_weights(bits, exponent):
+    """Of 10,000 normal weights of deviation 0.25 and one of 5: 0.76 and not 5."""
+    weights = np.append(np.random.default_rng(0).normal(0, 0.25, 9999), 5.0)
+    spec = QuantSpec(bits, True, "weight")
+    assert constant_exponent(weights, spec, method="3sd") == exponent
+    assert constant_exponent(weights, spec) == exponent - 3
+    flat = np.full(100, 0.25)  # its largest is less than three deviations
+    assert constant_exponent(flat, spec, method="3sd") == constant_exponent(flat, spec)
+    assert constant_exponent(np.zeros(3), spec, method="3sd") == constant_exponent(
+        np.zeros(3), spec
+    )
+    for role in ("bias", "constant"):
+        other = QuantSpec(bits, True, role)
+        assert constant_exponent(weights, other, method="3sd") == constant_exponent(weights, other)

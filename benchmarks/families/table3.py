@@ -29,9 +29,10 @@ from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.cli.console import console, import_tensorflow_quietly
-from qgraph.compiler import quantize
+from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
+from qgraph.quant.plan import PLAIN, Plan
 from qgraph.retrain import make_deterministic
 from qgraph.train.data import training_data
 from qgraph.train.loop import Trainer, restore
@@ -73,6 +74,11 @@ class Way:
     def key(self) -> str:
         return "-".join(part for part in (self.profile or "float", self.learn) if part)
 
+    @property
+    def plan(self) -> Plan:
+        """Weights start at MAX, or at three deviations where thresholds learn (table 2)."""
+        return TO_TRAIN if self.learn == "all" else PLAIN
+
 
 WAYS = (
     Way("FP32", None),
@@ -101,7 +107,11 @@ def measured(case: Case, way: Way, folder: Path, again: bool) -> Facts:
     options = replace(
         case.options, learn=way.learn or "all", validate_every=max(steps // VALIDATIONS, 1)
     )
-    asked = {"network": sha256_of(case.path), "options": asdict(options) if way.learn else None}
+    asked = {
+        "network": sha256_of(case.path),
+        "options": asdict(options) if way.learn else None,
+        "plan": way.plan.spec(),
+    }
     place = folder / f"{case.name}-{way.key}"
     file = place.with_suffix(".json")
     if file.exists() and not again:
@@ -117,7 +127,7 @@ def _made(case: Case, way: Way, options: Options, checkpoints: Path) -> Facts:
     start = time.perf_counter()
     mode = "retrain" if way.learn else "static"
     target = way.profile or "graffitist-int8"
-    result = quantize(case.path, case.data.calibration, profile=target, mode=mode, effort="plain")
+    result = quantize(case.path, case.data.calibration, profile=target, mode=mode, plan=way.plan)
     graph = result.graph if way.profile else result.floating
     facts: Facts = {}
     if way.learn:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def train_in(
     threads: int | None = None,
     as_json: bool = False,
 ) -> Trainer:
-    """`qgraph.retrain.train` under a progress bar; then the table of validations."""
+    """What `qgraph.retrain.train` does, under a progress bar; then the table of validations."""
     from qgraph import retrain
 
     with at_work(as_json):
@@ -97,10 +97,10 @@ def train_in(
             retrain.make_deterministic()
         if threads is not None:
             retrain.use_threads(threads)
-        with training_bar(as_json) as watch:
-            trainer = retrain.train(
-                directory, data, validation, options, restart=restart, watch=watch
-            )
+        trainer = retrain.trainer(directory, data, validation, options, restart=restart)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), training_bar(as_json) as watch:
+        trainer.watch = watch
+        trainer.run()
     if not as_json:
         _print_history(trainer)
     return trainer

@@ -30,7 +30,7 @@ from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import Source, training_data
 from qgraph.train.fused import set_threads
 from qgraph.train.loop import BEST, LAST, SAVE_SECONDS, Trainer, network_of, restore
@@ -41,8 +41,7 @@ from qgraph.train.score import Watch
 from qgraph.train.state import state_of
 
 if TYPE_CHECKING:
-    from qgraph.train.keras import QuantizedModel
-    from qgraph.train.module import TrainingModule
+    pass
 
 FORMAT = 1  # of training.json and what it stands for
 CHECKPOINTS, INFERENCE = "checkpoints", "inference"
@@ -203,14 +202,28 @@ def train(
 
     data, validation: see `qgraph.train.data.training_data`. restart: begin anew, without the
     checkpoints that are there. A run that was killed and goes on ends with the same bits, where
-    TensorFlow's ops are deterministic (`tf.config.experimental.enable_op_determinism`). Raises
-    LoadError, CalibrationError, UsageError, TrainingError, OutputError.
+    TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError, CalibrationError,
+    UsageError, TrainingError, OutputError.
     """
+    made = trainer(path, data, validation, options, restart=restart)
+    made.save_seconds, made.watch = save_seconds, watch
+    made.run()
+    return made
+
+
+def trainer(
+    path: str | Path,
+    data: Source,
+    validation: Source | None = None,
+    options: Options | None = None,
+    *,
+    restart: bool = False,
+) -> Trainer:
+    """What `train` runs, not yet running."""
     path, options = Path(path), options or Options()
-    found = load(path)
+    found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
-    checkpoints = path / CHECKPOINTS
-    trainer = Trainer(
+    made = Trainer(
         found.graph,
         found.floating,
         found.norms,
@@ -218,75 +231,11 @@ def train(
         None if validation is None else training_data(validation, found.graph, size, seed),
         options,
         folder=checkpoints,
-        save_seconds=save_seconds,
-        watch=watch,
     )
     if restart:
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(exist_ok=True)
-    trainer.run()
-    return trainer
-
-
-def keras_model(source: str | Path | Training | Quantized) -> QuantizedModel:
-    """A network to train, as a `tf_keras.Model`; as calibration left it.
-
-    source: a directory that `save` wrote, or what is in memory. Raises LoadError, UnsupportedError.
-    """
-    from qgraph.train.keras import QuantizedModel
-
-    return QuantizedModel(*_twins(source))
-
-
-def module(source: str | Path | Training | Quantized) -> TrainingModule:
-    """A network to train in a loop of your own, as a `tf.Module`. Else as `keras_model`."""
-    from qgraph.train.module import TrainingModule
-
-    graph, _, norms = _twins(source)
-    return TrainingModule(graph, norms)
-
-
-def _twins(source: str | Path | Training | Quantized) -> tuple[Graph, Graph, tuple[Norm, ...]]:
-    """The calibrated graph, its float twin, and the batch norms in them."""
-    if isinstance(source, Quantized):
-        check_trainable(source.graph)
-        return source.graph, source.floating, norms_of(source.floating)
-    found = source if isinstance(source, Training) else load(source)
-    return found.graph, found.floating, found.norms
-
-
-def save_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> Path:
-    """Write what `model` has learned to the directory `path`, for `finalize`.
-
-    It takes the place of the best checkpoint. Raises LoadError where the directory is of another
-    network, OutputError.
-    """
-    network = _network_in(path)
-    if network != network_of(model.network.graph):
-        raise LoadError(
-            "is the training directory of another network",
-            node=str(path),
-            hint="give the one that the model was made from",
-        )
-    variables = {n: np.array(v.numpy()) for n, v in model.network.named_variables().items()}
-    file = Path(path) / CHECKPOINTS / BEST
-    file.parent.mkdir(exist_ok=True)
-    Checkpoint(network, variables, dict.fromkeys(TOLD)).write(file)
-    return file
-
-
-def load_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> None:
-    """Give `model` what the best checkpoint in the directory `path` holds. Raises LoadError."""
-    file = Path(path) / CHECKPOINTS / BEST
-    found = read_checkpoint(file, network_of(model.network.graph))
-    restore(model.network.named_variables(), found)
-
-
-def _network_in(path: str | Path) -> str:
-    try:
-        return str(json.loads((Path(path) / "training.json").read_text("utf-8"))["network"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _foreign(Path(path), error) from None
+    return made
 
 
 def make_deterministic() -> None:

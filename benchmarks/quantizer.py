@@ -1,10 +1,12 @@
-"""Time the trainable quantizer, forward and backward: ``python -m benchmarks.quantizer``.
+"""Time and memory of the trainable quantizer: ``python -m benchmarks.quantizer``.
 
 Each row is a process of its own with so many threads. In it all variants are warmed alike and take
-turns; a time is a median, and ratios are of one run. Small tensors are timed as a chain within one
-graph, because calling TensorFlow costs more than they do. The floor is one copy (the fastest of
-TensorFlow's two) and one add: the least memory traffic that a forward and a backward pass have.
-Memory is that of the tensors which a forward pass under a tape leaves behind, its result included.
+turns; what is given is the median of the ratios of each round. Small tensors are timed as a chain
+within one graph, because calling TensorFlow costs more than they do. The floor is one copy (the
+faster of TensorFlow's two) and one add: the least memory traffic that a forward and a backward pass
+have; of a forward pass alone, the copy. Memory left is that of the tensors which a forward pass
+under a tape leaves behind, its result included. The peak is how much more a process held in a step,
+both passes, than before it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,9 @@ LOG2_T = 1.3
 BITS = 8
 
 VARIANTS = ("fused", "native", "XLA", "plain ops", "plain XLA", "TF fake_quant")
+NARROW = ("fused", "fused, casts", "native")
+TYPES = ("bfloat16", "float16")
+PARTS = ("both", "forward", "memory", "narrow")
 Step = Callable[[Any, Any], Any]
 Forward = Callable[[Any, Any], Any]
 
@@ -43,6 +49,29 @@ def plain_ops(x: Any, log2_t: Any) -> Any:
     return tf.clip_by_value(whole, -(2.0 ** (BITS - 1)), 2.0 ** (BITS - 1) - 1) * scale
 
 
+def through_casts(x: Any, log2_t: Any) -> Any:
+    """The fused quantizer of a narrow type by way of float32, keeping only x."""
+    import tensorflow as tf
+
+    from qgraph.train.fused import fused_ops
+
+    ops = fused_ops().ops
+    assert ops is not None
+    attributes = {"bits": BITS, "signed": True}
+
+    def run(x: Any, log2_t: Any) -> Any:
+        def gradient(upstream: Any) -> tuple[Any, Any]:
+            wide = (tf.cast(v, tf.float32) for v in (upstream, x))
+            grad_x, grad_t = ops.qgraph_quantize_grad(*wide, log2_t, **attributes)
+            return tf.cast(grad_x, x.dtype), grad_t
+
+        kept = tf.stop_gradient(x), tf.stop_gradient(log2_t)
+        y = ops.qgraph_quantize(tf.cast(kept[0], tf.float32), kept[1], **attributes)
+        return tf.cast(y, x.dtype), gradient
+
+    return tf.custom_gradient(run)(x, log2_t)
+
+
 def forwards() -> dict[str, tuple[Forward, bool]]:
     """Each quantizer, and whether XLA compiles it."""
     import tensorflow as tf
@@ -54,6 +83,7 @@ def forwards() -> dict[str, tuple[Forward, bool]]:
 
     return {
         "fused": (lambda x, t: quantize(x, t, BITS, True, form="fused"), False),
+        "fused, casts": (through_casts, False),
         "native": (lambda x, t: quantize(x, t, BITS, True, form="native"), False),
         "XLA": (lambda x, t: quantize(x, t, BITS, True), True),
         "plain ops": (plain_ops, False),
@@ -62,7 +92,7 @@ def forwards() -> dict[str, tuple[Forward, bool]]:
     }
 
 
-def step_of(forward: Forward, xla: bool, chain: int) -> Step:
+def step_of(forward: Forward, xla: bool, chain: int, backward: bool = True) -> Step:
     """`chain` quantizers, one behind the other, and their gradients."""
     import tensorflow as tf
 
@@ -73,13 +103,13 @@ def step_of(forward: Forward, xla: bool, chain: int) -> Step:
             y = x
             for threshold in thresholds:
                 y = forward(y, threshold)
-        return y, tape.gradient(y, [x, thresholds], g)
+        return y, tape.gradient(y, [x, thresholds], g) if backward else None
 
     made: Step = tf.function(step, jit_compile=xla)
     return made
 
 
-def floor_of(copy: Callable[[Any], Any], chain: int) -> Step:
+def floor_of(copy: Callable[[Any], Any], chain: int, backward: bool = True) -> Step:
     """`chain` copies of x, and as many additions to g."""
     import tensorflow as tf
 
@@ -87,7 +117,7 @@ def floor_of(copy: Callable[[Any], Any], chain: int) -> Step:
         y = x
         for _ in range(chain):
             y = copy(y)
-        for _ in range(chain):
+        for _ in range(chain if backward else 0):
             g = x + g
         return y, g
 
@@ -95,8 +125,8 @@ def floor_of(copy: Callable[[Any], Any], chain: int) -> Step:
     return made
 
 
-def milliseconds(steps: dict[str, Step], x: Any, g: Any, rounds: int) -> dict[str, float]:
-    """Median time of each; they take turns."""
+def milliseconds(steps: dict[str, Step], x: Any, g: Any, rounds: int) -> dict[str, list[float]]:
+    """Times of each, round by round; they take turns."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(-2, rounds):
         for name, step in steps.items():
@@ -106,11 +136,11 @@ def milliseconds(steps: dict[str, Step], x: Any, g: Any, rounds: int) -> dict[st
             del results
             if number >= 0:
                 times[name].append(taken)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return times
 
 
-def measure(size: int, threads: int) -> dict[str, float]:
-    """Milliseconds of one forward and backward pass of each variant, and of the floor."""
+def measure(size: int, threads: int, dtype: str, passes: str) -> dict[str, float]:
+    """Each variant's time as a multiple of the floor's, and the floor's in milliseconds."""
     import tensorflow as tf
 
     from qgraph.train import fused
@@ -119,23 +149,36 @@ def measure(size: int, threads: int) -> dict[str, float]:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     fused.set_threads(threads)
     chain = 16 if size <= 1 << 16 else 1
-    rng = np.random.default_rng(size)
-    x, g = (tf.constant(rng.normal(size=size).astype(np.float32)) for _ in range(2))
+    backward = passes == "both"
+    x, g = (tf.cast(a, dtype) for a in tensors(size))
     copies = {"copy": lambda v: tf.raw_ops.DeepCopy(x=v), "relu": tf.nn.relu}
-    steps = {name: floor_of(copy, chain) for name, copy in copies.items()}
-    steps |= {name: step_of(*how, chain) for name, how in forwards().items()}
-    times = milliseconds(steps, x, g, rounds=max(7, min(100, (1 << 25) // size)))
-    floor = min(times.pop(name) for name in copies)
-    return {"floor": floor / chain} | {name: taken / chain for name, taken in times.items()}
+    steps = {name: floor_of(copy, chain, backward) for name, copy in copies.items()}
+    names = VARIANTS if dtype == "float32" else NARROW
+    steps |= {name: step_of(*forwards()[name], chain, backward) for name in names}
+    times = milliseconds(steps, x, g, rounds=max(9, min(300, (1 << 25) // size)))
+    floor = min((times.pop(name) for name in copies), key=statistics.median)
+    ratios = {
+        name: statistics.median(t / f for t, f in zip(taken, floor, strict=True))
+        for name, taken in times.items()
+    }
+    return {"floor": statistics.median(floor) / chain} | ratios
 
 
-def memory(size: int, variant: str) -> float:
+def tensors(size: int) -> list[Any]:
+    """Normal numbers: x, and the gradient of its result."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(size)
+    return [tf.constant(rng.normal(size=size).astype(np.float32)) for _ in range(2)]
+
+
+def left(size: int, variant: str, dtype: str) -> float:
     """Bytes an element that a forward pass under a tape leaves behind, with its result."""
     import tensorflow as tf
 
     forward, xla = forwards()[variant]
     run = tf.function(forward, jit_compile=True) if xla else forward
-    x, log2_t = tf.constant(np.ones(size, np.float32)), tf.constant(LOG2_T)
+    x, log2_t = tf.ones(size, dtype), tf.constant(LOG2_T)
     before = alive()
     with tf.GradientTape() as tape:
         tape.watch([x, log2_t])
@@ -145,6 +188,27 @@ def memory(size: int, variant: str) -> float:
     return kept / size
 
 
+def peak(size: int, variant: str, dtype: str) -> float:
+    """Bytes an element that a step, as a function, holds at most beyond x and the gradient."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    step = step_of(*forwards()[variant], chain=1)
+    step(*(tf.ones(1024, dtype) for _ in range(2)))
+    x, g = (tf.ones(size, dtype) for _ in range(2))
+    before = kilobytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    result = step(x, g)
+    del result
+    return (kilobytes("VmHWM") - before) * 1024 / size
+
+
+def kilobytes(field: str) -> int:
+    """Of memory that this process holds, as Linux has it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
 def alive() -> int:
     """Bytes of all tensors that Python or a tape still holds; those in one buffer count once."""
     import tensorflow as tf
@@ -152,7 +216,8 @@ def alive() -> int:
     gc.collect()
     eager = type(tf.constant(0))
     tensors = [o for o in gc.get_objects() if isinstance(o, eager)]
-    views = [np.asarray(memoryview(t)) for t in tensors if t.dtype in (tf.float32, tf.bool)]
+    tensors = [t for t in tensors if t.dtype.is_floating or t.dtype.is_bool]
+    views = [np.asarray(t.__array__()) for t in tensors]  # without a copy, unlike numpy()
     return sum({view.ctypes.data: view.nbytes for view in views}.values())
 
 
@@ -164,36 +229,62 @@ def in_a_process(*arguments: object) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def table(sizes: list[int]) -> str:
-    """Both tables, in Markdown."""
+def times_table(sizes: list[int], dtype: str, passes: str) -> list[str]:
+    """Ratios to the floor, in Markdown."""
+    names = VARIANTS if dtype == "float32" else NARROW
     lines = [
-        "| elements | threads | floor, ms | " + " | ".join(VARIANTS) + " |",
-        "|---:|---:|---:" + "|---:" * len(VARIANTS) + "|",
+        f"| {dtype}, {passes} | threads | floor, ms | " + " | ".join(names) + " |",
+        "|---:|---:|---:" + "|---:" * len(names) + "|",
     ]
     for size in sizes:
         for threads in THREADS:
-            times = in_a_process("time", size, threads)
-            ratios = " | ".join(f"{times[name] / times['floor']:.2f}x" for name in VARIANTS)
-            lines.append(f"| {size:,} | {threads} | {times['floor']:.3f} | {ratios} |")
+            found = in_a_process("time", size, threads, dtype, passes)
+            ratios = " | ".join(f"{found[name]:.2f}x" for name in names)
+            lines.append(f"| {size:,} | {threads} | {found['floor']:.3f} | {ratios} |")
             print(lines[-1], file=sys.stderr)
-    lines += ["", "| bytes an element at 16M | " + " | ".join(VARIANTS) + " |"]
-    lines += ["|---" + "|---:" * len(VARIANTS) + "|"]
-    kept = [in_a_process("memory", 1 << 24, name) for name in VARIANTS]
-    lines += ["| left by the forward pass | " + " | ".join(f"{b:.1f}" for b in kept) + " |"]
-    return "\n".join(lines)
+    return [*lines, ""]
+
+
+def memory_table(size: int, dtype: str) -> list[str]:
+    """Bytes an element, in Markdown."""
+    names = VARIANTS if dtype == "float32" else NARROW
+    lines = [f"| {dtype}, bytes an element | " + " | ".join(names) + " |"]
+    lines += ["|---" + "|---:" * len(names) + "|"]
+    for what, row in (("left", "left by the forward pass"), ("peak", "peak of a step")):
+        found = [in_a_process(what, size, name, dtype) for name in names]
+        lines += [f"| {row} | " + " | ".join(f"{b:.1f}" for b in found) + " |"]
+    return [*lines, ""]
+
+
+def tables(sizes: list[int], parts: list[str]) -> list[str]:
+    """All that was asked for."""
+    lines = []
+    for passes in ("both", "forward"):
+        if passes in parts:
+            lines += times_table(sizes, "float32", passes)
+    if "memory" in parts:
+        lines += memory_table(1 << 24, "float32")
+    if "narrow" in parts:
+        for dtype in TYPES:
+            lines += times_table(sizes, dtype, "both") + memory_table(1 << 24, dtype)
+    return lines
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", nargs=3, metavar=("WHAT", "SIZE", "THREADS"))
+    parser.add_argument("--one", nargs="+", metavar="ARGUMENT", help=argparse.SUPPRESS)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     given = parser.parse_args()
     if given.one is None:
-        print(table(given.sizes))
+        print("\n".join(tables(given.sizes, given.parts)))
         return
-    what, size, last = given.one
-    print(json.dumps(measure(int(size), int(last)) if what == "time" else memory(int(size), last)))
+    what, size, *rest = given.one
+    if what == "time":
+        print(json.dumps(measure(int(size), int(rest[0]), *rest[1:])))
+    else:
+        print(json.dumps({"left": left, "peak": peak}[what](int(size), *rest)))
 
 
 if __name__ == "__main__":

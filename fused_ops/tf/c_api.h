@@ -18,7 +18,7 @@ struct TF_Status;
 struct TF_Tensor;
 
 enum TF_Code { TF_OK = 0, TF_INVALID_ARGUMENT = 3 };
-enum TF_DataType { TF_FLOAT = 1 };
+enum TF_DataType { TF_FLOAT = 1, TF_BFLOAT16 = 14, TF_HALF = 19 };
 
 TF_Status* TF_NewStatus();
 void TF_DeleteStatus(TF_Status* status);
@@ -50,6 +50,8 @@ TF_KernelBuilder* TF_NewKernelBuilder(const char* op, const char* device,
                                       void* (*create)(TF_OpKernelConstruction*),
                                       void (*compute)(void*, TF_OpKernelContext*),
                                       void (*destroy)(void*));
+void TF_KernelBuilder_TypeConstraint(TF_KernelBuilder* builder, const char* attribute,
+                                     TF_DataType type, TF_Status* status);
 void TF_RegisterKernelBuilder(const char* name, TF_KernelBuilder* builder, TF_Status* status);
 
 void TF_OpKernelConstruction_Failure(TF_OpKernelConstruction* construction, TF_Status* status);
@@ -57,6 +59,8 @@ void TF_OpKernelConstruction_GetAttrInt32(TF_OpKernelConstruction* construction,
                                           int32_t* value, TF_Status* status);
 void TF_OpKernelConstruction_GetAttrBool(TF_OpKernelConstruction* construction, const char* name,
                                          unsigned char* value, TF_Status* status);
+void TF_OpKernelConstruction_GetAttrType(TF_OpKernelConstruction* construction, const char* name,
+                                         TF_DataType* value, TF_Status* status);
 void TF_OpKernelConstruction_GetAttrString(TF_OpKernelConstruction* construction, const char* name,
                                            char* value, size_t size, TF_Status* status);
 

@@ -19,6 +19,9 @@ constexpr int kMaxExponent = 126;
 constexpr const char* kRoundingNames[qgraph::kRoundings] = {"half_even", "half_up", "half_away",
                                                             "floor"};
 
+// In the order of qgraph::Type.
+constexpr TF_DataType kTypes[qgraph::kTypes] = {TF_FLOAT, TF_BFLOAT16, TF_HALF};
+
 struct StatusDeleter {
     void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
 };
@@ -36,6 +39,7 @@ struct Attributes {
     int32_t offset = 0;
     unsigned char is_signed = 0;
     qgraph::Rounding rounding = qgraph::Rounding::half_even;
+    qgraph::Type type = qgraph::Type::float32;
 
     float low() const { return is_signed != 0 ? -std::ldexp(1.0F, bits - 1) : 0.0F; }
     float high() const { return std::ldexp(1.0F, bits - is_signed) - 1.0F; }
@@ -45,6 +49,7 @@ void* create(TF_OpKernelConstruction* construction) {
     const Status status(TF_NewStatus());
     auto attributes = std::make_unique<Attributes>();
     char name[16] = {};
+    TF_DataType type = TF_FLOAT;
     TF_OpKernelConstruction_GetAttrInt32(construction, "bits", &attributes->bits, status.get());
     if (ok(status)) {
         TF_OpKernelConstruction_GetAttrInt32(construction, "offset", &attributes->offset,
@@ -58,6 +63,9 @@ void* create(TF_OpKernelConstruction* construction) {
         TF_OpKernelConstruction_GetAttrString(construction, "rounding", name, sizeof(name) - 1,
                                               status.get());
     }
+    if (ok(status)) {
+        TF_OpKernelConstruction_GetAttrType(construction, "T", &type, status.get());
+    }
     if (!ok(status)) {
         TF_OpKernelConstruction_Failure(construction, status.get());
         return nullptr;
@@ -67,18 +75,17 @@ void* create(TF_OpKernelConstruction* construction) {
             attributes->rounding = static_cast<qgraph::Rounding>(i);
         }
     }
+    for (int i = 0; i < qgraph::kTypes; ++i) {
+        if (type == kTypes[i]) attributes->type = static_cast<qgraph::Type>(i);
+    }
     return attributes.release();
 }
 
 void destroy(void* attributes) { delete static_cast<Attributes*>(attributes); }
 
-const float* data(const Tensor& tensor) {
-    return static_cast<const float*>(TF_TensorData(tensor.get()));
-}
+void* data(const Tensor& tensor) { return TF_TensorData(tensor.get()); }
 
-float* mutable_data(const Tensor& tensor) {
-    return static_cast<float*>(TF_TensorData(tensor.get()));
-}
+float* floats(const Tensor& tensor) { return static_cast<float*>(data(tensor)); }
 
 std::vector<int64_t> shape(const Tensor& tensor) {
     std::vector<int64_t> dims(static_cast<size_t>(TF_NumDims(tensor.get())));
@@ -123,7 +130,7 @@ class Run {
                                                       status_.get()));
     }
 
-    Tensor output(int index, const std::vector<int64_t>& dims) {
+    Tensor float_output(int index, const std::vector<int64_t>& dims) {
         return Tensor(
             TF_AllocateOutput(context_, index, TF_FLOAT, dims.data(), static_cast<int>(dims.size()),
                               static_cast<size_t>(size(dims)) * sizeof(float), status_.get()));
@@ -144,7 +151,7 @@ class Run {
         }
         f.resize(static_cast<size_t>(size(dims)));
         for (size_t i = 0; i < f.size(); ++i) {
-            const float threshold = data(log2_t)[i];
+            const float threshold = floats(log2_t)[i];
             const float exponent =
                 static_cast<float>(attributes.bits - attributes.is_signed + attributes.offset) -
                 std::ceil(threshold);
@@ -179,7 +186,7 @@ void quantize(void* kernel, TF_OpKernelContext* context) {
     if (!run.fine()) return;
     const Tensor y = run.output_in_place(dims);
     if (!run.fine()) return;
-    qgraph::quantize(data(x), mutable_data(y), size(dims), quantizer(f, attributes));
+    qgraph::quantize(data(x), data(y), size(dims), quantizer(f, attributes), attributes.type);
 }
 
 void quantize_grad(void* kernel, TF_OpKernelContext* context) {
@@ -196,13 +203,13 @@ void quantize_grad(void* kernel, TF_OpKernelContext* context) {
     if (!run.fine()) return;
     const Tensor gx = run.output_in_place(dims);
     if (!run.fine()) return;
-    const Tensor glog2_t = run.output(1, shape(log2_t));
+    const Tensor glog2_t = run.float_output(1, shape(log2_t));
     if (!run.fine()) return;
     std::vector<double> sums(f.size());
-    qgraph::quantize_gradients(data(x), data(g), mutable_data(gx), sums.data(), size(dims),
-                               quantizer(f, attributes));
+    qgraph::quantize_gradients(data(x), data(g), data(gx), sums.data(), size(dims),
+                               quantizer(f, attributes), attributes.type);
     for (size_t i = 0; i < sums.size(); ++i) {
-        mutable_data(glog2_t)[i] = static_cast<float>(sums[i]);
+        floats(glog2_t)[i] = static_cast<float>(sums[i]);
     }
 }
 
@@ -238,6 +245,7 @@ void add(const Op& op) {
     TF_OpDefinitionBuilder* definition = TF_NewOpDefinitionBuilder(op.name);
     for (const char* spec : op.inputs) TF_OpDefinitionBuilderAddInput(definition, spec);
     for (const char* spec : op.outputs) TF_OpDefinitionBuilderAddOutput(definition, spec);
+    TF_OpDefinitionBuilderAddAttr(definition, "T: {float, bfloat16, half} = DT_FLOAT");
     TF_OpDefinitionBuilderAddAttr(definition, "bits: int >= 1");
     TF_OpDefinitionBuilderAddAttr(definition, "signed: bool");
     TF_OpDefinitionBuilderAddAttr(
@@ -246,15 +254,18 @@ void add(const Op& op) {
     TF_OpDefinitionBuilderSetShapeInferenceFunction(definition, op.infer);
     TF_RegisterOpDefinition(definition, status.get());
     if (!ok(status)) return;  // TensorFlow says so when the op is asked for
-    TF_KernelBuilder* kernel = TF_NewKernelBuilder(op.name, "CPU", create, op.compute, destroy);
-    TF_RegisterKernelBuilder(op.name, kernel, status.get());
+    for (const TF_DataType type : kTypes) {
+        TF_KernelBuilder* kernel = TF_NewKernelBuilder(op.name, "CPU", create, op.compute, destroy);
+        TF_KernelBuilder_TypeConstraint(kernel, "T", type, status.get());
+        TF_RegisterKernelBuilder(op.name, kernel, status.get());
+    }
 }
 
 const bool registered = [] {
-    add({"QgraphQuantize", {"x: float", "log2_t: float"}, {"y: float"}, infer_quantize, quantize});
+    add({"QgraphQuantize", {"x: T", "log2_t: float"}, {"y: T"}, infer_quantize, quantize});
     add({"QgraphQuantizeGrad",
-         {"g: float", "x: float", "log2_t: float"},
-         {"gx: float", "glog2_t: float"},
+         {"g: T", "x: T", "log2_t: float"},
+         {"gx: T", "glog2_t: float"},
          infer_quantize_grad,
          quantize_grad});
     return true;

@@ -61,17 +61,7 @@ def _quantize(x: Any, log2_t: Any, spec: Spec, form: Form) -> Any:
     ops = _chosen(form).ops
     if ops is None:
         return _keeping_only_x(spec.forward, spec.backward)(x, log2_t)
-
-    def forward(x: Any, log2_t: Any) -> Any:
-        return ops.qgraph_quantize(x, log2_t, **spec.attributes)
-
-    def backward(upstream: Any, x: Any, log2_t: Any) -> tuple[Any, Any]:
-        grad_x, grad_t = ops.qgraph_quantize_grad(upstream, x, log2_t, **spec.attributes)
-        return grad_x, grad_t
-
-    if x.dtype.name == "float32":
-        return forward(x, log2_t)
-    return _keeping_only_x(forward, backward)(x, log2_t)
+    return ops.qgraph_quantize(x, log2_t, **spec.attributes)
 
 
 def _check_shapes(x: Any, log2_t: Any) -> None:

@@ -127,14 +127,32 @@ def test_memory_of_inputs_is_reused_without_harm(form) -> None:
     assert same_bits(found_gx, 2 * expected)
 
 
+@pytest.mark.parametrize("bits", [4, 16])  # 16: results are rounded once more
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 @pytest.mark.parametrize("form", FORMS)
-def test_narrow_types(form, dtype) -> None:
-    x, g = (tf.cast(a, dtype) for a in samples(2000))
-    y, gx, gt = gradients(x, LOG2_T, g, 4, True, form=form)
+def test_narrow_types(form, dtype, bits) -> None:
+    every = tf.bitcast(np.arange(1 << 16, dtype=np.uint16), dtype)
+    x = every[tf.math.is_finite(every) & (abs(every) > 1e-4)]
+    g = tf.reverse(x, [0])
+    y, gx, gt = gradients(x, LOG2_T, g, bits, True, form=form)
     assert y.dtype == gx.dtype == dtype
-    as_float = (tf.cast(a, tf.float32).numpy() for a in (x, g))
-    assert agrees([tf.cast(y, tf.float32), tf.cast(gx, tf.float32), gt], *as_float, EXPONENT)
+    wide = [tf.cast(a, tf.float32).numpy() for a in (x, g)]
+    f, bounds = exponent_of(LOG2_T, bits, True), (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    expected_gx, expected_gt = kernels.quantize_gradients(*wide, f, *bounds)
+    expected_y = tf.cast(kernels.quantize(wide[0], f, *bounds), dtype)
+    assert same_bits(tf.cast(y, tf.float32), tf.cast(expected_y, tf.float32))
+    assert same_bits(tf.cast(gx, tf.float32), expected_gx)
+    assert same_bits(gt, expected_gt)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+@pytest.mark.parametrize("form", FORMS)
+def test_narrow_types_per_channel(form, dtype) -> None:
+    x, g = (tf.cast(a, dtype) for a in samples(1100, 37))
+    log2_t = np.linspace(-3, 1, 37, dtype=np.float32)
+    found = gradients(x, log2_t, g, 4, True, form=form)
+    wide = (tf.cast(a, tf.float32).numpy() for a in (x, g))
+    assert agrees([tf.cast(a, tf.float32) for a in found], *wide, exponent_of(log2_t, 4, True))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -30,18 +30,19 @@ from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
-from qgraph.train.checkpoint import read_checkpoint
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.data import Source, training_data
+from qgraph.train.folded import Norm, norms_of
 from qgraph.train.fused import set_threads
 from qgraph.train.loop import BEST, LAST, SAVE_SECONDS, Trainer, network_of, restore
 from qgraph.train.model import TrainingGraph
-from qgraph.train.norms import Norm, norms_of
 from qgraph.train.options import Options
 from qgraph.train.score import Watch
 from qgraph.train.state import state_of
 
 if TYPE_CHECKING:
-    pass
+    from qgraph.train.keras import QuantizedModel
+    from qgraph.train.module import TrainingModule
 
 FORMAT = 1  # of training.json and what it stands for
 CHECKPOINTS, INFERENCE = "checkpoints", "inference"
@@ -58,6 +59,7 @@ FILES = MappingProxyType(
 # What later verbs add; a run that replaces the files above takes these away too.
 ADDED = (CHECKPOINTS, INFERENCE)
 TOLD = ("options", "loss", "at", "history", "best")  # of a checkpoint, in the manifest
+NORM_NAMES = ("layer", "side", "weights", "bias")
 NORM_ARRAYS = ("mean", "variance", "epsilon")
 
 
@@ -111,7 +113,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         "network": network_of(result.graph),
         "method": result.calibration.method,
         "established": sorted(result.graph.facts),
-        "norms": [{"layer": n.layer, "weights": n.weights, "bias": n.bias} for n in norms],
+        "norms": [{name: getattr(n, name) for name in NORM_NAMES} for n in norms],
         "facts": finite_all(result.facts),
     }
     with whole_directory(path, (*FILES, *ADDED) if force else ()) as draft:
@@ -236,6 +238,67 @@ def trainer(
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(exist_ok=True)
     return made
+
+
+def keras_model(source: str | Path | Training | Quantized) -> QuantizedModel:
+    """A network to train, as a `tf_keras.Model`; as calibration left it.
+
+    source: a directory that `save` wrote, or what is in memory. Raises LoadError, UnsupportedError.
+    """
+    from qgraph.train.keras import QuantizedModel
+
+    return QuantizedModel(*_twins(source))
+
+
+def module(source: str | Path | Training | Quantized) -> TrainingModule:
+    """A network to train in a loop of your own, as a `tf.Module`. Else as `keras_model`."""
+    from qgraph.train.module import TrainingModule
+
+    graph, _, norms = _twins(source)
+    return TrainingModule(graph, norms)
+
+
+def _twins(source: str | Path | Training | Quantized) -> tuple[Graph, Graph, tuple[Norm, ...]]:
+    """The calibrated graph, its float twin, and the batch norms in them."""
+    if isinstance(source, Quantized):
+        check_trainable(source.graph)
+        return source.graph, source.floating, norms_of(source.floating)
+    found = source if isinstance(source, Training) else load(source)
+    return found.graph, found.floating, found.norms
+
+
+def save_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> Path:
+    """Write what `model` has learned to the directory `path`, for `finalize`.
+
+    It takes the place of the best checkpoint. Raises LoadError where the directory is of another
+    network, OutputError.
+    """
+    network = _network_in(path)
+    if network != network_of(model.network.graph):
+        raise LoadError(
+            "is the training directory of another network",
+            node=str(path),
+            hint="give the one that the model was made from",
+        )
+    variables = {n: np.array(v.numpy()) for n, v in model.network.named_variables().items()}
+    file = Path(path) / CHECKPOINTS / BEST
+    file.parent.mkdir(exist_ok=True)
+    Checkpoint(network, variables, dict.fromkeys(TOLD)).write(file)
+    return file
+
+
+def load_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> None:
+    """Give `model` what the best checkpoint in the directory `path` holds. Raises LoadError."""
+    file = Path(path) / CHECKPOINTS / BEST
+    found = read_checkpoint(file, network_of(model.network.graph))
+    restore(model.network.named_variables(), found)
+
+
+def _network_in(path: str | Path) -> str:
+    try:
+        return str(json.loads((Path(path) / "training.json").read_text("utf-8"))["network"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _foreign(Path(path), error) from None
 
 
 def make_deterministic() -> None:

@@ -72,7 +72,8 @@ def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
         return True
     after = _into_layer_after(rewriter, node, affine)
     if after is None:
-        rewriter.graph.moments[node.inputs[0]] = moments[0]
+        epsilon = np.full(moments[0].mean.shape, node.attrs["epsilon"], np.float64)
+        rewriter.graph.moments[node.inputs[0]] = replace(moments[0], epsilon=epsilon)
         return True
     return rewriter.refuse(node, f"{before}; {after}")
 
@@ -170,7 +171,10 @@ def _into_layer_after(rewriter: Rewriter, node: Node, affine: Affine) -> str | N
         return OVERFLOW
 
     rewriter.replace_value(node.name, node.inputs[0])
-    _put_weights(rewriter, graph.nodes[layer.name], scaled)
+    layer = graph.nodes[layer.name]
+    if node.op == "batch_norm" and is_unpadded(graph, layer):
+        layer = replace(layer, attrs={**layer.attrs, "normalized_input": True})
+    _put_weights(rewriter, layer, scaled)
     if offset.any():
         vector = rewriter.const(offset, f"{layer.name}/bias")
         biased = rewriter.add("bias_add", layer.name, vector, name=f"{layer.name}/shifted")

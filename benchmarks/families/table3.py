@@ -35,8 +35,8 @@ from qgraph.ir.graph import Graph
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.retrain import make_deterministic
 from qgraph.train.data import training_data
+from qgraph.train.folded import norms_of
 from qgraph.train.loop import Trainer, restore
-from qgraph.train.norms import norms_of
 from qgraph.train.options import Options
 from qgraph.train.score import Score, Status
 

@@ -21,8 +21,9 @@ OVERFLOWS = ("saturate", "wrap")
 class Moments:
     """What training saw of a value: mean and standard deviation of each channel, [channels].
 
-    `epsilon` is there where a batch norm made the value from these: what it adds to the variance
-    before it divides, in the unit of the value, squared.
+    `epsilon` is what a batch norm that was folded adds to the variance before it divides, in the
+    unit of the value, squared. It is there where the value is what the batch norm made, or where it
+    went into the layer behind the value, which then has `normalized_input`.
     """
 
     mean: npt.NDArray[np.float64]

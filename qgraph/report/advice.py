@@ -98,6 +98,8 @@ def verdict(facts: Facts) -> str:
 
 def trained(training: Facts) -> str:
     """What training came to, by its validation: `Trained: ...`, without a full stop."""
+    if not training["history"]:
+        return "Trained in a script of its own, which keeps no record here"
     best, first = training["best"], training["history"][0]
     steps = f"the best of {counted(training['at']['step'], 'step')} is step {best['step']}"
     if best["accuracy"] is None:

@@ -13,8 +13,8 @@ from qgraph.ir.types import TensorType
 Tensor = Any
 # Stands in for an op: called with a node and the tensor of its first input.
 Override = Callable[[Node, Tensor], Tensor]
-# Changes what a node gives: called with the node and its result.
-After = Callable[[Node, Tensor], Tensor]
+# Stands around a node: called with it, a function of its inputs that runs it, and its inputs.
+Around = Callable[[Node, "Piece", Sequence[Tensor]], Tensor]
 Piece = Callable[..., Sequence[Tensor]]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -64,14 +64,14 @@ class Forward:
         inputs: Mapping[str, Tensor],
         constants: Mapping[str, Tensor] = NOTHING,
         overrides: Mapping[str, Override] = NOTHING,
-        after: Mapping[str, After] = NOTHING,
+        around: Mapping[str, Around] = NOTHING,
         wide: Collection[str] = (),
     ) -> dict[str, Tensor]:
         """Every value by name.
 
-        `constants` take the place of const nodes, `overrides` that of ops; `after`, by node,
-        changes what a node gives. Nodes in `wide` are computed in float64, and so is what they
-        feed, up to an override.
+        `constants` take the place of const nodes, `overrides` that of ops; `around`, by node, runs
+        a node of one output in its own way. Nodes in `wide` are computed in float64, and so is what
+        they feed, up to an override.
         """
         import tensorflow as tf
 
@@ -89,9 +89,10 @@ class Forward:
                 piece = self.pieces[node.name]
                 if node.name in wide or any(x.dtype == tf.float64 for x in fed):
                     piece, fed = self._wide(node), [tf.cast(x, tf.float64) for x in fed]
-                values.update(zip(node.values, piece(*fed), strict=True))
-            if node.name in after:
-                values[node.name] = after[node.name](node, values[node.name])
+                if node.name in around:
+                    values[node.name] = around[node.name](node, piece, fed)
+                else:
+                    values.update(zip(node.values, piece(*fed), strict=True))
         return values
 
     def _wide(self, node: Node) -> Piece:

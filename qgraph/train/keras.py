@@ -12,11 +12,12 @@ import tf_keras as keras
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.static.agreement import decisions
+from qgraph.train.folded import Norm
 from qgraph.train.forward import Forward
 from qgraph.train.freezing import Freezing
 from qgraph.train.model import TrainingGraph
 from qgraph.train.module import by_name, run, variables_of
-from qgraph.train.norms import MOMENTUM, Norm
+from qgraph.train.norms import MOMENTUM
 from qgraph.train.optimizer import TqtAdam, adam_for
 from qgraph.train.options import Options
 

@@ -21,10 +21,10 @@ from qgraph.ir.types import Array
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.data import Batch, TrainingData
 from qgraph.train.diagnosis import first_not_finite
+from qgraph.train.folded import Norm
 from qgraph.train.freezing import Freezing
 from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
-from qgraph.train.norms import Norm
 from qgraph.train.options import Options
 from qgraph.train.score import Score, Status, Watch
 from qgraph.train.step import Steps

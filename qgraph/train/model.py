@@ -12,14 +12,13 @@ from qgraph.exact.bounds import FLOAT32_EXACT, bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
-from qgraph.train.forward import Forward, Override, piece_of
-from qgraph.train.norms import MOMENTUM, BatchNorms, Norm
+from qgraph.train.folded import Norm
+from qgraph.train.forward import Forward, Override, Piece, piece_of
+from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.quantizer import Spec, quantize
 from qgraph.train.state import TRAINED, State, state_of
 
 Tensor = Any
-# A variable and what it becomes.
-Update = tuple[Any, Tensor]
 
 
 class TrainingGraph:
@@ -34,7 +33,7 @@ class TrainingGraph:
     ) -> None:
         self.graph, self.momentum = graph, momentum
         self.state: State = state_of(graph)
-        self.norms = BatchNorms(graph, tuple(norms))
+        self.norms = BatchNorms(graph, norms)
         self.functions = {
             node.name: piece_of(
                 graph, Node(node.name, node.attrs["function"], node.inputs, node.attrs), "float64"
@@ -81,20 +80,21 @@ class TrainingGraph:
         """
         updates: list[Update] = []
 
-        def correct(node: Node, z: Tensor) -> Tensor:
-            norm = self.norms.by_layer[node.name]
-            corrected, changed = norm.corrected(z, self.momentum)
+        def normalize(node: Node, piece: Piece, inputs: Sequence[Tensor]) -> Tensor:
+            layer = self.norms.by_layer[node.name]
+            weights = self.state.constants[layer.weights]
+            y, changed = layer.run(weights, piece, inputs, self.momentum)
             updates.extend(changed)
-            return corrected
+            return y
 
-        after = dict.fromkeys(self.norms.by_layer, correct) if batch_statistics else {}
+        around = dict.fromkeys(self.norms.by_layer, normalize) if batch_statistics else {}
         ranges = self.state.unstacked()
         overrides: dict[str, Override] = {
             "quantize": partial(self._quantize, ranges),
             "lookup": partial(self._lookup, ranges),
             "relu6": partial(self._relu6, ranges),
         }
-        return self._forward(inputs, self.constants(), overrides, after, wide), updates
+        return self._forward(inputs, self.constants(), overrides, around, wide), updates
 
     def wide_now(self) -> frozenset[str]:
         """The nodes whose sums, with the weights as they are, float32 might not hold."""
@@ -122,9 +122,7 @@ class TrainingGraph:
     def named_variables(self) -> dict[str, Any]:
         """All that makes the state of the graph, by a name that stays."""
         found = {f"constant/{name}": v for name, v in self.state.constants.items()}
-        for layer, norm in self.norms.by_layer.items():
-            parts = {"gamma": norm.gamma, "mean": norm.mean, "variance": norm.variance}
-            found.update({f"{part}/{layer}": v for part, v in parts.items()})
+        found.update(self.norms.named_variables())
         return {**found, "ranges": self.state.ranges}
 
     def finalized(self, graph: Graph | None = None) -> Graph:

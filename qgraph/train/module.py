@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
+from qgraph.train.folded import Norm
 from qgraph.train.freezing import Freezing
 from qgraph.train.model import TrainingGraph
-from qgraph.train.norms import MOMENTUM, Norm
+from qgraph.train.norms import MOMENTUM
 
 Tensor = Any
 

@@ -5,84 +5,30 @@ norm of `z = conv(x, w')`, with the deviation of `z` for gamma and with its runn
 the layer and its batch norm gave. Here it learns on from there (docs/numerics.md, 6):
 weights are folded with the running statistics, so that quantizers see what inference has, and the
 output is corrected by `sigma_running / sigma_batch`. Once the statistics are frozen the correction
-is off, and nothing differs from inference.
+is off, and nothing differs from inference. A batch norm that went into the layer behind it is at
+work on the input of that layer, likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.train.folded import Norm
 
 Tensor = Any
+# A variable and what it becomes.
+Update = tuple[Any, Tensor]
 MOMENTUM = 0.99  # of running statistics, as Keras has it
 
 
-@dataclass(frozen=True)
-class Norm:
-    """What a batch norm knew of the output of `layer`, which it was folded into; [channels].
+class Statistics:
+    """The running mean and variance [channels] of a value, and what they were at first."""
 
-    `weights` and `bias` name the const nodes that took it in. `mean`, `variance` and `epsilon` are
-    of the layer's output as it is now, without bias.
-    """
-
-    layer: str
-    weights: str
-    bias: str
-    mean: Array
-    variance: Array
-    epsilon: Array
-
-
-def norms_of(graph: Graph) -> tuple[Norm, ...]:
-    """Batch norms that were folded into layers of `graph`, from `Graph.moments`."""
-    found = []
-    for node in graph.topological():
-        known = graph.moments.get(node.name)
-        if node.op != "bias_add" or known is None or known.epsilon is None:
-            continue
-        layer = _unquantized(graph, node.inputs[0])
-        bias, weights = _unquantized(graph, node.inputs[1]), None
-        if layer.op in COMPUTE:
-            weights = _unquantized(graph, layer.inputs[1])
-        if weights is None or weights.op != "const" or bias.op != "const":
-            continue
-        offset = np.asarray(bias.attrs["value"], np.float64)
-        if known.mean.shape != offset.shape:
-            continue
-        variance, epsilon = known.deviation**2, known.epsilon
-        # A channel that gamma switched off has no unit: any will do.
-        epsilon = np.where(variance + epsilon < np.finfo(np.float32).tiny, 1.0, epsilon)
-        found.append(
-            Norm(layer.name, weights.name, bias.name, known.mean - offset, variance, epsilon)
-        )
-    return tuple(found)
-
-
-def _unquantized(graph: Graph, value: str) -> Node:
-    node = graph.producer(value)
-    while node.op in QUANTIZERS:
-        node = graph.producer(node.inputs[0])
-    return node
-
-
-class BatchNorm:
-    """A `Norm` that learns: `mean` and `variance` follow the batches, `gamma` is trained.
-
-    `gamma` is in units of what it was when the norm was folded: it starts at 1.
-    """
-
-    def __init__(self, norm: Norm, op: str) -> None:
+    def __init__(self, norm: Norm) -> None:
         import tensorflow as tf
-
-        self.norm, self.op = norm, op
 
         def running(value: Array, name: str) -> Any:
             return tf.Variable(
@@ -96,70 +42,190 @@ class BatchNorm:
         self.epsilon = tf.cast(norm.epsilon, tf.float32)
         self.first_mean = tf.cast(norm.mean, tf.float32)
         self.first_energy = tf.cast(norm.variance, tf.float32) + self.epsilon
-        self.gamma = tf.Variable(
-            tf.ones_like(self.first_mean), name=f"{norm.layer}/gamma".replace(":", "_")
-        )
 
-    def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and bias of inference: exactly those given, as long as nothing has moved."""
-        import tensorflow as tf
-
-        scale = self._scale()
-        shape = weights.shape[2:] if self.op == "depthwise_conv2d" else scale.shape
-        return weights * tf.reshape(scale, shape), bias + (self.first_mean - scale * self.mean)
-
-    def corrected(self, z: Tensor, momentum: float) -> tuple[Tensor, list[tuple[Any, Tensor]]]:
-        """`z` as statistics of this batch would have it; and what the running ones become.
-
-        z: the layer's output [..., channels] with folded weights, before its bias.
-        """
-        import tensorflow as tf
-
-        scale = self._scale()
-        safe = tf.where(tf.abs(scale) < 1e-12, tf.ones_like(scale), scale)
-        mean, variance = tf.nn.moments(z, list(range(z.shape.rank - 1)))
-        seen = variance / tf.square(safe)
-        unbiased = seen
-        if z.shape.rank == 4:  # as TensorFlow has it: the fused op keeps an unbiased variance
-            count = tf.cast(tf.size(z) // tf.size(mean), tf.float32)
-            unbiased = seen * count / tf.maximum(count - 1, 1)
-        ratio = tf.sqrt((self.variance + self.epsilon) / (seen + self.epsilon))
-        updates = [
-            (self.mean, self.mean + (mean / safe - self.mean) * (1 - momentum)),
-            (self.variance, self.variance + (unbiased - self.variance) * (1 - momentum)),
-        ]
-        return (z - mean) * ratio + scale * self.mean, updates
-
-    def _scale(self) -> Tensor:
+    def scale(self) -> Tensor:
+        """First deviation over the one now: 1 as long as nothing has moved."""
         import tensorflow as tf
 
         # Not a quotient of roots: TensorFlow's graph optimizer would make that a product with a
         # reciprocal root, which is not 1 where nothing has moved, nor what eager mode has.
-        return self.gamma * tf.sqrt(self.first_energy / (self.variance + self.epsilon))
+        return tf.sqrt(self.first_energy / (self.variance + self.epsilon))
+
+    def ratio(self, variance: Tensor) -> Tensor:
+        """The running deviation over that of `variance`."""
+        import tensorflow as tf
+
+        return tf.sqrt((self.variance + self.epsilon) / (variance + self.epsilon))
+
+    def follow(
+        self, mean: Tensor, variance: Tensor, count: Tensor, momentum: float
+    ) -> list[Update]:
+        """What they become after a batch; count: samples behind each channel, 0 for dense."""
+        import tensorflow as tf
+
+        # As TensorFlow has it: the fused op keeps an unbiased variance, the dense one does not.
+        count = tf.cast(count, tf.float32)
+        unbiased = tf.where(count > 1, variance * count / tf.maximum(count - 1, 1), variance)
+        return [
+            (self.mean, self.mean + (mean - self.mean) * (1 - momentum)),
+            (self.variance, self.variance + (unbiased - self.variance) * (1 - momentum)),
+        ]
+
+
+def _count(x: Tensor, mean: Tensor) -> Tensor:
+    import tensorflow as tf
+
+    return tf.size(x) // tf.size(mean) if x.shape.rank == 4 else tf.constant(0)
+
+
+class OutputNorm(Statistics):
+    """The batch norm of a layer's output; `gamma` is in units of what it was: it starts at 1."""
+
+    def __init__(self, norm: Norm) -> None:
+        import tensorflow as tf
+
+        super().__init__(norm)
+        name = f"{norm.layer}/gamma".replace(":", "_")
+        self.gamma = tf.Variable(tf.ones_like(self.first_mean), name=name)
+
+    def gain(self) -> Tensor:
+        """What weights are multiplied by, [channels]."""
+        return self.gamma * self.scale()
+
+    def offset(self, constant: Tensor) -> Tensor:
+        """What the bias takes; constant: what is added to the output before it is normalized."""
+        gain = self.gain()
+        return (self.first_mean - gain * self.mean) + gain * constant
+
+    def corrected(
+        self, z: Tensor, constant: Tensor, momentum: float
+    ) -> tuple[Tensor, list[Update]]:
+        """`z`, the output of folded weights, as this batch's statistics would have it."""
+        import tensorflow as tf
+
+        gain = self.gain()
+        safe = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), gain)
+        mean, variance = tf.nn.moments(z, list(range(z.shape.rank - 1)))
+        seen = variance / tf.square(safe)
+        updates = self.follow(mean / safe + constant, seen, _count(z, mean), momentum)
+        y = (z - mean) * self.ratio(seen) + gain * (self.mean - constant)
+        return y, updates
+
+
+class InputNorm(Statistics):
+    """The batch norm of a layer's input, whose gamma and beta are in weights and bias."""
+
+    def corrected(self, x: Tensor, momentum: float) -> tuple[Tensor, list[Update]]:
+        """`x` such that folded weights give what this batch's statistics would."""
+        import tensorflow as tf
+
+        mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
+        updates = self.follow(mean, variance, _count(x, mean), momentum)
+        return (x - mean) * self.ratio(variance) + self.mean, updates
+
+    def offset(self) -> Tensor:
+        """What each input channel lacks, to be multiplied by weights."""
+        return self.first_mean - self.scale() * self.mean
+
+
+class NormedLayer:
+    """A layer with batch norms of its input, of its output, or of both."""
+
+    def __init__(self, op: str, norms: Sequence[Norm]) -> None:
+        self.op = op
+        self.weights, self.bias = norms[0].weights, norms[0].bias
+        by_side = {norm.side: norm for norm in norms}
+        self.output = OutputNorm(by_side["output"]) if "output" in by_side else None
+        self.input = InputNorm(by_side["input"]) if "input" in by_side else None
+
+    def folded(self, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and bias of inference: exactly those given, as long as nothing has moved."""
+        constant = self._constant(weights)
+        if self.input is not None:
+            weights = weights * self._on_inputs(weights, self.input.scale())
+        if self.output is None:
+            return weights, bias + constant
+        return weights * self._on_outputs(weights, self.output.gain()), bias + self.output.offset(
+            constant
+        )
+
+    def run(
+        self, weights: Tensor, layer: Any, inputs: Sequence[Tensor], momentum: float
+    ) -> tuple[Tensor, list[Update]]:
+        """`layer` of (x, folded weights), with the statistics of this batch.
+
+        weights: not folded. Gives the output before its bias, and what the running ones become.
+        """
+        x, *rest = inputs
+        updates: list[Update] = []
+        if self.input is not None:
+            x, updates = self.input.corrected(x, momentum)
+        (y,) = layer(x, *rest)
+        if self.output is not None:
+            y, more = self.output.corrected(y, self._constant(weights), momentum)
+            updates = [*updates, *more]
+        return y, updates
+
+    def _constant(self, weights: Tensor) -> Tensor:
+        """What the input's norm adds to each output channel, before the output's norm."""
+        import tensorflow as tf
+
+        if self.input is None:
+            return tf.constant(0.0)
+        each = weights * self._on_inputs(weights, self.input.offset())
+        if self.op == "depthwise_conv2d":
+            return tf.reshape(tf.reduce_sum(each, [0, 1]), [-1])
+        return tf.reduce_sum(each, list(range(weights.shape.rank - 1)))
+
+    def _on_inputs(self, weights: Tensor, values: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        return tf.reshape(values, [-1, 1]) if weights.shape.rank > 1 else values
+
+    def _on_outputs(self, weights: Tensor, values: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        shape = weights.shape[2:] if self.op == "depthwise_conv2d" else values.shape
+        return tf.reshape(values, shape)
 
 
 class BatchNorms:
     """All batch norms of a training graph."""
 
-    def __init__(self, graph: Graph, norms: tuple[Norm, ...]) -> None:
-        self.by_layer: Mapping[str, BatchNorm] = {
-            norm.layer: BatchNorm(norm, graph.nodes[norm.layer].op) for norm in norms
+    def __init__(self, graph: Graph, norms: Sequence[Norm]) -> None:
+        of_layer: dict[str, list[Norm]] = {}
+        for norm in norms:
+            of_layer.setdefault(norm.layer, []).append(norm)
+        self.by_layer: Mapping[str, NormedLayer] = {
+            name: NormedLayer(graph.nodes[name].op, found) for name, found in of_layer.items()
         }
 
     @property
     def gammas(self) -> list[Any]:
         """Trained scales."""
-        return [norm.gamma for norm in self.by_layer.values()]
+        return [n.output.gamma for n in self.by_layer.values() if n.output is not None]
 
     @property
     def statistics(self) -> list[Any]:
         """Running means and variances."""
-        return [v for norm in self.by_layer.values() for v in (norm.mean, norm.variance)]
+        return [v for name, v in self.named_variables().items() if not name.startswith("gamma/")]
+
+    def named_variables(self) -> dict[str, Any]:
+        """All variables, by a name that stays."""
+        found: dict[str, Any] = {}
+        for name, layer in self.by_layer.items():
+            if layer.output is not None:
+                found[f"gamma/{name}"] = layer.output.gamma
+            for side, norm in (("output", layer.output), ("input", layer.input)):
+                if norm is not None:
+                    found[f"{side}-mean/{name}"] = norm.mean
+                    found[f"{side}-variance/{name}"] = norm.variance
+        return found
 
     def folded(self, constants: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`constants` by const node, those of layers with a batch norm folded."""
         made = dict(constants)
-        for norm in self.by_layer.values():
-            weights, bias = norm.norm.weights, norm.norm.bias
-            made[weights], made[bias] = norm.folded(constants[weights], constants[bias])
+        for layer in self.by_layer.values():
+            weights, bias = layer.weights, layer.bias
+            made[weights], made[bias] = layer.folded(constants[weights], constants[bias])
         return made

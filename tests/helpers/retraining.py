@@ -10,8 +10,8 @@ from qgraph.compiler import Quantized, quantize
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.train.data import ArrayBatches
+from qgraph.train.folded import norms_of
 from qgraph.train.loop import Trainer
-from qgraph.train.norms import norms_of
 from qgraph.train.options import Options
 
 layers = keras.layers
@@ -26,8 +26,25 @@ def keras_network(seed: int = 0) -> keras.Model:
     x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
     x = layers.ReLU()(layers.BatchNormalization()(x))
     x = layers.Dense(5)(layers.Flatten()(x))
-    x = layers.BatchNormalization()(x)
-    model = keras.Model(image, x)
+    return lived_in(keras.Model(image, layers.BatchNormalization()(x)), seed)
+
+
+def network_of_other_norms(seed: int = 0) -> keras.Model:
+    """Batch norms before layers of each kind, before and behind one, and between two ReLUs."""
+    keras.utils.set_random_seed(seed)
+    image = keras.Input([8, 8, 3], name="image")
+    x = layers.ReLU()(layers.Conv2D(6, 3)(image))
+    x = layers.Conv2D(8, 3, use_bias=False)(layers.BatchNormalization(epsilon=0.05)(x))
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.DepthwiseConv2D(2, depth_multiplier=2)(layers.BatchNormalization()(x))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.ReLU()(x)))
+    x = layers.ReLU()(layers.Dense(12)(layers.GlobalAveragePooling2D()(x)))
+    x = layers.Dense(5)(layers.BatchNormalization()(x))
+    return lived_in(keras.Model(image, x), seed)
+
+
+def lived_in(model: keras.Model, seed: int) -> keras.Model:
+    """With batch norms that have a past: scales away from 1, and the statistics of `images`."""
     rng = np.random.default_rng(seed)
     norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
     for layer in norms:

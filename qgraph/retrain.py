@@ -30,11 +30,13 @@ from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import Source, training_data
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.fused import set_threads
-from qgraph.train.loop import BEST, LAST, SAVE_SECONDS, Trainer, network_of, restore
+from qgraph.train.keep import load_checkpoint as load_checkpoint
+from qgraph.train.keep import save_checkpoint as save_checkpoint
+from qgraph.train.loop import BEST, CHECKPOINTS, LAST, SAVE_SECONDS, Trainer, network_of, restore
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import Watch
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from qgraph.train.module import TrainingModule
 
 FORMAT = 1  # of training.json and what it stands for
-CHECKPOINTS, INFERENCE = "checkpoints", "inference"
+INFERENCE = "inference"
 FILES = MappingProxyType(
     {
         "training.json": "versions, names, what the calibration found",
@@ -267,40 +269,6 @@ def _twins(source: str | Path | Training | Quantized) -> tuple[Graph, Graph, tup
     return found.graph, found.floating, found.norms
 
 
-def save_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> Path:
-    """Write what `model` has learned to the directory `path`, for `finalize`.
-
-    It takes the place of the best checkpoint. Raises LoadError where the directory is of another
-    network, OutputError.
-    """
-    network = _network_in(path)
-    if network != network_of(model.network.graph):
-        raise LoadError(
-            "is the training directory of another network",
-            node=str(path),
-            hint="give the one that the model was made from",
-        )
-    variables = {n: np.array(v.numpy()) for n, v in model.network.named_variables().items()}
-    file = Path(path) / CHECKPOINTS / BEST
-    file.parent.mkdir(exist_ok=True)
-    Checkpoint(network, variables, dict.fromkeys(TOLD)).write(file)
-    return file
-
-
-def load_checkpoint(model: QuantizedModel | TrainingModule, path: str | Path) -> None:
-    """Give `model` what the best checkpoint in the directory `path` holds. Raises LoadError."""
-    file = Path(path) / CHECKPOINTS / BEST
-    found = read_checkpoint(file, network_of(model.network.graph))
-    restore(model.network.named_variables(), found)
-
-
-def _network_in(path: str | Path) -> str:
-    try:
-        return str(json.loads((Path(path) / "training.json").read_text("utf-8"))["network"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _foreign(Path(path), error) from None
-
-
 def make_deterministic() -> None:
     """Have TensorFlow choose ops that give the same bits in every run, in this process."""
     import tensorflow as tf
@@ -339,7 +307,7 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     facts = {
         **found.facts,
         "agreement": None,
-        "training": {name: checkpoint.facts[name] for name in TOLD},
+        "training": {name: checkpoint.facts.get(name) for name in TOLD},
     }
     if found.few:
         near = agreement(found.floating, graph, found.few)

@@ -9,7 +9,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from qgraph.errors import UsageError
 from qgraph.train.freezing import FreezeSchedule
+from qgraph.train.keep import save_checkpoint
 
 Logs = dict[str, Any] | None
 
@@ -52,6 +54,32 @@ class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
         steps = self.params.get("steps")  # unknown for some data in the first epoch
         if self._epoch + (batch / steps if steps else 0.0) >= self.epochs:
             self.model.norms_frozen = True
+
+
+class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
+    """Writes to a training directory, for `qgraph finalize`, whenever an epoch was the best so far.
+
+    monitor: what is compared; `mode` is `min` or `max`, else `max` for accuracies. Raises what
+    `save_checkpoint` does, and UsageError where nothing has that name.
+    """
+
+    def __init__(
+        self, path: str | Path, monitor: str = "val_loss", mode: str | None = None
+    ) -> None:
+        super().__init__()
+        self.path, self.monitor = path, monitor
+        self.sign = 1.0 if (mode or ("max" if "acc" in monitor else "min")) == "max" else -1.0
+        self._best = -np.inf
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        known = logs or {}
+        if self.monitor not in known:
+            hint = f"there are {', '.join(known)}; val_ is of validation_data"
+            raise UsageError(f"there is no `{self.monitor}` to compare", hint=hint)
+        found = self.sign * float(known[self.monitor])
+        if found > self._best:
+            self._best = found
+            save_checkpoint(self.model, self.path)
 
 
 class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]

@@ -29,7 +29,7 @@ from qgraph.train.options import Options
 from qgraph.train.score import Score, Status, Watch
 from qgraph.train.step import Steps
 
-LAST, BEST = "last.npz", "best.npz"
+CHECKPOINTS, LAST, BEST = "checkpoints", "last.npz", "best.npz"
 SAVE_SECONDS = 60.0
 
 

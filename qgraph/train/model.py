@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.errors import TrainingError
 from qgraph.exact.bounds import FLOAT32_EXACT, bounds
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
 from qgraph.train.folded import Norm
 from qgraph.train.forward import Forward, Override, Piece, piece_of
@@ -125,8 +126,21 @@ class TrainingGraph:
         found.update(self.norms.named_variables())
         return {**found, "ranges": self.state.ranges}
 
+    def arrays(self) -> dict[str, Array]:
+        """What `named_variables` hold. Raises TrainingError where a number is none."""
+        found = {name: np.array(v.numpy()) for name, v in self.named_variables().items()}
+        for name, array in found.items():
+            if not np.isfinite(array).all():
+                hint = "go back to a checkpoint; smaller rates may do"
+                raise TrainingError("training led to NaN or infinity", node=name, hint=hint)
+        return found
+
     def finalized(self, graph: Graph | None = None) -> Graph:
-        """A calibrated graph with the constants and exponents that the variables have now."""
+        """A calibrated graph with the constants and exponents that the variables have now.
+
+        Raises TrainingError where they are not finite.
+        """
+        self.arrays()
         made = (graph or self.graph).copy()
         for name, tensor in self.constants().items():
             made.set_attrs(name, value=np.asarray(tensor.numpy()))

@@ -2,6 +2,10 @@
 
 import importlib.util
 import itertools
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +18,12 @@ from qgraph import retrain
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import Quantized
-from qgraph.errors import LoadError, UsageError
+from qgraph.errors import LoadError, TrainingError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
-from qgraph.train.callbacks import FreezeBatchNorms, FreezeThresholds, ThresholdBoard
+from qgraph.train.callbacks import FreezeBatchNorms, FreezeThresholds, KeepBest, ThresholdBoard
 from qgraph.train.keras import QuantizedModel
 from qgraph.train.optimizer import adam_for
 from qgraph.train.options import Options
@@ -317,11 +321,46 @@ def test_checkpoints_are_for_the_network_they_are_of(plain, small, tmp_path):
     out = retrain.save(plain, tmp_path / "out")
     with pytest.raises(LoadError, match="another network"):
         retrain.save_checkpoint(retrain.keras_model(small), out)
-    with pytest.raises(LoadError, match="not what"):
+    with pytest.raises(LoadError, match="no training directory"):
         retrain.save_checkpoint(retrain.keras_model(plain), tmp_path / "nothing")
     with pytest.raises(LoadError):
         retrain.load_checkpoint(retrain.keras_model(plain), out)
     assert not (out / "checkpoints").exists()
+
+
+def test_the_best_epoch_is_kept(plain, tmp_path):
+    out, model, losses, graphs = retrain.save(plain, tmp_path / "out"), compiled(plain), [], []
+
+    class See(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:  # so that it gets worse
+                self.model.optimizer.learning_rate.assign(5.0)
+
+        def on_epoch_end(self, epoch, logs=None):
+            losses.append(logs["val_loss"])
+            graphs.append(print_graph(self.model.finalized()))
+
+    x = samples()
+    taught = evaluate(plain.floating, {"x": x})["p"]
+    keep = [See(), KeepBest(out)]
+    model.fit(x, taught, validation_data=(x, taught), epochs=4, verbose=0, callbacks=keep)
+    best = int(np.argmin(losses))
+    assert 0 < losses[best] < losses[-1]
+    assert print_graph(retrain.finalize(out).graph) == graphs[best] != graphs[-1]
+    with pytest.raises(UsageError, match="there is no `val_accuracy`"):
+        model.fit(x, verbose=0, callbacks=[KeepBest(out, "val_accuracy")])
+
+
+def test_what_is_not_finite_is_not_kept(plain, tmp_path):
+    out, model, bad = retrain.save(plain, tmp_path / "out"), compiled(plain), samples()
+    retrain.save_checkpoint(model, out)
+    before = (out / "checkpoints/best.npz").read_bytes()
+    bad[3] = np.nan
+    model.fit(bad, verbose=0)
+    for keep in (lambda: retrain.save_checkpoint(model, out), model.finalized):
+        with pytest.raises(TrainingError, match="constant/w0: training led to NaN"):
+            keep()
+    assert (out / "checkpoints/best.npz").read_bytes() == before
 
 
 # -- a loop of one's own -------------------------------------------------------------------------
@@ -390,3 +429,15 @@ def graph_of(seed: int) -> Graph:
     from tests.helpers.random_graphs import random_cnn
 
     return random_cnn(seed, 6, "float32")
+
+
+@pytest.mark.slow
+def test_the_example_runs(tmp_path):
+    script = [sys.executable, str(DIGITS / "retrain_keras.py"), str(tmp_path / "out")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(DIGITS.parents[1]), *sys.path])}
+    done = subprocess.run(script, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    before, after = (float(part) for part in re.findall(r"([\d.]+)%", done.stdout))
+    assert after > before > 90
+    assert scalars(tmp_path / "out-board")["thresholds/frozen"][185] == 18
+    assert (tmp_path / "out/inference/inference.pb").exists()

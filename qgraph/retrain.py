@@ -36,7 +36,8 @@ from qgraph.train.folded import Norm, norms_of
 from qgraph.train.fused import set_threads
 from qgraph.train.keep import load_checkpoint as load_checkpoint
 from qgraph.train.keep import save_checkpoint as save_checkpoint
-from qgraph.train.loop import BEST, CHECKPOINTS, LAST, SAVE_SECONDS, Trainer, network_of, restore
+from qgraph.train.loop import BEST, LAST, SAVE_SECONDS, Trainer, network_of, restore
+from qgraph.train.loop import CHECKPOINTS as CHECKPOINTS
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import Watch

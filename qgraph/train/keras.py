@@ -15,6 +15,7 @@ from qgraph.static.agreement import decisions
 from qgraph.train.folded import Norm
 from qgraph.train.forward import Forward
 from qgraph.train.freezing import Freezing
+from qgraph.train.losses import classes_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.module import by_name, run, variables_of
 from qgraph.train.norms import MOMENTUM
@@ -160,7 +161,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
 
 class Divergence(keras.losses.Loss):  # type: ignore[misc]
-    """KL divergence of rows of classes [n, classes] from those that are wanted.
+    """KL divergence of rows of classes [..., classes] from those that are wanted.
 
     from_logits: both are logits, or logarithms of probabilities; else probabilities.
     """
@@ -170,7 +171,7 @@ class Divergence(keras.losses.Loss):  # type: ignore[misc]
         self.from_logits = from_logits
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """[n]."""
+        """[...]."""
         wanted, found = self._logarithm(y_true), self._logarithm(y_pred)
         return tf.reduce_sum(tf.exp(wanted) * (wanted - found), -1)
 
@@ -187,8 +188,7 @@ class Divergence(keras.losses.Loss):  # type: ignore[misc]
 def _loss_of(graph: Graph, public: str) -> Losses:
     value = graph.outputs[public]
     decision = decisions(graph)[list(graph.outputs).index(public)]
-    shape = graph.types[decision].shape or ()
-    if len(shape) != 2 or shape[-1] in (1, None):
+    if classes_of(graph.types[value].shape or ()) is None:
         return keras.losses.MeanSquaredError()
     return Divergence(from_logits=not _is_probability(graph, value, decision))
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import Shape
 from qgraph.static.agreement import decisions
 
 Tensor = Any
@@ -87,8 +88,7 @@ def loss_for(
     at = names.index(output) if output else 0
     value, teacher = decisions(graph)[at], decisions(floating)[at]
     shape = graph.types[value].shape or ()
-    of_classes = len(shape) >= 2 and shape[-1] not in (1, None)
-    classes = shape[-1] if of_classes and all(d == 1 for d in shape[1:-1]) else None
+    classes = classes_of(shape)
     if kind is None:
         kind = "labels" if labelled else "teacher" if classes else "mse"
     if kind not in KINDS:
@@ -103,3 +103,10 @@ def loss_for(
         outputs = list(graph.outputs.values()), list(floating.outputs.values())
         value, teacher, classes = outputs[0][at], outputs[1][at], None
     return Loss(kind, value, teacher, classes)  # type: ignore[arg-type]
+
+
+def classes_of(shape: Shape) -> int | None:
+    """How many classes a value of this shape tells apart: the last size, if others are 1."""
+    if len(shape) < 2 or shape[-1] == 1 or any(size != 1 for size in shape[1:-1]):
+        return None
+    return shape[-1]

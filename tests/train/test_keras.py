@@ -356,7 +356,9 @@ def test_what_is_not_finite_is_not_kept(plain, tmp_path):
     retrain.save_checkpoint(model, out)
     before = (out / "checkpoints/best.npz").read_bytes()
     bad[3] = np.nan
-    model.fit(bad, verbose=0)
+    model.fit(bad, batch_size=64, verbose=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a threshold of log2 t"):
+        model.fit(samples(), verbose=0)
     for keep in (lambda: retrain.save_checkpoint(model, out), model.finalized):
         with pytest.raises(TrainingError, match="constant/w0: training led to NaN"):
             keep()

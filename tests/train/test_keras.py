@@ -103,6 +103,7 @@ def test_random_networks_predict_what_inference_does(seed):
 
 
 def test_digits_as_a_user_would(tmp_path):
+    keras.utils.set_random_seed(0)
     split = digits()
     result = qgraph.quantize(
         DIGITS / "digits.pb",
@@ -120,7 +121,7 @@ def test_digits_as_a_user_would(tmp_path):
     test = split.test.images, split.test.labels
     before, _ = model.evaluate(*test, verbose=0)
     train = split.train.images, split.train.labels
-    model.fit(*train, epochs=2, verbose=0, callbacks=[FreezeBatchNorms(), FreezeThresholds(40, 4)])
+    model.fit(*train, epochs=3, verbose=0, callbacks=[FreezeBatchNorms(), FreezeThresholds(40, 4)])
     assert model.norms_frozen and model.freezing.count() > 3
     loss, accuracy = model.evaluate(*test, verbose=0)
     assert loss < before
@@ -172,13 +173,14 @@ def test_inputs_by_name_in_order_or_alone(plain):
 
 
 def test_without_labels_the_float_network_teaches(plain):
-    model, x = compiled(plain, keras.optimizers.Adam(0.01)), samples()
+    model, x = compiled(plain, keras.optimizers.Adam(0.003)), samples()
     wanted = evaluate(plain.floating, {"x": x})["p"].astype("float64")
     found = model.predict(x, verbose=0).astype("float64")
     divergence = (wanted * np.log(wanted / found)).sum(1).mean()
     assert model.evaluate(x, verbose=0) == pytest.approx(divergence, rel=1e-4)
-    model.fit(x, epochs=20, verbose=0)
-    assert model.evaluate(x, verbose=0) < 0.5 * divergence
+    model.fit(x, batch_size=64, epochs=100, verbose=0, shuffle=False)
+    after = model.evaluate(x, verbose=0)
+    assert after < 0.5 * divergence, after
 
 
 def test_logits_are_compared_as_probabilities(small):

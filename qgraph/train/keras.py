@@ -17,7 +17,7 @@ from qgraph.train.forward import Forward
 from qgraph.train.freezing import Freezing
 from qgraph.train.losses import classes_of
 from qgraph.train.model import TrainingGraph
-from qgraph.train.module import by_name, run, variables_of
+from qgraph.train.module import by_name, learn, variables_of
 from qgraph.train.norms import MOMENTUM
 from qgraph.train.optimizer import TqtAdam, adam_for
 from qgraph.train.options import Options
@@ -51,6 +51,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         self.state = variables_of(self.network, self.freezing)  # Keras sees what it saves here
         self._floating, self._teacher = floating, Forward(floating)
         self._norms_frozen = not norms
+        self._wide: frozenset[str] = self.network.wide
         self.built = True
 
     # -- what is in it ------------------------------------------------------------------------
@@ -105,8 +106,9 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
         fed = by_name(self.network.graph, inputs)
-        batch_statistics = bool(training) and not self.norms_frozen
-        return self._public(run(self.network, fed, batch_statistics=batch_statistics))
+        if not training:
+            return self._public(self.network(fed))
+        return self._public(learn(self.network, fed, batch_statistics=not self.norms_frozen))
 
     def train_step(self, data: Any) -> Any:
         """One step, by any optimizer; frozen thresholds are as before."""
@@ -130,7 +132,35 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     def test_step(self, data: Any) -> Any:
         """Loss and metrics, as inference has it."""
-        return super().test_step(self._unpacked(data))
+        inputs, targets, weights = self._unpacked(data)
+        found = self._inference(inputs)
+        self.compute_loss(inputs, targets, found, weights)
+        return self.compute_metrics(inputs, targets, found, weights)
+
+    def predict_step(self, data: Any) -> Any:
+        """Outputs, as inference has it."""
+        return self._inference(keras.utils.unpack_x_y_sample_weight(data)[0])
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """As Keras does, for the weights as they are now."""
+        self._look_at_widths()
+        return super().make_test_function(force)
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """As Keras does, for the weights as they are now."""
+        self._look_at_widths()
+        return super().make_predict_function(force)
+
+    def _look_at_widths(self) -> None:
+        """Fewer layers need float64 than would for any weights; it takes several times as long."""
+        wide = self.network.wide_now()
+        if wide != self._wide:
+            self._wide, self.test_function, self.predict_function = wide, None, None
+
+    def _inference(self, inputs: Any) -> Any:
+        fed = by_name(self.network.graph, inputs)
+        values, _ = self.network.values(fed, wide=self._wide)
+        return self._public(self.network.outputs(values))
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Not this: a model is made from its training directory. Raises UsageError."""

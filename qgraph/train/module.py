@@ -44,7 +44,9 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
         In training, batch norms that are not frozen use the statistics of the batch, and gather.
         """
         fed = by_name(self.network.graph, inputs)
-        return run(self.network, fed, batch_statistics=training and not self.norms_frozen)
+        if not training:
+            return self.network(fed)
+        return learn(self.network, fed, batch_statistics=not self.norms_frozen)
 
     def finalized(self) -> Graph:
         """The calibrated graph of inference, with what the variables hold now."""
@@ -78,10 +80,10 @@ def _wanted(graph: Graph, found: str) -> str:
     return f"the network has the inputs `{'`, `'.join(graph.inputs)}`; {found}"
 
 
-def run(
+def learn(
     network: TrainingGraph, inputs: Mapping[str, Tensor], *, batch_statistics: bool
 ) -> dict[str, Tensor]:
-    """Outputs by public name; running statistics of batch norms are updated as they say."""
+    """Outputs by public name, in training; running statistics are updated as `values` says."""
     values, updates = network.values(inputs, batch_statistics=batch_statistics)
     for variable, value in updates:
         variable.assign(value)

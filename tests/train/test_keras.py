@@ -139,6 +139,24 @@ def test_digits_as_a_user_would(tmp_path):
     assert print_graph(again.finalized()) == print_graph(model.finalized())
 
 
+def test_sums_that_float32_does_not_hold():
+    """Those of 16 bits by 8 are past it; how many are depends on the weights."""
+    rng, g = np.random.default_rng(0), Graph("wide")
+    x = g.input("x", "float32", (None, 200))
+    w = g.const(rng.uniform(size=(200, 64)).astype("float32"), "w")
+    g.outputs["y"] = g.add("matmul", x, w, name="fc")
+    data = rng.uniform(size=(128, 200)).astype("float32")
+    model = compiled(qgraph.quantize(g, data, mode="retrain", profile="policy-int8"))
+    (weights, *_) = model.kernels
+    for factor, wide in ((1 / 4096, frozenset()), (4096, {"fc"})):
+        weights.assign(weights * factor)
+        assert model.network.wide_now() == wide
+        assert_is_inference(model, data, BATCH)
+        np.testing.assert_array_equal(model(data), model.predict(data, verbose=0))
+    module = retrain.module(qgraph.quantize(g, data, mode="retrain", profile="policy-int8"))
+    np.testing.assert_array_equal(module(data)["y"], model(data))
+
+
 def test_several_outputs_come_by_name():
     g = Graph("two")
     x = g.input("x", "float32", (None, 3))

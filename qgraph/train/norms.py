@@ -22,6 +22,7 @@ Tensor = Any
 # A variable and what it becomes.
 Update = tuple[Any, Tensor]
 MOMENTUM = 0.99  # of running statistics, as Keras has it
+EPSILON = 1e-3  # any would do
 
 
 class Statistics:
@@ -51,31 +52,56 @@ class Statistics:
         # reciprocal root, which is not 1 where nothing has moved, nor what eager mode has.
         return tf.sqrt(self.first_energy / (self.variance + self.epsilon))
 
-    def ratio(self, variance: Tensor) -> Tensor:
-        """The running deviation over that of `variance`."""
+    def normalized(
+        self, x: Tensor, gain: Tensor, constant: Tensor, momentum: float
+    ) -> tuple[Tensor, list[Update]]:
+        """`x`, of which statistics are known up to `gain` and `constant`, as its batch has it.
+
+        x: [..., channels] is `gain * (v - constant)` where the statistics are those of v. Gives
+        `gain * (w - constant)`, where w has the mean and deviation of v in training, but batch
+        statistics for its own; and what the running ones become.
+        """
         import tensorflow as tf
 
-        return tf.sqrt((self.variance + self.epsilon) / (variance + self.epsilon))
-
-    def follow(
-        self, mean: Tensor, variance: Tensor, count: Tensor, momentum: float
-    ) -> list[Update]:
-        """What they become after a batch; count: samples behind each channel, 0 for dense."""
-        import tensorflow as tf
-
-        # As TensorFlow has it: the fused op keeps an unbiased variance, the dense one does not.
-        count = tf.cast(count, tf.float32)
-        unbiased = tf.where(count > 1, variance * count / tf.maximum(count - 1, 1), variance)
-        return [
+        size = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
+        # In units in which epsilon is the same for all channels, TensorFlow's own op does it.
+        least = 1e-12 * tf.maximum(self.first_energy, 1e-12)
+        unit = tf.sqrt(EPSILON / tf.maximum(self.epsilon, least)) / size
+        shape = tf.shape(x)
+        made = tf.raw_ops.FusedBatchNormV3(
+            x=tf.reshape(_scaled(x, unit), [shape[0], -1, 1, x.shape[-1]]),
+            scale=size * tf.sqrt(self.variance + self.epsilon),
+            offset=gain * (self.mean - constant),
+            mean=[],
+            variance=[],
+            epsilon=EPSILON,
+        )
+        mean = made.batch_mean / (unit * tf.where(gain < 0, -size, size)) + constant
+        variance = made.batch_variance / tf.square(unit * size)
+        if x.shape.rank != 4:  # as Keras has it, whose other op keeps a biased variance
+            count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
+            variance *= tf.maximum(count - 1, 1) / count
+        updates = [
             (self.mean, self.mean + (mean - self.mean) * (1 - momentum)),
-            (self.variance, self.variance + (unbiased - self.variance) * (1 - momentum)),
+            (self.variance, self.variance + (variance - self.variance) * (1 - momentum)),
         ]
+        return tf.ensure_shape(tf.reshape(made.y, shape), x.shape), updates
 
 
-def _count(x: Tensor, mean: Tensor) -> Tensor:
+def _scaled(x: Tensor, unit: Tensor) -> Tensor:
+    """`x * unit`, which keeps no x for the backward pass: what comes of it is kept anyway."""
     import tensorflow as tf
 
-    return tf.size(x) // tf.size(mean) if x.shape.rank == 4 else tf.constant(0)
+    def run(x: Tensor, unit: Tensor) -> Any:
+        made = x * unit
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+            along = tf.reduce_sum(upstream * made, list(range(x.shape.rank - 1)))
+            return upstream * unit, along / unit
+
+        return made, gradient
+
+    return tf.custom_gradient(run)(x, unit)
 
 
 class OutputNorm(Statistics):
@@ -101,15 +127,7 @@ class OutputNorm(Statistics):
         self, z: Tensor, constant: Tensor, momentum: float
     ) -> tuple[Tensor, list[Update]]:
         """`z`, the output of folded weights, as this batch's statistics would have it."""
-        import tensorflow as tf
-
-        gain = self.gain()
-        safe = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), gain)
-        mean, variance = tf.nn.moments(z, list(range(z.shape.rank - 1)))
-        seen = variance / tf.square(safe)
-        updates = self.follow(mean / safe + constant, seen, _count(z, mean), momentum)
-        y = (z - mean) * self.ratio(seen) + gain * (self.mean - constant)
-        return y, updates
+        return self.normalized(z, self.gain(), constant, momentum)
 
 
 class InputNorm(Statistics):
@@ -119,9 +137,7 @@ class InputNorm(Statistics):
         """`x` such that folded weights give what this batch's statistics would."""
         import tensorflow as tf
 
-        mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
-        updates = self.follow(mean, variance, _count(x, mean), momentum)
-        return (x - mean) * self.ratio(variance) + self.mean, updates
+        return self.normalized(x, tf.ones_like(self.mean), tf.constant(0.0), momentum)
 
     def offset(self) -> Tensor:
         """What each input channel lacks, to be multiplied by weights."""

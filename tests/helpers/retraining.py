@@ -17,12 +17,12 @@ from qgraph.train.options import Options
 layers = keras.layers
 
 
-def keras_network(seed: int = 0) -> keras.Model:
+def keras_network(seed: int = 0, epsilon: float = 0.05) -> keras.Model:
     """Batch norms of a convolution, a depthwise one and a dense layer, all of them away from 1."""
     keras.utils.set_random_seed(seed)
     image = keras.Input([8, 8, 3], name="image")
     x = layers.Conv2D(6, 3, padding="same", use_bias=False)(image)
-    x = layers.ReLU()(layers.BatchNormalization(epsilon=0.05)(x))
+    x = layers.ReLU()(layers.BatchNormalization(epsilon=epsilon)(x))
     x = layers.DepthwiseConv2D(3, strides=2, use_bias=True, bias_initializer="normal")(x)
     x = layers.ReLU()(layers.BatchNormalization()(x))
     x = layers.Dense(5)(layers.Flatten()(x))

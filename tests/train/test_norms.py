@@ -1,5 +1,7 @@
 """Folded batch norms at work in training: what Keras does in training; inference when frozen."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,6 +36,7 @@ MODELS = pytest.mark.parametrize(
     ("made", "sides"),
     [
         (keras_network, ["output"] * 3),
+        (partial(keras_network, epsilon=0.0), ["output"] * 3),
         (network_of_other_norms, ["input", "output", "input", "output", "input"]),
     ],
 )
@@ -74,6 +77,41 @@ def test_gradients_are_those_of_the_float_network(made, sides, tmp_path):
     expected = tape.gradient(wanted, x)
     difference = tf.norm(tape.gradient(ours, x) - expected) / tf.norm(expected)
     assert float(difference) < 1e-4
+
+
+def test_it_stays_so_when_gamma_moves(tmp_path):
+    model, x = keras_network(), images(32)
+    graph = folded(model, Plan(), tmp_path)
+    training, rng = TrainingGraph(graph, norms_of(graph)), np.random.default_rng(1)
+    kept = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    for gamma, layer in zip(training.gammas, kept, strict=True):
+        factor = (rng.uniform(0.3, 3, gamma.shape) * rng.choice([-1, 1], gamma.shape)).astype("f")
+        gamma.assign(gamma * factor)
+        layer.gamma.assign(layer.gamma * factor)
+    fed = {graph.inputs[0]: tf.constant(x)}
+    values, updates = training.values(fed, batch_statistics=True)
+    (found,) = training.outputs(values).values()
+    for variable, value in updates:
+        variable.assign(value)
+    np.testing.assert_allclose(found, model(x, training=True), rtol=2e-4, atol=2e-5)
+    (found,) = training(fed).values()
+    np.testing.assert_allclose(found, model(x, training=False), rtol=2e-4, atol=2e-5)
+
+
+def test_gradients_for_gamma_are_those_of_the_float_network(tmp_path):
+    model, x = keras_network(), tf.constant(images(32))
+    graph = folded(model, Plan(), tmp_path)
+    training = TrainingGraph(graph, norms_of(graph))
+    kept = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    with tf.GradientTape(persistent=True) as tape:
+        values, _ = training.values({graph.inputs[0]: x}, batch_statistics=True)
+        (y,) = training.outputs(values).values()
+        ours, wanted = (
+            tf.reduce_sum(v**2 * tf.range(1.0, 6.0)) for v in (y, model(x, training=True))
+        )
+    for gamma, layer in zip(training.gammas, kept, strict=True):
+        expected = tape.gradient(wanted, layer.gamma) * layer.gamma
+        np.testing.assert_allclose(tape.gradient(ours, gamma), expected, rtol=1e-3, atol=1e-2)
 
 
 def test_a_channel_that_gamma_switched_off_stays_defined(tmp_path):

@@ -124,8 +124,8 @@ def _qgraph_step(case: Case, variant: str) -> Step:
     from qgraph.compiler import quantize
     from qgraph.frontends import load_keras
     from qgraph.train.data import training_data
+    from qgraph.train.folded import norms_of
     from qgraph.train.loop import Trainer
-    from qgraph.train.norms import norms_of
     from qgraph.train.options import Options
 
     images, labels = case.images(), case.labels()

@@ -1,0 +1,43 @@
+"""Retraining: a quantized network that learns, as a directory between its three verbs.
+
+from qgraph import quantize, retrain
+retrain.save(quantize("model.pb", "calib.npz", mode="retrain"), "out")
+retrain.train("out", "train.npz", "validation.npz")
+retrain.finalize("out").save("out/inference")
+"""
+
+from qgraph.retrain.directory import (
+    FILES,
+    INFERENCE,
+    Training,
+    check_output,
+    check_trainable,
+    load,
+    save,
+)
+from qgraph.retrain.finalize import finalize
+from qgraph.retrain.run import facts_of, make_deterministic, train, trainer, use_threads
+from qgraph.retrain.script import keras_model, module
+from qgraph.train.keep import load_checkpoint, save_checkpoint
+from qgraph.train.loop import CHECKPOINTS
+
+__all__ = [
+    "CHECKPOINTS",
+    "FILES",
+    "INFERENCE",
+    "Training",
+    "check_output",
+    "check_trainable",
+    "facts_of",
+    "finalize",
+    "keras_model",
+    "load",
+    "load_checkpoint",
+    "make_deterministic",
+    "module",
+    "save",
+    "save_checkpoint",
+    "train",
+    "trainer",
+    "use_threads",
+]

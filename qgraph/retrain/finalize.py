@@ -1,0 +1,66 @@
+"""The inference graph of what was trained."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from qgraph.compiler import Quantized, finished
+from qgraph.errors import LoadError
+from qgraph.ir.graph import Graph
+from qgraph.quant.shifts import check_shifts
+from qgraph.retrain.directory import load
+from qgraph.static.agreement import agreement
+from qgraph.train.checkpoint import read_checkpoint
+from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
+
+TOLD = ("options", "loss", "at", "history", "best")  # of a checkpoint, in the manifest
+
+
+def finalize(path: str | Path, *, last: bool = False) -> Quantized:
+    """The network of the best checkpoint in the directory `path`, or of the last one.
+
+    What noise each layer has is measured against float layers with the weights as trained; the
+    agreement at the outputs against the float network as it came. Raises LoadError where there is
+    no checkpoint, ExactnessError where training led to scales that the profile does not have.
+    """
+    path = Path(path)
+    found = load(path)
+    file = path / CHECKPOINTS / (LAST if last else BEST)
+    if not file.exists():
+        raise LoadError(
+            "there is no checkpoint yet", node=str(file), hint=f"qgraph train {path} --data DATA"
+        )
+    checkpoint = read_checkpoint(file, network_of(found.graph))
+    model = found.model()
+    restore(model.named_variables(), checkpoint)
+    graph = model.finalized()
+    check_shifts(graph, found.profile.shift)
+    facts = {
+        **found.facts,
+        "agreement": None,
+        "training": {name: checkpoint.facts.get(name) for name in TOLD},
+    }
+    if found.few:
+        near = agreement(found.floating, graph, found.few)
+        facts["agreement"] = {**asdict(near), "held_out": False}
+    return finished(
+        graph,
+        with_trained_constants(found.floating, graph),
+        found.profile,
+        found.method,
+        found.trace,
+        found.sample,
+        found.few,
+        facts,
+    )
+
+
+def with_trained_constants(floating: Graph, trained: Graph) -> Graph:
+    """The float graph with the constants that `trained`, its quantized twin, has now."""
+    made = floating.copy()
+    for node in floating.topological():
+        value = trained.constant(node.name) if node.name in trained.nodes else None
+        if node.op == "const" and value is not None:
+            made.set_attrs(node.name, value=value)
+    return made

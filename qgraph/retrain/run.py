@@ -1,0 +1,91 @@
+"""Training in a directory."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from qgraph.retrain.directory import load
+from qgraph.train.data import Source, training_data
+from qgraph.train.fused import set_threads
+from qgraph.train.loop import CHECKPOINTS, SAVE_SECONDS, Trainer
+from qgraph.train.options import Options
+from qgraph.train.score import Watch
+
+
+def train(
+    path: str | Path,
+    data: Source,
+    validation: Source | None = None,
+    options: Options | None = None,
+    *,
+    restart: bool = False,
+    save_seconds: float = SAVE_SECONDS,
+    watch: Watch = lambda status: None,
+) -> Trainer:
+    """Train in the directory `path`, from its newest checkpoint on, to the end of `options.epochs`.
+
+    data, validation: see `qgraph.train.data.training_data`. restart: begin anew, without the
+    checkpoints that are there. A run that was killed and goes on ends with the same bits, where
+    TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError, CalibrationError,
+    UsageError, TrainingError, OutputError.
+    """
+    made = trainer(path, data, validation, options, restart=restart)
+    made.save_seconds, made.watch = save_seconds, watch
+    made.run()
+    return made
+
+
+def trainer(
+    path: str | Path,
+    data: Source,
+    validation: Source | None = None,
+    options: Options | None = None,
+    *,
+    restart: bool = False,
+) -> Trainer:
+    """What `train` runs, not yet running."""
+    path, options = Path(path), options or Options()
+    found, checkpoints = load(path), path / CHECKPOINTS
+    size, seed = options.batch_size, options.seed
+    made = Trainer(
+        found.graph,
+        found.floating,
+        found.norms,
+        training_data(data, found.graph, size, seed),
+        None if validation is None else training_data(validation, found.graph, size, seed),
+        options,
+        folder=checkpoints,
+    )
+    if restart:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    checkpoints.mkdir(exist_ok=True)
+    return made
+
+
+def make_deterministic() -> None:
+    """Have TensorFlow choose ops that give the same bits in every run, in this process."""
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+
+
+def use_threads(count: int) -> None:
+    """Bound the threads of TensorFlow's ops and of ours, at least 1; before any op has run."""
+    import tensorflow as tf
+
+    set_threads(count)
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(count)
+
+
+def facts_of(trainer: Trainer) -> dict[str, Any]:
+    """What a run has come to, for JSON."""
+    return {
+        "epochs": trainer.at.epoch,
+        "steps": trainer.at.step,
+        "best": asdict(trainer.best_score) if trainer.best_score else None,
+        "history": [asdict(score) for score in trainer.history],
+    }

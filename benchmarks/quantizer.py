@@ -3,10 +3,12 @@
 Each row is a process of its own with so many threads. In it all variants are warmed alike and take
 turns; what is given is the median of the ratios of each round. Small tensors are timed as a chain
 within one graph, because calling TensorFlow costs more than they do. The floor is one copy (the
-faster of TensorFlow's two) and one add: the least memory traffic that a forward and a backward pass
-have; of a forward pass alone, the copy. Memory left is that of the tensors which a forward pass
-under a tape leaves behind, its result included. The peak is how much more a process held in a step,
-both passes, than before it.
+faster of TensorFlow's two) and one maximum of two tensors: the least memory traffic that a forward
+and a backward pass have (an addition has the same, but TensorFlow makes one op of many); of a
+forward pass alone, the copy. A chain's copies are kept for its maxima, as the inputs of quantizers
+are for their gradients. Memory left is that of the tensors which a forward pass under a tape leaves
+behind, its result included. The peak is how much more a process held in a step, both passes, than
+before it.
 """
 
 from __future__ import annotations
@@ -103,23 +105,26 @@ def step_of(forward: Forward, xla: bool, chain: int, backward: bool = True) -> S
             y = x
             for threshold in thresholds:
                 y = forward(y, threshold)
-        return y, tape.gradient(y, [x, thresholds], g) if backward else None
+        if not backward:
+            return y
+        grad_x, grads = tape.gradient(y, [x, thresholds], g)
+        return y, grad_x, tf.add_n(grads)
 
     made: Step = tf.function(step, jit_compile=xla)
     return made
 
 
 def floor_of(copy: Callable[[Any], Any], chain: int, backward: bool = True) -> Step:
-    """`chain` copies of x, and as many additions to g."""
+    """`chain` copies, one behind the other, and the maximum of each one's input and g."""
     import tensorflow as tf
 
     def step(x: Any, g: Any) -> Any:
-        y = x
+        ys = [x]
         for _ in range(chain):
-            y = copy(y)
-        for _ in range(chain if backward else 0):
-            g = x + g
-        return y, g
+            ys.append(copy(ys[-1]))
+        for y in reversed(ys[:-1] if backward else []):
+            g = tf.maximum(y, g)
+        return ys[-1], g
 
     made: Step = tf.function(step)
     return made

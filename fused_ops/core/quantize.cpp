@@ -32,7 +32,8 @@ const TileKernels* kernels_of(InstructionSet set) {
         return __builtin_cpu_supports("avx512f") ? avx512_kernels() : nullptr;
     }
     if (set == InstructionSet::avx2) {
-        return __builtin_cpu_supports("avx2") ? avx2_kernels() : nullptr;
+        const bool all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return all ? avx2_kernels() : nullptr;
     }
 #endif
     return set == InstructionSet::plain ? plain_kernels() : nullptr;
@@ -57,13 +58,12 @@ struct Scales {
     std::vector<float> steps;
 
     explicit Scales(const Quantizer& q) {
-        const int64_t columns = q.channels == 1 ? kLanes : q.channels;
-        scales.resize(columns);
-        steps.resize(columns);
-        for (int64_t i = 0; i < columns; ++i) {
-            const int32_t f = q.f[q.channels == 1 ? 0 : i];
-            scales[i] = std::ldexp(1.0f, f);
-            steps[i] = std::ldexp(1.0f, -f);
+        const int64_t copies = q.channels == 1 ? kLanes : 1;
+        scales.reserve(q.channels * copies);
+        steps.reserve(q.channels * copies);
+        for (int64_t i = 0; i < q.channels; ++i) {
+            scales.insert(scales.end(), copies, std::ldexp(1.0f, q.f[i]));
+            steps.insert(steps.end(), copies, std::ldexp(1.0f, -q.f[i]));
         }
     }
 };

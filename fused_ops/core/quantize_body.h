@@ -176,9 +176,19 @@ struct Sums {
     typedef typename Vector<kPart>::Doubles Doubles;
     Doubles parts[N / kPart] = {};
 
-    // Exact products: 24 bits by 24 fit into 53.
     void add(Floats<N> a, Floats<N> b) {
-        for (int i = 0; i < N / kPart; ++i) parts[i] += doubled(a, i) * doubled(b, i);
+        for (int i = 0; i < N / kPart; ++i) parts[i] = sum(doubled(a, i), doubled(b, i), parts[i]);
+    }
+
+    // a * b + c. The product is exact, 24 bits by 24 fit into 53, so that fusing changes nothing.
+    static Doubles sum(Doubles a, Doubles b, Doubles c) {
+#ifdef __AVX512F__
+        if constexpr (kPart == 8) return _mm512_fmadd_pd(a, b, c);
+#endif
+#ifdef __FMA__
+        if constexpr (kPart == 4) return _mm256_fmadd_pd(a, b, c);
+#endif
+        return a * b + c;
     }
 
     static Doubles doubled(Floats<N> v, int i) {

@@ -70,10 +70,11 @@ QGRAPH_INLINE Gradient<Ops> gradient(typename Ops::Value x, typename Ops::Value 
     typedef typename Ops::Value Value;
     const Value v = x * q.scale;
     const Value r = rounded<R, Ops>(v, x);
-    const auto outside = (r < q.low) | (r > q.high);  // false for NaN
     const Value least = r < q.low ? q.low : r;
     const Value code = least > q.high ? q.high : least;
-    return {outside ? Value{} : g, outside ? code : r - v};
+    // By its bits, so that a NaN is inside.
+    const auto inside = Ops::bits(code) == Ops::bits(r);
+    return {inside ? g : Value{}, inside ? r - v : code};
 }
 
 // The narrow types, where the processor has no instruction for them. To them: the nearest, ties to

@@ -16,9 +16,14 @@ template <int Vec>
 constexpr int kForwardThreads = kTile / Vec * kForwardLeaves;
 template <int Vec>
 constexpr int kBackwardThreads = kTile / Vec * static_cast<int>(kLeaves);
-// Resident thread blocks of a multiprocessor to make room for.
+// Thread blocks of a multiprocessor to make room for: as many as registers allow without spills.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <int Vec>
-constexpr int kResident = 1024 / kBackwardThreads<Vec>;
+constexpr int kResident = Vec == 1 ? 1 : 3;
+#else
+template <int Vec>
+constexpr int kResident = Vec == 1 ? 1 : 4;
+#endif
 
 __device__ Place here() {
     return {blockIdx.x, static_cast<int>(threadIdx.x), static_cast<int>(threadIdx.y),
@@ -105,7 +110,7 @@ const char* wrong(const Grid& grid, int type, int rounding) {
     if (grid.count < 0 || grid.channels < 1 || grid.count % grid.channels != 0) {
         return "count must be a multiple of the channels, of which there is at least one";
     }
-    return nullptr;
+    return grid.channels > kMaxChannels ? "there are too many channels" : nullptr;
 }
 
 const char* text(cudaError_t error) {

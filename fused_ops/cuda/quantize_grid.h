@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kTile = 32;
 constexpr int kBatch = 4;  // rows that a thread has on their way at a time
+constexpr int64_t kMaxChannels = 1 << 29;
 constexpr double kLn2 = 0.693147180559945309417232121458;
 
 // Arguments of a kernel; all pointers are to the device's memory. What g and partial are for,
@@ -140,8 +141,9 @@ QGRAPH_INLINE void batch(const Grid& grid, int64_t first, const Params<Scalar>* 
                          double* sums) {
     Pack<T, Vec> x[Rows];
     Pack<T, Vec> g[Rows];
-    const auto at = [&](int i) { return first + i * grid.columns(); };
-    const auto size = [&](int i) { return Rows > 1 ? Vec : grid.count - at(i); };
+    const auto stride = static_cast<uint32_t>(grid.columns());  // 64 bits would take registers
+    const auto at = [&](uint32_t i) { return first + i * stride; };
+    const auto size = [&](uint32_t i) { return Rows > 1 ? Vec : grid.count - at(i); };
 #pragma unroll
     for (int i = 0; i < Rows; ++i) {
         x[i] = load<T, Vec>(grid.x, at(i), size(i));

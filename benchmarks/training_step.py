@@ -230,7 +230,7 @@ def in_a_process(what: str, *arguments: object) -> Any:
         *map(str, arguments),
     ]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1", **os.environ}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import TensorType
 
@@ -99,3 +100,25 @@ class Forward:
         if node.name not in self.wide_pieces:
             self.wide_pieces[node.name] = piece_of(self.graph, node, "float64")
         return self.wide_pieces[node.name]
+
+
+def shaped(x: Tensor, graph: Graph, name: str) -> Tensor:
+    """`x` for the input `name`: what was frozen for one sample at a time takes no more.
+
+    Raises UsageError, or InvalidArgumentError where the shape is known when it runs.
+    """
+    import tensorflow as tf
+
+    shape = graph.types[name].shape
+    if shape is not None and not x.shape.is_compatible_with(shape):
+        wanted, free = _text(shape), _text((None, *shape[1:]))
+        raise UsageError(
+            f"takes the shape {wanted}, not {_text(x.shape)}",
+            node=name,
+            hint=f"for batches of any size, quantize again with --input-shape {name}={free}",
+        )
+    return tf.ensure_shape(x, shape)
+
+
+def _text(shape: Iterable[int | None]) -> str:
+    return ",".join("?" if size is None else str(size) for size in shape)

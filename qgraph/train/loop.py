@@ -22,6 +22,7 @@ from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.data import Batch, TrainingData
 from qgraph.train.diagnosis import first_not_finite
 from qgraph.train.folded import Norm
+from qgraph.train.forward import shaped
 from qgraph.train.freezing import Freezing
 from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
@@ -164,8 +165,9 @@ class Trainer:
     def _tensors(self, batch: Batch) -> tuple[dict[str, Any], Any, int]:
         import tensorflow as tf
 
-        types = self.model.graph.types
-        inputs = {n: tf.constant(a, types[n].dtype) for n, a in batch.inputs.items()}
+        graph = self.model.graph
+        given = {n: tf.constant(a, graph.types[n].dtype) for n, a in batch.inputs.items()}
+        inputs = {n: shaped(x, graph, n) for n, x in given.items()}
         count = len(next(iter(batch.inputs.values())))
         if self.loss.kind != "labels" or batch.labels is None:
             return inputs, None, count

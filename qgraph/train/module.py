@@ -10,6 +10,7 @@ import tensorflow as tf
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.train.folded import Norm
+from qgraph.train.forward import shaped
 from qgraph.train.freezing import Freezing
 from qgraph.train.model import TrainingGraph
 from qgraph.train.norms import MOMENTUM
@@ -60,7 +61,7 @@ def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Any]:
 
 
 def by_name(graph: Graph, inputs: Any) -> dict[str, Tensor]:
-    """Tensors by input name, of the types they have there.
+    """Tensors by input name, of the types and shapes they have there.
 
     inputs: by name, or a sequence in the order of `graph.inputs`, or the only one. Raises
     UsageError.
@@ -73,7 +74,8 @@ def by_name(graph: Graph, inputs: Any) -> dict[str, Tensor]:
             raise UsageError(_wanted(graph, f"{len(several)} were given"))
     if set(named) != set(graph.inputs):
         raise UsageError(_wanted(graph, f"`{'`, `'.join(map(str, named))}` were given"))
-    return {name: tf.cast(named[name], graph.types[name].dtype) for name in graph.inputs}
+    typed = {name: tf.cast(named[name], graph.types[name].dtype) for name in graph.inputs}
+    return {name: shaped(x, graph, name) for name, x in typed.items()}
 
 
 def _wanted(graph: Graph, found: str) -> str:

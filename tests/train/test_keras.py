@@ -187,6 +187,22 @@ def test_inputs_by_name_in_order_or_alone(plain):
         model([x, x])
 
 
+def test_a_network_for_one_sample_takes_one_at_a_time(tmp_path):
+    g, x = Graph("one"), samples()
+    w = g.const(np.eye(6, dtype=np.float32), "w")
+    g.outputs["y"] = g.add("matmul", g.input("x", "float32", (1, 6)), w)
+    source = qgraph.quantize(g, x, mode="retrain")
+    model = compiled(source)
+    model.fit(x, batch_size=1, verbose=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected shape"):
+        model.fit(x, batch_size=BATCH, verbose=0)
+    with pytest.raises(UsageError, match="x: takes the shape 1,6, not 64,6(.|\\s)*x=[?],6"):
+        model(x)
+    out = retrain.save(source, tmp_path / "out")
+    with pytest.raises(UsageError, match="takes the shape 1,6, not 32,6"):
+        retrain.train(out, x)
+
+
 # -- without labels ------------------------------------------------------------------------------
 
 

@@ -112,10 +112,9 @@ def shaped(x: Tensor, graph: Graph, name: str) -> Tensor:
     shape = graph.types[name].shape
     if shape is not None and not x.shape.is_compatible_with(shape):
         wanted, free = _text(shape), _text((None, *shape[1:]))
-        raise UsageError(
-            f"takes the shape {wanted}, not {_text(x.shape)}",
-            node=name,
-            hint=f"for batches of any size, quantize again with --input-shape {name}={free}",
+        raise UsageError(  # all in one message: Keras keeps no more of an error
+            f"`{name}` takes the shape {wanted}, not {_text(x.shape)}; for batches of any size, "
+            f"quantize again with --input-shape {name}={free}"
         )
     return tf.ensure_shape(x, shape)
 

@@ -48,8 +48,9 @@ from qgraph.transforms.wrap_accumulators import WrapAccumulators
 # it where that is so of the report's: reconstructed weights fit what they have seen.
 SQNR_SAMPLES = 16
 MODES = ("static", "retrain")
-# Training does what the steps of a search would; weights that are clipped move into its range.
-TO_TRAIN = Plan(weights="3sd")
+# Where training begins: equal channels have one scale in common, and thresholds that clip the
+# largest weights are nearer to where they end (TQT, table 2).
+TO_TRAIN = Plan(equalize="biases", weights="3sd")
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def quantize(
 ) -> Quantized:
     """Quantize a trained network.
 
-    mode: `static` is without retraining. `retrain` calibrates by the plan `weights=3sd`, unless an
-    effort or plan is given: what comes is to be trained further (`qgraph.retrain`).
-
+    mode: `static` is without retraining. `retrain` calibrates by the plan
+    `equalize=biases,weights=3sd`, unless an effort or plan is given: what comes is to be trained
+    further (`qgraph.retrain`).
     model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
     thresholds come from batch-norm statistics, and nothing can be measured; `input_ranges` then

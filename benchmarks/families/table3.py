@@ -51,7 +51,7 @@ BOTH_WAYS = ("mobilenet_v1", "mobilenet_v2", "cifar_10_model")
 NOTES = (
     "wt: weights are trained; wt+th: weights and thresholds. INT4: weights of 4 bits, those of the "
     "first and the last layer of 8; activations of 8",
-    "where thresholds learn, channels are equalized, and weights clipped at three deviations, before",
+    "before thresholds learn, channels are equalized and weights clipped at three deviations",
     f"{CALIBRATION} training images to calibrate; rates {OPTIONS.weight_rate:g} (weights) and "
     f"{OPTIONS.threshold_rate:g} (thresholds), batches of {OPTIONS.batch_size}, no augmentation, "
     f"{OPTIONS.epochs} epochs; batch norms are frozen after one",

@@ -109,6 +109,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "warnings": [],
         "data_free": None,
         "domain": None,
+        "training": None,
         "profile": {"name": "graffitist-int8", "description": "8-bit weights and activations"},
         "inputs": {"image": "float32[?,8,8,3]"},
         "outputs": {"classes": "float32[?,4]"},

@@ -40,7 +40,7 @@ def files(tmp_path_factory):
 def quantize(files: Path, out: Path, *more: object):
     return run(
         "quantize", files / "net.h5", "-c", files / "calib.npz", "--mode", "retrain",
-        "--profile", "graffitist-int4", "-o", out, *more,
+        "--profile", "graffitist-int4", "--plan", retraining.PLAN, "-o", out, *more,
     )  # fmt: skip
 
 
@@ -142,10 +142,19 @@ def test_a_directory_is_read_as_it_was_written(files, out):
     ("arguments", "message"),
     [
         (("finalize", "{out}"), "there is no checkpoint yet"),
-        (("train", "{files}", "--data", "{files}/train.npz"), "is not what `qgraph quantize"),
-        (("train", "{out}", "--data", "{files}/none.npz"), "no such file"),
-        (("train", "{out}", "--data", "{files}/train.npz", "--output", "z"), "there is no output"),
-        (("train", "{out}", "--data", "{files}/train.npz", "--threads", "0"), "--threads"),
+        (
+            ("train", "{files}", "--fast", "--data", "{files}/train.npz"),
+            "is not what `qgraph quantize",
+        ),
+        (("train", "{out}", "--fast", "--data", "{files}/none.npz"), "no such file"),
+        (
+            ("train", "{out}", "--fast", "--data", "{files}/train.npz", "--output", "z"),
+            "there is no output",
+        ),
+        (
+            ("train", "{out}", "--fast", "--data", "{files}/train.npz", "--threads", "0"),
+            "--threads",
+        ),
         (("quantize", "{files}/net.h5", "-o", "{out}", "--mode", "retrain"), "is not empty"),
         (("quantize", "{files}/net.h5", "-o", "x", "--train-data", "y"), "--mode retrain"),
     ],

@@ -15,6 +15,7 @@ from qgraph.train.loop import Trainer
 from qgraph.train.options import Options
 
 layers = keras.layers
+PLAN = "weights=3sd"
 
 
 def keras_network(seed: int = 0, epsilon: float = 0.05) -> keras.Model:
@@ -67,9 +68,9 @@ def images(count: int = 64, seed: int = 1) -> np.ndarray:
 
 @cache
 def quantized(folder: Path, profile: str = "graffitist-int4") -> Quantized:
-    """Calibrated, with the classes that the float network gives as its task."""
+    """Calibrated so that training has something to win; the task is what the float network says."""
     keras_network().save(folder / "net.h5")
-    return quantize(folder / "net.h5", images(), profile=profile, mode="retrain")
+    return quantize(folder / "net.h5", images(), profile=profile, plan=PLAN, mode="retrain")
 
 
 def task(graph: Graph, count: int = 96, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:

@@ -396,7 +396,7 @@ def test_what_is_not_finite_is_not_kept(plain, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError, match="a threshold of log2 t"):
         model.fit(samples(), verbose=0)
     for keep in (lambda: retrain.save_checkpoint(model, out), model.finalized):
-        with pytest.raises(TrainingError, match="constant/w0: training led to NaN"):
+        with pytest.raises(TrainingError, match=r"constant/w0.*: training led to NaN"):
             keep()
     assert (out / "checkpoints/best.npz").read_bytes() == before
 

@@ -101,13 +101,13 @@ def trained(training: Facts) -> str:
     if not training["history"]:
         return "Trained in a script of its own, which keeps no record here"
     best, first = training["best"], training["history"][0]
-    steps = f"the best of {counted(training['at']['step'], 'step')} is step {best['step']}"
+    steps = f"after {counted(best['step'], 'step')}"
     if best["accuracy"] is None:
-        return f"Trained: {steps}, of the {len(training['history'])} that were validated"
+        return f"Trained, as it was {steps}"
     what = "as the float network decides" if training["loss"] != "labels" else "right"
     return (
-        f"Trained: {percent(best['accuracy'])} of the validation samples are {what}, "
-        f"{percent(first['accuracy'])} were before; {steps}"
+        f"Trained: {percent(best['accuracy'])} of the validation samples are {what} {steps}, "
+        f"{percent(first['accuracy'])} were before"
     )
 
 

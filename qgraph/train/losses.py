@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
@@ -11,7 +11,6 @@ from qgraph.ir.types import Shape
 from qgraph.static.agreement import decisions
 
 Tensor = Any
-Kind = Literal["labels", "teacher", "mse"]
 KINDS = ("labels", "teacher", "mse")
 
 
@@ -23,7 +22,7 @@ class Loss:
     softmax from the quantized one's. `mse`: mean squared difference from the float output.
     """
 
-    kind: Kind
+    kind: str
     value: str
     teacher: str
     classes: int | None
@@ -102,7 +101,7 @@ def loss_for(
     if kind == "mse":
         outputs = list(graph.outputs.values()), list(floating.outputs.values())
         value, teacher, classes = outputs[0][at], outputs[1][at], None
-    return Loss(kind, value, teacher, classes)  # type: ignore[arg-type]
+    return Loss(kind, value, teacher, classes)
 
 
 def classes_of(shape: Shape) -> int | None:

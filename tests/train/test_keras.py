@@ -15,70 +15,29 @@ import tf_keras as keras
 
 import qgraph
 from qgraph import retrain
-from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.compiler import Quantized
-from qgraph.errors import LoadError, TrainingError, UsageError
+from qgraph.errors import UsageError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
-from qgraph.train.callbacks import FreezeBatchNorms, FreezeThresholds, KeepBest, ThresholdBoard
+from qgraph.train.callbacks import FreezeBatchNorms, FreezeThresholds
 from qgraph.train.keras import QuantizedModel
 from qgraph.train.optimizer import adam_for
 from qgraph.train.options import Options
-from tests.helpers.trained import images, trained
+from tests.helpers.keras_models import (
+    BATCH,
+    arrays,
+    assert_is_inference,
+    compiled,
+    same,
+    samples,
+    scalars,
+)
+from tests.helpers.trained import images
 from tests.train.test_training_graph import calibrated
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
-BATCH = 16
-
-
-@pytest.fixture(scope="module")
-def small() -> Quantized:
-    """Three convolutions with batch norms; its outputs are logits of 5 classes."""
-    return qgraph.quantize(trained(), images(), mode="retrain", profile="graffitist-int4")
-
-
-@pytest.fixture(scope="module")
-def plain() -> Quantized:
-    """Three layers without batch norms, and a softmax behind them; they compile quickly."""
-    rng, g = np.random.default_rng(0), Graph("plain")
-    x = g.input("x", "float32", (None, 6))
-    for i, shape in enumerate([(6, 12), (12, 12), (12, 4)]):
-        x = g.add("relu", x) if i else x
-        x = g.add("matmul", x, g.const(rng.normal(size=shape).astype("float32") / 2, f"w{i}"))
-    g.outputs["p"] = g.add("softmax", x, attrs={"axis": -1})
-    return qgraph.quantize(g, samples(), mode="retrain", profile="graffitist-int4")
-
-
-def samples() -> np.ndarray:
-    return np.random.default_rng(1).normal(size=(64, 6)).astype("float32")
-
-
-def compiled(source: Quantized, optimizer=None) -> QuantizedModel:
-    model = retrain.keras_model(source)
-    model.compile(optimizer or keras.optimizers.SGD(0.01), model.distillation_loss())
-    return model
-
-
-def arrays(variables) -> list[np.ndarray]:
-    return [v.numpy() for v in variables]
-
-
-def same(a, b) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def assert_is_inference(model: QuantizedModel, x: np.ndarray, batch: int) -> None:
-    """The finalized graph in TensorFlow gives what the model predicts, to the bit."""
-    graph = model.finalized()
-    program = TFProgram(emit_graph_def(graph))
-    found = model.predict(x, batch_size=batch, verbose=0)
-    named = found if isinstance(found, dict) else {next(iter(graph.outputs)): found}
-    for name, values in named.items():
-        wanted = program.predict(graph.inputs[0], x, name, batch)
-        np.testing.assert_array_equal(values, wanted, err_msg=name)
 
 
 # -- what it computes ----------------------------------------------------------------------------
@@ -291,114 +250,6 @@ def test_evaluation_has_running_statistics_before_they_are_frozen(small):
     assert not model.norms_frozen
     assert_is_inference(model, images(), BATCH)
     assert not np.allclose(model(images(), training=True), model(images()), atol=1e-3)
-
-
-# -- TensorBoard, weights, checkpoints -----------------------------------------------------------
-
-
-def test_what_tensorboard_is_told(plain, tmp_path):
-    model = compiled(plain)
-    board = ThresholdBoard(tmp_path, every=3)
-    history = model.fit(samples(), batch_size=BATCH, epochs=2, verbose=0, callbacks=[board]).history
-    found = scalars(tmp_path)
-    assert [*found["loss"]] == [3, 4, 7, 8]
-    np.testing.assert_allclose([found["loss"][4], found["loss"][8]], history["loss"], rtol=1e-6)
-    ranges, gradients = model.freezing.ranges.numpy(), model.freezing.latest.numpy()
-    for name, log2, gradient in zip(model.network.state.names, ranges, gradients, strict=True):
-        ours = {what: found[f"thresholds/{name}/{what}"][8] for what in WHAT}
-        assert ours == {"log2": log2, "exponent": -np.ceil(log2), "gradient": gradient}
-    exponents = {
-        n.attrs["spec"].exponent for n in model.finalized().topological() if "spec" in n.attrs
-    }
-    assert {found[f"thresholds/{n}/exponent"][8] for n in model.network.state.names} <= exponents
-    assert gradients.any() and found["thresholds/frozen"][8] == 0
-
-
-WHAT = ("log2", "exponent", "gradient")
-
-
-def scalars(folder: Path) -> dict:
-    """Scalars by name and step."""
-    found: dict = {}
-    for file in folder.glob("events*"):
-        for record in tf.data.TFRecordDataset(str(file)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            for value in event.summary.value:
-                assert value.metadata.plugin_data.plugin_name == "scalars"
-                number = float(tf.make_ndarray(value.tensor))
-                found.setdefault(value.tag, {})[event.step] = number
-    return found
-
-
-@pytest.mark.parametrize("file", ["w.h5", "w.weights.h5", "w"])
-def test_weights_are_saved_and_loaded(file, small, tmp_path):
-    model = compiled(small)
-    model.fit(images(), batch_size=BATCH, verbose=0)
-    model.freezing.freeze([1])
-    model.save_weights(tmp_path / file)
-    other = compiled(small)
-    status = other.load_weights(tmp_path / file)
-    if status is not None:
-        status.expect_partial()
-    assert same(model.get_weights(), other.get_weights())
-    assert other.freezing.count() == 1
-    assert print_graph(other.finalized()) == print_graph(model.finalized())
-    third = retrain.keras_model(small)
-    third.set_weights(model.get_weights())
-    assert print_graph(third.finalized()) == print_graph(model.finalized())
-
-
-def test_a_model_is_not_saved_whole(plain, tmp_path):
-    with pytest.raises(UsageError, match="not saved whole"):
-        retrain.keras_model(plain).save(tmp_path / "model.keras")
-
-
-def test_checkpoints_are_for_the_network_they_are_of(plain, small, tmp_path):
-    out = retrain.save(plain, tmp_path / "out")
-    with pytest.raises(LoadError, match="another network"):
-        retrain.save_checkpoint(retrain.keras_model(small), out)
-    with pytest.raises(LoadError, match="no training directory"):
-        retrain.save_checkpoint(retrain.keras_model(plain), tmp_path / "nothing")
-    with pytest.raises(LoadError):
-        retrain.load_checkpoint(retrain.keras_model(plain), out)
-    assert not (out / "checkpoints").exists()
-
-
-def test_the_best_epoch_is_kept(plain, tmp_path):
-    out, model, losses, graphs = retrain.save(plain, tmp_path / "out"), compiled(plain), [], []
-
-    class See(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 2:  # so that it gets worse
-                self.model.optimizer.learning_rate.assign(5.0)
-
-        def on_epoch_end(self, epoch, logs=None):
-            losses.append(logs["val_loss"])
-            graphs.append(print_graph(self.model.finalized()))
-
-    x = samples()
-    taught = evaluate(plain.floating, {"x": x})["p"]
-    keep = [See(), KeepBest(out)]
-    model.fit(x, taught, validation_data=(x, taught), epochs=4, verbose=0, callbacks=keep)
-    best = int(np.argmin(losses))
-    assert 0 < losses[best] < losses[-1]
-    assert print_graph(retrain.finalize(out).graph) == graphs[best] != graphs[-1]
-    with pytest.raises(UsageError, match="there is no `val_accuracy`"):
-        model.fit(x, verbose=0, callbacks=[KeepBest(out, "val_accuracy")])
-
-
-def test_what_is_not_finite_is_not_kept(plain, tmp_path):
-    out, model, bad = retrain.save(plain, tmp_path / "out"), compiled(plain), samples()
-    retrain.save_checkpoint(model, out)
-    before = (out / "checkpoints/best.npz").read_bytes()
-    bad[3] = np.nan
-    model.fit(bad, batch_size=64, verbose=0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a threshold of log2 t"):
-        model.fit(samples(), verbose=0)
-    for keep in (lambda: retrain.save_checkpoint(model, out), model.finalized):
-        with pytest.raises(TrainingError, match=r"constant/w0.*: training led to NaN"):
-            keep()
-    assert (out / "checkpoints/best.npz").read_bytes() == before
 
 
 # -- a loop of one's own -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ LAYERS = (
     ("passes",),
     ("quant",),
     ("exact",),
+    ("program",),
     ("transforms",),
     ("recipes",),
     ("frontends",),

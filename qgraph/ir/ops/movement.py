@@ -136,7 +136,7 @@ def _infer_resize(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return x.with_shape((x.shape[0], *attrs["size"], x.shape[3]))
 
 
-def _nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
+def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
     at = np.arange(out)
     if align_corners and out > 1:
         index = np.floor(at * ((size - 1) / (out - 1)) + 0.5)
@@ -150,7 +150,7 @@ def _nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
 def _resize_nearest(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     x, (h, w) = inputs[0], attrs["size"]
     flags = (attrs.get("align_corners", False), attrs.get("half_pixel", False))
-    return x[:, _nearest(x.shape[1], h, *flags)][:, :, _nearest(x.shape[2], w, *flags)]
+    return x[:, nearest(x.shape[1], h, *flags)][:, :, nearest(x.shape[2], w, *flags)]
 
 
 def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:

@@ -1,0 +1,13 @@
+"""The integer program: what is left of a calibrated graph when only integers are left.
+
+program = lower(graph)                      # a flat list of few ops, every shape and shift a number
+codes = run(program, {entry: codes})        # plain numpy
+
+The engine and every export are made from a program; none of them looks at the graph.
+"""
+
+from qgraph.program.form import Entry, Program, Step, Tensor, storage
+from qgraph.program.lower import lower
+from qgraph.program.run import run
+
+__all__ = ["Entry", "Program", "Step", "Tensor", "lower", "run", "storage"]

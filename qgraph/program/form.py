@@ -1,0 +1,93 @@
+"""What a program is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array, QuantSpec
+
+Exponent = int | tuple[int, ...]
+
+
+def storage(low: int, high: int) -> str:
+    """The smallest numpy integer that holds every code of `low..high`."""
+    kinds = ("uint8", "uint16", "uint32") if low >= 0 else ("int8", "int16", "int32")
+    return next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "int64")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Codes: `value = code * 2^-exponent`, an exponent for all or one for each last index.
+
+    `shape` has numbers only; where the batch is free, 1 stands for it. Codes lie in `low..high`;
+    `magnitude` is what partial sums may reach on the way to them, in whatever order they are taken.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    low: int
+    high: int
+    magnitude: int
+    exponent: Exponent
+
+    @property
+    def storage(self) -> str:
+        """The smallest numpy integer that holds every code."""
+        return storage(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op of a program; `qgraph.program.run` says what each does."""
+
+    op: str
+    inputs: tuple[str, ...]
+    output: str
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a float value of the graph, `source`, becomes the codes of `tensor`, by `spec`."""
+
+    tensor: str
+    source: str
+    spec: QuantSpec
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in order, from codes of entries to codes of exits.
+
+    `tensors` has every tensor by name, constants too. `batch_free` says that every tensor but
+    constants has a batch dimension in front, whose samples no step mixes: to run N of them, N
+    stands in place of 1.
+    """
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, Array]
+    entries: tuple[Entry, ...]
+    exits: tuple[str, ...]
+    steps: tuple[Step, ...]
+    batch_free: bool
+
+    def __str__(self) -> str:
+        """A line for each step, for people and golden tests."""
+        lines = [f"program {self.name}{' (any batch)' if self.batch_free else ''}"]
+        lines += [f"  {self._typed(e.tensor)} = entry({e.source})" for e in self.entries]
+        for step in self.steps:
+            attrs = ", ".join(f"{key}={value}" for key, value in step.attrs.items())
+            lines.append(
+                f"  {self._typed(step.output)} = {step.op}({', '.join(step.inputs)})"
+                f"{f' {{{attrs}}}' if attrs else ''}"
+            )
+        return "\n".join([*lines, f"  return {', '.join(self.exits)}", ""])
+
+    def _typed(self, name: str) -> str:
+        tensor = self.tensors[name]
+        return f"{name}: {tensor.storage}{list(tensor.shape)}"

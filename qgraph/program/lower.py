@@ -1,0 +1,161 @@
+"""A calibrated graph as a program: shapes, pads and shifts become numbers, ops become few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from qgraph.errors import GraphError, UnsupportedError
+from qgraph.exact.bounds import bounds
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Fixed, Shape, TensorType
+from qgraph.numerics import quantize
+from qgraph.program.batch import samples_stay_apart
+from qgraph.program.form import Entry, Program
+from qgraph.program.moves import MOVES
+from qgraph.program.rules import RULES
+from qgraph.program.writer import Writer
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, value_exponent
+
+
+def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
+    """The integer program of a calibrated graph.
+
+    shapes: of inputs, where the graph leaves more than the batch open. Raises UnsupportedError for
+    a float op between integer ones, and for sizes that stay unknown.
+    """
+    if "calibrated" not in graph.facts:
+        raise GraphError("only a calibrated graph has an integer program", node=graph.name)
+    program = _Lowering(_sized(graph, shapes or {})).program()
+    return replace(program, batch_free=samples_stay_apart(program))
+
+
+def _sized(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
+    """The graph with inputs of known size; 1 stands for a batch of any size."""
+    sized, nodes = graph.copy(), []
+    for name in graph.inputs:
+        known = graph.types[name]
+        shape = shapes.get(name, known.shape)
+        if shape is None or None in shape[1:]:
+            raise UnsupportedError(
+                f"its size is unknown: {known}", node=name, hint="give --input-shape"
+            )
+        whole = tuple(1 if d is None else d for d in shape)
+        node = sized.nodes[name]
+        nodes.append(replace(node, attrs={**node.attrs, "type": TensorType(known.dtype, whole)}))
+    sized.replace_all(nodes)
+    return sized
+
+
+class _Lowering:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.writer = Writer(graph, bounds(graph))
+        self.fixed: dict[str, Fixed] = {}  # constants
+        self.exponents: dict[str, Any] = {}  # of every integer value
+        self.entries: list[Entry] = []
+        self.behind: dict[
+            str, str
+        ] = {}  # float values made from codes, and the first op on the way
+
+    def program(self) -> Program:
+        exits = self._exits()
+        for node in self.graph.topological():
+            if node.name in self.wanted:
+                self._lower(node)
+        used = {v for step in self.writer.steps for v in step.inputs}
+        constants = {n: c for n, c in self.writer.constants.items() if n in used}
+        tensors = {
+            name: tensor
+            for name, tensor in self.writer.tensors.items()
+            if name in constants or name not in self.writer.constants
+        }
+        return Program(
+            self.graph.name,
+            tensors,
+            constants,
+            tuple(e for e in self.entries if e.tensor in self.wanted),
+            tuple(exits),
+            tuple(self.writer.steps),
+            batch_free=False,
+        )
+
+    def _exits(self) -> list[str]:
+        """Integer values that leave for float ops or the outside; `wanted` is what makes them."""
+        integer, exits = self._integer_values(), dict[str, None]()
+        for node in self.graph.topological():
+            if node.name not in integer:
+                exits.update(dict.fromkeys(v for v in node.inputs if v in integer))
+        exits.update(dict.fromkeys(v for v in self.graph.outputs.values() if v in integer))
+        made = [v for v in exits if v not in self.fixed]
+        if not made:
+            raise UnsupportedError("nothing is computed in integers", node=self.graph.name)
+        self.wanted, waiting = set[str](), list(made)
+        while waiting:
+            value = waiting.pop()
+            if value not in self.wanted:
+                self.wanted.add(value)
+                waiting += [v for v in self.graph.nodes[value].inputs if v in integer]
+        return made
+
+    def _integer_values(self) -> set[str]:
+        found: set[str] = set()
+        for node in self.graph.topological():
+            whole = bool(node.inputs) and all(v in found for v in node.inputs)
+            constant = self.graph.constant(node.inputs[0]) if node.op == "quantize" else None
+            if constant is not None:
+                self.fixed[node.name] = quantize(constant, node.attrs["spec"])
+            elif node.op == "quantize" and not whole:
+                self._enter(node)
+            elif whole and has_integer_form(node):
+                if all(v in self.fixed for v in node.inputs):
+                    self.fixed[node.name] = _folded(node, [self.fixed[v] for v in node.inputs])
+            else:
+                self._trace_float(node, found)
+                continue
+            found.add(node.name)
+        return found
+
+    def _enter(self, node: Node) -> None:
+        source = node.inputs[0]
+        if source in self.behind:
+            first = self.graph.nodes[self.behind[source]]
+            kind = first.attrs.get("kind", first.op)
+            raise UnsupportedError(
+                f"`{kind}` is computed in float between integer layers",
+                node=first.name,
+                hint="the integer program ends where float begins; cut the network there "
+                "(--outputs), or leave the op out",
+            )
+        self.entries.append(Entry(node.name, source, node.attrs["spec"]))
+
+    def _trace_float(self, node: Node, integer: set[str]) -> None:
+        first = next((self.behind[v] for v in node.inputs if v in self.behind), None)
+        if first is None and any(v in integer and v not in self.fixed for v in node.inputs):
+            first = node.name
+        if first is not None:
+            self.behind.update(dict.fromkeys(node.values, first))
+
+    def _lower(self, node: Node) -> None:
+        exponents, writer = self.exponents, self.writer
+        if node.name in self.fixed:
+            fixed = self.fixed[node.name]
+            exponents[node.name] = fixed.exponent
+            writer.constant(node.name, fixed.codes, fixed.exponent)
+            return
+        exponents[node.name] = value_exponent(node, exponents)
+        writer.declare(node.name, exponents[node.name])
+        if node.op in QUANTIZERS and any(e.tensor == node.name for e in self.entries):
+            return
+        rule = RULES.get(node.op) or MOVES.get(node.op)
+        if rule is None:
+            raise UnsupportedError(f"`{node.op}` has no step", node=node.name)
+        rule(node, writer)
+
+
+def _folded(node: Node, inputs: list[Fixed]) -> Fixed:
+    integer = op_definition(node.op).integer
+    assert integer is not None
+    return integer(node.attrs, inputs)

@@ -1,0 +1,139 @@
+"""How ops that only move values become reshape, transpose, slice, concat, pad and take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.movement import nearest
+from qgraph.program.writer import Rule, Writer
+
+
+def _reshape(node: Node, writer: Writer) -> None:
+    writer.step("reshape", node.inputs, node.name, shape=writer.shape(node.name))
+
+
+def _transpose(node: Node, writer: Writer) -> None:
+    writer.step("transpose", node.inputs, node.name, perm=tuple(map(int, node.attrs["perm"])))
+
+
+def _slice(node: Node, writer: Writer) -> None:
+    parts = [tuple(node.attrs[key]) for key in ("begin", "end", "strides")]
+    sizes = writer.shape(node.inputs[0])
+    every = [
+        _normal(size, *part) for size, part in zip(sizes, zip(*parts, strict=True), strict=True)
+    ]
+    begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
+    writer.step("slice", node.inputs, node.name, begin=begin, end=end, strides=strides)
+
+
+def _normal(size: int, begin: Any, end: Any, stride: Any) -> tuple[int, int | None, int]:
+    """The same slice from a position that is there, with no end where it goes to the last one."""
+    first, last, step = slice(begin, end, stride).indices(size)
+    whole = last >= size if step > 0 else last < 0
+    return first, None if whole else last, step
+
+
+def _concat(node: Node, writer: Writer) -> None:
+    axis = int(node.attrs["axis"]) % len(writer.shape(node.name))
+    writer.step("concat", node.inputs, node.name, axis=axis)
+
+
+def _pad(node: Node, writer: Writer) -> None:
+    paddings = tuple((int(a), int(b)) for a, b in node.attrs["paddings"])
+    mode, sizes = node.attrs.get("mode", "constant"), writer.shape(node.inputs[0])
+    if mode == "constant":
+        return writer.step("pad", node.inputs, node.name, paddings=paddings)
+    axes = [
+        (axis, np.pad(np.arange(sizes[axis]), pads, mode=mode))
+        for axis, pads in enumerate(paddings)
+        if pads != (0, 0)
+    ]
+    return _takes(node, writer, axes)
+
+
+def _resize(node: Node, writer: Writer) -> None:
+    flags = (node.attrs.get("align_corners", False), node.attrs.get("half_pixel", False))
+    sizes, made = writer.shape(node.inputs[0]), node.attrs["size"]
+    _takes(node, writer, [(a, nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
+
+
+def _takes(node: Node, writer: Writer, axes: list[tuple[int, Any]]) -> None:
+    """Elements by index, one axis after the other."""
+    if not axes:
+        return _reshape(node, writer)
+    value, shape = node.inputs[0], list(writer.shape(node.inputs[0]))
+    for i, (axis, indices) in enumerate(axes):
+        shape[axis] = len(indices)
+        last = i == len(axes) - 1
+        made = node.name if last else writer.between(node, f"axis{axis}", tuple(shape))
+        taken = tuple(int(j) for j in indices)
+        writer.step("take", (value,), made, axis=axis, indices=taken)
+        value = made
+    return None
+
+
+def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
+    """Reshape, transpose, reshape: `split` gives the shape to split [n, h, w, c] into."""
+
+    def rule(node: Node, writer: Writer) -> None:
+        parts = split(*writer.shape(node.inputs[0]), node.attrs["block"])
+        apart = writer.between(node, "split", parts)
+        writer.step("reshape", node.inputs, apart, shape=parts)
+        turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
+        writer.step("transpose", (apart,), turned, perm=perm)
+        writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
+
+    return rule
+
+
+def _space_to_batch(node: Node, writer: Writer) -> None:
+    (bh, bw), pads = node.attrs["block"], ((0, 0), *node.attrs["paddings"], (0, 0))
+    paddings = tuple((int(a), int(b)) for a, b in pads)
+    old = writer.shape(node.inputs[0])
+    n, h, w, c = (d + a + b for d, (a, b) in zip(old, paddings, strict=True))
+    wide = writer.between(node, "padded", (n, h, w, c))
+    writer.step("pad", node.inputs, wide, paddings=paddings)
+    parts = (n, h // bh, bh, w // bw, bw, c)
+    apart = writer.between(node, "split", parts)
+    writer.step("reshape", (wide,), apart, shape=parts)
+    perm = (2, 4, 0, 1, 3, 5)
+    turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
+    writer.step("transpose", (apart,), turned, perm=perm)
+    writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
+
+
+def _batch_to_space(node: Node, writer: Writer) -> None:
+    (bh, bw), ((top, bottom), (left, right)) = node.attrs["block"], node.attrs["crops"]
+    n, h, w, c = writer.shape(node.inputs[0])
+    parts = (bh, bw, n // (bh * bw), h, w, c)
+    apart = writer.between(node, "split", parts)
+    writer.step("reshape", node.inputs, apart, shape=parts)
+    perm = (2, 3, 0, 4, 1, 5)
+    turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
+    writer.step("transpose", (apart,), turned, perm=perm)
+    whole = (n // (bh * bw), h * bh, w * bw, c)
+    joined = writer.between(node, "joined", whole)
+    writer.step("reshape", (turned,), joined, shape=whole)
+    ends = [(0, None), (top, h * bh - bottom), (left, w * bw - right), (0, None)]
+    every = [_normal(size, *end, 1) for size, end in zip(whole, ends, strict=True)]
+    begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
+    writer.step("slice", (joined,), node.name, begin=begin, end=end, strides=strides)
+
+
+BLOCKS = (0, 1, 3, 2, 4, 5)
+MOVES: Mapping[str, Rule] = {
+    **dict.fromkeys(("identity", "reshape", "squeeze", "expand_dims"), _reshape),
+    "transpose": _transpose,
+    "slice": _slice,
+    "concat": _concat,
+    "pad": _pad,
+    "resize_nearest": _resize,
+    "space_to_depth": _blocks(lambda n, h, w, c, b: (n, h // b, b, w // b, b, c), BLOCKS),
+    "depth_to_space": _blocks(lambda n, h, w, c, b: (n, h, w, b, b, c // (b * b)), BLOCKS),
+    "space_to_batch": _space_to_batch,
+    "batch_to_space": _batch_to_space,
+}

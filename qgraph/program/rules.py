@@ -1,0 +1,119 @@
+"""How ops of a graph that compute become steps. Ops that move values are in moves.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.activation import six_code
+from qgraph.ir.ops.structure import table
+from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.types import QuantSpec
+from qgraph.program.writer import Rule, Writer
+
+ONE = (1, 1)
+
+
+def _pads(node: Node, image: tuple[int, ...], kernel: Any, dilations: Any) -> Any:
+    pads = explicit_pads(
+        image[1:3], kernel, node.attrs["strides"], dilations, node.attrs["padding"]
+    )
+    return tuple((int(a), int(b)) for a, b in pads)
+
+
+def _window(node: Node, writer: Writer) -> dict[str, Any]:
+    image, filters = (writer.shape(v) for v in node.inputs)
+    dilations = tuple(node.attrs["dilations"])
+    return {
+        "strides": tuple(node.attrs["strides"]),
+        "dilations": dilations,
+        "pads": _pads(node, image, filters[:2], dilations),
+    }
+
+
+def _conv2d(node: Node, writer: Writer) -> None:
+    image, filters = (writer.shape(v) for v in node.inputs)
+    groups = image[3] // filters[2]
+    writer.step("conv2d", node.inputs, node.name, **_window(node, writer), groups=groups)
+
+
+def _depthwise(node: Node, writer: Writer) -> None:
+    writer.step("depthwise_conv2d", node.inputs, node.name, **_window(node, writer))
+
+
+def _relu(node: Node, writer: Writer) -> None:
+    writer.step("clip", node.inputs, node.name, low=0, high=None)
+
+
+def _relu6(node: Node, writer: Writer) -> None:
+    six = six_code(np.asarray(writer.tensors[node.inputs[0]].exponent))
+    writer.step("clip", node.inputs, node.name, low=0, high=plain(six))
+
+
+def _quantize(node: Node, writer: Writer) -> None:
+    spec: QuantSpec = node.attrs["spec"]
+    shift = np.asarray(writer.tensors[node.inputs[0]].exponent) - np.asarray(spec.exponent)
+    writer.step(
+        "requantize",
+        node.inputs,
+        node.name,
+        shift=plain(shift),
+        rounding=spec.rounding,
+        overflow=spec.overflow,
+        low=spec.lo,
+        high=spec.hi,
+    )
+
+
+def _lookup(node: Node, writer: Writer) -> None:
+    exponent = writer.tensors[node.inputs[0]].exponent
+    if not isinstance(exponent, int):
+        raise UnsupportedError("a table needs one scale for its input", node=node.name)
+    codes, made = table(node.attrs, exponent), node.attrs["spec"].exponent
+    entries = writer.constant(writer.fresh(f"{node.name}/table"), codes, made)
+    inputs = (node.inputs[0], entries)
+    writer.step("lookup", inputs, node.name, offset=node.attrs["domain"].lo)
+
+
+def _max_pool(node: Node, writer: Writer) -> None:
+    ksize = tuple(node.attrs["ksize"])
+    pads = _pads(node, writer.shape(node.inputs[0]), ksize, ONE)
+    strides = tuple(node.attrs["strides"])
+    writer.step("max_pool", node.inputs, node.name, ksize=ksize, strides=strides, pads=pads)
+
+
+def _reduce_max(node: Node, writer: Writer) -> None:
+    rank = len(writer.shape(node.inputs[0]))
+    axes = tuple(sorted({int(a) % rank for a in node.attrs["axes"]}))
+    keepdims = bool(node.attrs["keepdims"])
+    writer.step("reduce_max", node.inputs, node.name, axes=axes, keepdims=keepdims)
+
+
+def _as(op: str) -> Rule:
+    return lambda node, writer: writer.step(op, node.inputs, node.name)
+
+
+def plain(number: Any) -> int | tuple[int, ...]:
+    """One number where all are the same, else a tuple along the last axis."""
+    flat = np.asarray(number).reshape(-1)
+    same = (flat == flat[0]).all()
+    return int(flat[0]) if same else tuple(int(n) for n in flat)
+
+
+RULES: Mapping[str, Rule] = {
+    "conv2d": _conv2d,
+    "depthwise_conv2d": _depthwise,
+    "matmul": _as("matmul"),
+    "bias_add": _as("add"),
+    **{op: _as(op) for op in ("add", "sub", "mul", "maximum", "minimum")},
+    "relu": _relu,
+    "relu6": _relu6,
+    "quantize": _quantize,
+    "lookup": _lookup,
+    "max_pool": _max_pool,
+    "reduce_max": _reduce_max,
+}

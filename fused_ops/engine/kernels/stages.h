@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/kernels/kernels.h"
+
+namespace qgraph::engine {
+
+// qgraph.numerics.round_shift for s32, saturated to [-2^62, 2^62].
+inline int64_t round_shift(int64_t v, int shift, Rounding rounding) {
+    if (shift <= 0) {
+        if (v == 0) return 0;
+        const int64_t limit = int64_t{1} << 62;
+        if (shift <= -31) return v > 0 ? limit : -limit;
+        return v * (int64_t{1} << -shift);
+    }
+    shift = std::min(shift, 62);
+    const int64_t whole = v >> shift;
+    const int64_t rest = v - (whole << shift);
+    const int64_t half = int64_t{1} << (shift - 1);
+    bool up = false;
+    if (rounding == Rounding::half_even) up = rest > half || (rest == half && (whole & 1) != 0);
+    if (rounding == Rounding::half_up) up = rest >= half;
+    if (rounding == Rounding::half_away) up = rest > half || (rest == half && v >= 0);
+    return whole + up;
+}
+
+inline int64_t apply(const Stage& stage, int64_t v, int64_t channel) {
+    if (stage.kind == Stage::Kind::add) return v + stage.term[channel];
+    if (stage.kind == Stage::Kind::requantize) {
+        v = round_shift(v, stage.shift[channel], stage.rounding);
+    }
+    return std::min<int64_t>(std::max<int64_t>(v, stage.low[channel]), stage.high[channel]);
+}
+
+inline int64_t low_of(Code code) {
+    switch (code) {
+        case Code::s8:
+            return INT8_MIN;
+        case Code::s16:
+            return INT16_MIN;
+        case Code::s32:
+            return INT32_MIN;
+        default:
+            return 0;
+    }
+}
+
+inline int64_t high_of(Code code) {
+    switch (code) {
+        case Code::u8:
+            return UINT8_MAX;
+        case Code::s8:
+            return INT8_MAX;
+        case Code::u16:
+            return UINT16_MAX;
+        case Code::s16:
+            return INT16_MAX;
+        default:
+            return INT32_MAX;
+    }
+}
+
+}  // namespace qgraph::engine

@@ -25,11 +25,12 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 
 # Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
-FORMAT = 3
+FORMAT = 4
 FILES = MappingProxyType(
     {
         "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",
@@ -39,6 +40,7 @@ FILES = MappingProxyType(
         "statistics.json": "histograms of what reaches each quantizer, what is clipped",
         "rewrites.json": "what was rewritten, what was refused and why",
         "graph.txt": "the quantized graph as text",
+        "network.npz": "its constants, and a few samples: what export and verify start from",
         "profile.yaml": "the target profile, for --profile",
     }
 )
@@ -66,6 +68,8 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
         write_saved_model(graph_def, result.graph, draft / "saved_model")
         arrays: dict[str, Any] = tensors(result)
         np.savez_compressed(draft / "tensors.npz", **arrays)
+        arrays = {**constants("constant", result.graph), **few_samples(result)}
+        np.savez(draft / "network.npz", **arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
@@ -95,22 +99,32 @@ def tensors(result: Quantized) -> dict[str, Array]:
     for name in (n.name for n in graph.topological() if n.name in whole):
         value = values[name]
         assert isinstance(value, Fixed)
-        arrays[f"codes/{name}"] = value.codes.astype(storage(result, name))
+        arrays[f"codes/{name}"] = value.codes.astype(storage_of(result, name))
         arrays[f"exponent/{name}"] = np.asarray(value.exponent, np.int32)
     return arrays
 
 
-def storage(result: Quantized, name: str) -> str:
+def storage_of(result: Quantized, name: str) -> str:
     """The smallest numpy integer that holds every code that a tensor can have."""
     node, bound = result.graph.nodes[name], result.bounds.get(name)
     if node.op in QUANTIZERS:
-        low, high = node.attrs["spec"].lo, node.attrs["spec"].hi
-    elif bound is not None:
-        low, high = bound.low, bound.high
-    else:
-        return "int64"
-    kinds = ("uint8", "uint16", "uint32") if low >= 0 else ("int8", "int16", "int32")
-    return next((k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "int64")
+        return storage(node.attrs["spec"].lo, node.attrs["spec"].hi)
+    return storage(bound.low, bound.high) if bound is not None else "int64"
+
+
+def constants(kind: str, graph: Graph) -> dict[str, Array]:
+    """`kind/<name>` for every constant that a file of arrays can hold."""
+    nodes = (node for node in graph.topological() if node.op == "const")
+    return {
+        f"{kind}/{node.name}": node.attrs["value"]
+        for node in nodes
+        if node.attrs["value"].dtype != object
+    }
+
+
+def few_samples(result: Quantized) -> dict[str, Array]:
+    """`sample/<name>`: what noise was measured on."""
+    return {f"sample/{name}": array for name, array in result.few.items()}
 
 
 # -- statistics -----------------------------------------------------------------------------
@@ -167,6 +181,7 @@ def manifest(result: Quantized) -> dict[str, Any]:
         "format": FORMAT,
         "versions": versions(),
         **finite_all(result.facts),
+        "established": sorted(graph.facts),
         "calibration_method": result.calibration.method,
         "profile": asdict(result.profile),
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},

@@ -23,7 +23,7 @@ LAYERS = (
     ("frontends",),
     ("backends",),
     ("static", "train"),
-    ("compiler", "artifacts"),
+    ("compiler", "artifacts", "stored"),
     ("report", "retrain"),
     ("cli",),
 )

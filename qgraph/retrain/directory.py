@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.artifacts import finite_all, versions
+from qgraph.artifacts import constants, finite_all, versions
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, QGraphError, UnsupportedError
 from qgraph.files import check_free, whole_directory
@@ -21,6 +21,7 @@ from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
 from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.rewrite.trace import Trace
+from qgraph.stored import part, read_arrays
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
@@ -81,8 +82,8 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
     check_trainable(result.graph)
     norms = norms_of(result.floating)
     arrays: dict[str, Any] = {
-        **_constants("constant", result.graph),
-        **_constants("float", result.floating),
+        **constants("constant", result.graph),
+        **constants("float", result.floating),
         **{f"sample/{name}": array for name, array in result.sample.items()},
         **{f"few/{name}": array for name, array in result.few.items()},
     }
@@ -119,11 +120,6 @@ def check_trainable(graph: Graph) -> None:
     state_of(graph)
 
 
-def _constants(kind: str, graph: Graph) -> dict[str, Array]:
-    nodes = (node for node in graph.topological() if node.op == "const")
-    return {f"{kind}/{node.name}": node.attrs["value"] for node in nodes}
-
-
 def load(path: str | Path) -> Training:
     """What `save` wrote. Raises LoadError."""
     path = Path(path)
@@ -136,10 +132,9 @@ def load(path: str | Path) -> Training:
                 node=str(path),
                 hint="quantize the model again",
             )
-        with np.load(path / "arrays.npz", allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-        graph = parse_graph((path / "graph.txt").read_text("utf-8"), _part(arrays, "constant"))
-        floating = parse_graph((path / "float.txt").read_text("utf-8"), _part(arrays, "float"))
+        arrays: dict[str, Any] = read_arrays(path / "arrays.npz")
+        graph = parse_graph((path / "graph.txt").read_text("utf-8"), part(arrays, "constant"))
+        floating = parse_graph((path / "float.txt").read_text("utf-8"), part(arrays, "float"))
         graph.facts.update(about["established"])
         trace = Trace.from_json(json.loads((path / "rewrites.json").read_text("utf-8")))
         norms = tuple(
@@ -153,14 +148,10 @@ def load(path: str | Path) -> Training:
         raise
     except QGraphError as error:
         raise _foreign(path, error) from None
-    sample, few = _part(arrays, "sample"), _part(arrays, "few")
+    sample, few = part(arrays, "sample"), part(arrays, "few")
     return Training(
         graph, floating, norms, profile, about["method"], trace, sample, few, about["facts"]
     )
-
-
-def _part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
-    return {k.removeprefix(f"{kind}/"): v for k, v in arrays.items() if k.startswith(f"{kind}/")}
 
 
 def _foreign(path: Path, error: Exception) -> LoadError:

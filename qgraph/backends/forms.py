@@ -1,0 +1,52 @@
+"""What a form of a network is: something that is written to a folder, and computes the same codes.
+
+A backend has one frozen dataclass for each form; `qgraph.exports` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.program import Program
+from qgraph.quant.profile import Profile
+
+# Codes of every entry in (N samples where the batch is free), codes of exits out, and of as many
+# other tensors as the form shows.
+Runner = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A quantized network as its output directory holds it.
+
+    `sample` is one batch of calibration inputs (float, by input name), `samples` are a few more,
+    none where the network was quantized without.
+    """
+
+    graph: Graph
+    program: Program
+    profile: Profile
+    sample: Mapping[str, Array]
+    samples: Mapping[str, Array] = field(default_factory=dict)
+
+
+class Form(Protocol):
+    """One way to carry a network."""
+
+    @property
+    def name(self) -> str:
+        """As `--format` has it."""
+
+    def refusal(self, network: Network) -> str | None:
+        """Why it cannot carry this network, naming the layer; None where it can."""
+
+    def write(self, network: Network, folder: Path) -> None:
+        """Files into a folder that is there and empty."""
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        """What executes the files that were written."""

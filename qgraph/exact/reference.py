@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Fixed
 from qgraph.numerics import dequantize, quantize
@@ -37,19 +37,21 @@ class Reference:
                 self.constants[node.name] = _at(node, quantize, self.constants[node.inputs[0]])
 
     def run(
-        self, feeds: Mapping[str, Array], keep: Collection[str] | None = None
+        self, feeds: Mapping[str, Value], keep: Collection[str] | None = None
     ) -> dict[str, Value]:
         """Values by name: those in `keep`, or every quantizer's and every output's.
 
-        feeds: one batch for each input. Integer values come as Fixed, float ones as arrays.
+        feeds: one batch for each input; or any values in the middle, which then count as given.
+        Integer values are Fixed, float ones arrays, here as in what comes back.
         """
         keep = self.watched() if keep is None else keep
         values: dict[str, Value] = {**self.constants, **feeds}
+        order = self._needed(values, keep)
         left: dict[str, int] = {}
-        for node in self.order:
+        for node in order:
             for value in node.inputs:
                 left[value] = left.get(value, 0) + 1
-        for node in self.order:
+        for node in order:
             if node.name not in values:
                 result = self._step(node, [values[v] for v in node.inputs])
                 values.update(
@@ -60,6 +62,17 @@ class Reference:
                 if not left[value] and value not in keep and value not in self.constants:
                     values.pop(value, None)
         return {name: values[name] for name in keep}
+
+    def _needed(self, given: Collection[str], keep: Collection[str]) -> list[Node]:
+        """The nodes, in order, that make the values in `keep` from those that are given."""
+        found, waiting = set[str](), [node_of(v) for v in keep if v not in given]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                inputs = self.graph.nodes[name].inputs
+                waiting += [node_of(v) for v in inputs if v not in given]
+        return [node for node in self.order if node.name in found]
 
     def watched(self) -> list[str]:
         """Every quantized activation and every output value."""

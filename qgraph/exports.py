@@ -1,0 +1,66 @@
+"""The forms that a network can be exported to, by name. What carries one is imported when used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from qgraph.artifacts import versions
+from qgraph.backends.forms import Form, Network
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.files import check_free, sha256_of, whole_directory
+
+# By name: where it is, and what it is.
+FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
+    }
+)
+INDEX = "export.json"
+
+
+def form(name: str) -> Form:
+    """A form by its name. Raises UsageError."""
+    if name not in FORMS:
+        raise UsageError(f"format `{name}` is not there", hint=f"formats: {', '.join(FORMS)}")
+    module, kind, _ = FORMS[name]
+    made: Form = getattr(import_module(module), kind)()
+    return made
+
+
+def export(network: Network, name: str, path: Path, *, force: bool = False) -> dict[str, int]:
+    """Write a network in a form into the directory `path`, whole or not at all: bytes by file.
+
+    `force` replaces what an earlier export wrote there, and nothing else. Raises UnsupportedError
+    where the form cannot carry the network, OutputError.
+    """
+    chosen = form(name)
+    replaceable = _written(path) if force else ()
+    check_free(path, replaceable)
+    reason = chosen.refusal(network)
+    if reason is not None:
+        raise UnsupportedError(f"{name} cannot carry this network: {reason}")
+    with whole_directory(path, replaceable) as draft:
+        chosen.write(network, draft)
+        files = sorted(p for p in draft.rglob("*") if p.is_file())
+        names = [p.relative_to(draft).as_posix() for p in files]
+        about = {
+            "form": name,
+            "network": network.program.name,
+            "versions": versions(),
+            "files": {n: sha256_of(p) for n, p in zip(names, files, strict=True)},
+        }
+        (draft / INDEX).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        return {n: p.stat().st_size for n, p in zip(names, files, strict=True)}
+
+
+def _written(path: Path) -> tuple[str, ...]:
+    """Names at the top of an earlier export; what is not one has none."""
+    try:
+        files = json.loads((path / INDEX).read_text("utf-8"))["files"]
+        return (INDEX, *{name.split("/")[0] for name in files})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ("",)

@@ -1,0 +1,78 @@
+"""What a network is tried on: codes of its entries, in batches that fit memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.backends.forms import Network
+from qgraph.errors import UsageError
+from qgraph.exact.reference import Reference
+from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.program import Program
+from qgraph.quant.data import chunk_inputs
+
+# Codes of every tensor of a batch, int64, several times over.
+BATCH_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Case:
+    """Codes of every entry, and where they come from: `samples` or a word for what they try."""
+
+    label: str
+    entries: Mapping[str, Codes]
+
+
+def from_samples(network: Network, data: Mapping[str, Array]) -> Iterator[Case]:
+    """Float inputs, [samples, ...] by name, as the codes that the network begins with.
+
+    Raises UsageError for inputs that are not there, CalibrationError for shapes that do not fit.
+    """
+    missing = [name for name in network.graph.inputs if name not in data]
+    if missing:
+        raise UsageError(f"input `{missing[0]}` is missing", hint=f"given: {', '.join(data)}")
+    chunks = chunk_inputs(network.graph, {name: data[name] for name in network.graph.inputs})
+    reference, names = Reference(network.graph), [e.tensor for e in network.program.entries]
+    for feeds in (
+        dict(zip(chunks, part, strict=True)) for part in zip(*chunks.values(), strict=True)
+    ):
+        values = reference.run(feeds, names)
+        codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
+        yield from _batches(network.program, Case("samples", codes))
+
+
+def random_case(program: Program, seed: int) -> Case:
+    """Every code as likely as any other."""
+    rng = np.random.default_rng(seed)
+    tensors = [program.tensors[e.tensor] for e in program.entries]
+    return Case("random", {t.name: rng.integers(t.low, t.high + 1, t.shape) for t in tensors})
+
+
+def extreme_cases(program: Program) -> Iterator[Case]:
+    """All at the lowest code, all at the highest, both in turn; and zero."""
+    tensors = [program.tensors[e.tensor] for e in program.entries]
+    for label, pick in (
+        ("lowest", lambda t: np.full(t.shape, t.low, np.int64)),
+        ("highest", lambda t: np.full(t.shape, t.high, np.int64)),
+        ("in turn", lambda t: np.where(np.indices(t.shape).sum(0) % 2, t.low, t.high)),
+        ("zero", lambda t: np.zeros(t.shape, np.int64)),
+    ):
+        yield Case(label, {t.name: pick(t) for t in tensors})
+
+
+def _batches(program: Program, case: Case) -> Iterator[Case]:
+    """A case in parts whose tensors fit memory."""
+    if not program.batch_free:
+        yield case
+        return
+    count = len(next(iter(case.entries.values())))
+    whole = sum(
+        math.prod(t.shape) for n, t in program.tensors.items() if n not in program.constants
+    )
+    size = max(1, BATCH_BYTES // (8 * whole))
+    for i in range(0, count, size):
+        yield Case(case.label, {name: codes[i : i + size] for name, codes in case.entries.items()})

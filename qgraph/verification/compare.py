@@ -1,0 +1,131 @@
+"""Forms against the integer reference, tensor by tensor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qgraph.backends.forms import Network, Runner
+from qgraph.errors import GraphError
+from qgraph.exact.reference import Reference
+from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.numerics import round_shift
+from qgraph.verification.cases import Case
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first wrong element of a tensor: its place (sample first), both codes."""
+
+    tensor: str
+    count: int
+    index: tuple[int, ...]
+    found: int
+    wanted: int
+    label: str
+
+
+@dataclass
+class Tally:
+    """What was compared of one form. `differences` has the first of each tensor, by name."""
+
+    tensors: set[str] = field(default_factory=set)
+    elements: int = 0
+    wrong: int = 0
+    differences: dict[str, Difference] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def add(self, tensor: str, found: Array, wanted: Codes, label: str) -> None:
+        """Compare one tensor. Raises GraphError where shapes differ."""
+        if found.shape != wanted.shape:
+            raise GraphError(f"has shape {found.shape}, not {wanted.shape}", node=tensor)
+        self.tensors.add(tensor)
+        self.elements += wanted.size
+        places = np.argwhere(found != wanted)
+        if len(places):
+            self.wrong += len(places)
+            at = tuple(int(i) for i in places[0])
+            first = Difference(tensor, len(places), at, int(found[at]), int(wanted[at]), label)
+            self.differences.setdefault(tensor, first)
+
+
+@dataclass
+class Saturation:
+    """How often a requantization saturated: `below` and `above` of `elements`."""
+
+    elements: int = 0
+    below: int = 0
+    above: int = 0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the cases showed: a tally a form, and saturation by requantization, on samples alone."""
+
+    cases: Mapping[str, int]
+    tallies: Mapping[str, Tally]
+    saturation: Mapping[str, Saturation]
+
+
+def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Case]) -> Compared:
+    """Run every form on every case, beside the integer reference."""
+    reference = Reference(network.graph)
+    tallies = {name: Tally() for name in runners}
+    counts: dict[str, int] = {}
+    saturation: dict[str, Saturation] = {}
+    for case in cases:
+        expected = expected_codes(network, reference, case.entries)
+        samples = len(next(iter(case.entries.values()))) if network.program.batch_free else 1
+        counts[case.label] = counts.get(case.label, 0) + samples
+        if case.label == "samples":
+            _count_saturation(network, expected, saturation)
+        for name, runner in runners.items():
+            begin = time.perf_counter()
+            found = runner(case.entries)
+            tallies[name].seconds += time.perf_counter() - begin
+            missing = [e for e in network.program.exits if e not in found]
+            if missing:
+                raise GraphError(f"{name} gives no `{missing[0]}`", node=missing[0])
+            for tensor in (t for t in expected if t in found):
+                tallies[name].add(tensor, found[tensor], expected[tensor], case.label)
+    return Compared(counts, tallies, saturation)
+
+
+def expected_codes(
+    network: Network, reference: Reference, entries: Mapping[str, Codes]
+) -> dict[str, Codes]:
+    """The reference's codes of every tensor that the graph has, constants left out, in order."""
+    program = network.program
+    given = {
+        name: Fixed(codes, _exponent(program.tensors[name].exponent))
+        for name, codes in entries.items()
+    }
+    names = [n for n in program.tensors if n in network.graph.types and n not in program.constants]
+    values = reference.run({**given}, names)
+    return {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
+
+
+def _exponent(exponent: int | tuple[int, ...]) -> int | Codes:
+    return exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
+
+
+def _count_saturation(
+    network: Network, codes: Mapping[str, Codes], into: dict[str, Saturation]
+) -> None:
+    for step in network.program.steps:
+        if step.op != "requantize" or step.inputs[0] not in codes:
+            continue
+        attrs = step.attrs
+        shifted = round_shift(codes[step.inputs[0]], np.asarray(attrs["shift"]), attrs["rounding"])
+        found = into.setdefault(step.output, Saturation())
+        found.elements += shifted.size
+        found.below += int(np.count_nonzero(shifted < attrs["low"]))
+        found.above += int(np.count_nonzero(shifted > attrs["high"]))
+
+
+def in_order(network: Network, differences: Mapping[str, Difference]) -> Iterator[Difference]:
+    """Differences in the order in which a network computes."""
+    yield from (differences[name] for name in network.program.tensors if name in differences)

@@ -12,12 +12,14 @@ from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
 from qgraph.cli.doctor import doctor
+from qgraph.cli.export import export
 from qgraph.cli.finalize import finalize
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
 from qgraph.cli.train import train
+from qgraph.cli.verify import verify
 from qgraph.errors import QGraphError
 
 INTERNAL_ERROR = 70
@@ -53,6 +55,8 @@ app.command()(finalize)
 app.command()(inspect)
 app.command()(analyze)
 app.command()(report)
+app.command()(export)
+app.command()(verify)
 app.command()(passes)
 app.command()(doctor)
 

@@ -24,7 +24,8 @@ LAYERS = (
     ("backends",),
     ("static", "train"),
     ("compiler", "artifacts", "stored"),
-    ("report", "retrain"),
+    ("exports",),
+    ("report", "retrain", "verification"),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -84,7 +84,7 @@ def run(
     values.update({e.tensor: np.asarray(entries[e.tensor], np.int64) for e in program.entries})
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
-        values[step.output] = np.asarray(RULES[step.op](_of_batch(program, step, batch), inputs))
+        values[step.output] = np.asarray(RULES[step.op](of_batch(program, step, batch), inputs))
     return {name: values[name] for name in (program.exits if keep is None else keep)}
 
 
@@ -108,7 +108,7 @@ def batch_of(program: Program, entries: Mapping[str, Array]) -> int:
     return 1 if batch is None else batch
 
 
-def _of_batch(program: Program, step: Step, batch: int) -> Attrs:
+def of_batch(program: Program, step: Step, batch: int) -> Attrs:
     if step.op == "reshape" and program.batch_free:
         return {"shape": (batch, *step.attrs["shape"][1:])}
     return step.attrs

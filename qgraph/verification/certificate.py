@@ -21,7 +21,7 @@ from qgraph.exact.bounds import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.program import Step
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.quant.profile import Profile
-from qgraph.verification.compare import Compared, Saturation, Tally, in_order
+from qgraph.verification.compare import Compared, Difference, Saturation, Tally, in_order
 
 FORMAT = 1
 NAME = "certificate.json"
@@ -79,9 +79,13 @@ def _form(network: Network, tally: Tally) -> dict[str, Any]:
         "tensors": len(tally.tensors),
         "elements": tally.elements,
         "differences": tally.wrong,
-        "first": [asdict(d) for d in in_order(network, tally.differences)][:1],
+        "first": [_first(d) for d in in_order(network, tally.differences)][:1],
         "seconds": round(tally.seconds, 3),
     }
+
+
+def _first(found: Difference) -> dict[str, Any]:
+    return {**asdict(found), "index": list(found.index)}
 
 
 def _accumulator(found: Accumulator, profile: Profile) -> dict[str, Any]:
@@ -111,7 +115,7 @@ def _requantization(step: Step, found: Saturation | None) -> dict[str, Any]:
     attrs = step.attrs
     return {
         "tensor": step.output,
-        "shift": attrs["shift"],
+        "shift": np.asarray(attrs["shift"]).tolist(),
         "rounding": attrs["rounding"],
         "overflow": attrs["overflow"],
         "range": [attrs["low"], attrs["high"]],

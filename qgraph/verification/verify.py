@@ -16,7 +16,8 @@ from qgraph.exports import FORMS, form
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
-from qgraph.stored import load_network
+from qgraph.quant.data import load_data
+from qgraph.stored import load_graph, load_network
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
 from qgraph.verification.certificate import NAME, certificate
 from qgraph.verification.compare import Compared, compare
@@ -91,3 +92,17 @@ def _with_progress(cases: Sequence[Case], progress: Progress) -> Iterator[Case]:
     for i, case in enumerate(cases):
         progress("comparing", i, len(cases))
         yield case
+
+
+def inputs_of(folder: Path, file: Path | None, limit: int | None) -> dict[str, Array] | None:
+    """Inputs from a file, checked against the network in `folder`; None where there is no file.
+
+    With a limit and no file: the first of the samples that the directory holds.
+    """
+    if file is None and limit is None:
+        return None
+    if file is not None:
+        return load_data(file, load_graph(folder), limit)
+    network = load_network(folder)
+    kept = network.samples or network.sample
+    return {name: array[:limit] for name, array in kept.items()}

@@ -1,0 +1,49 @@
+"""`qgraph export`: a quantized network in another form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qgraph.cli.options import Json
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="onnx-qdq, onnx-integer, qonnx, c, vectors, engine or tensorflow.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory, new or empty.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what an earlier export wrote there.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a network in a form that computes the same codes, bit for bit.
+
+    A network that a form cannot carry is refused, by the name of the layer.
+    """
+    from qgraph.cli.console import at_work, console, print_table
+    from qgraph.exports import FORMS
+    from qgraph.exports import export as write
+    from qgraph.exports import form as checked
+    from qgraph.stored import load_network
+
+    checked(form)
+    with at_work(as_json):
+        files = write(load_network(directory), form, output, force=force)
+    if as_json:
+        print(json.dumps({"output": str(output), "format": form, "files": files}))
+        return
+    rows = [(name, f"{size:,}") for name, size in files.items()]
+    print_table(f"written to {output}: {FORMS[form][2]}", ("=file", ">bytes"), rows)
+    console().print(f"next: qgraph verify {directory} --format {form}", soft_wrap=True)

@@ -1,0 +1,210 @@
+"""`qgraph verify`: forms of a network, or a user's own codes, against the integer reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from qgraph.verification.dump import Checked
+    from qgraph.verification.explain import Line
+
+TERMS_SHOWN = 6
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    forms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", "-f", metavar="FORMAT", help="Only this form. Repeatable.",
+            show_default="all of them",
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", "-i", metavar="FILE", help="Inputs to try: a .npy or .npz.",
+            show_default="samples that `quantize` kept",
+        ),
+    ] = None,
+    dump: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", metavar="FILE",
+            help="A .npz of your own codes by tensor name, from hardware or another tool.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Use only the first N inputs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Compare codes with the integer reference, tensor by tensor, tolerance zero.
+
+    Writes certificate.json. Where codes differ, says where first, and exits with 9.
+    """
+    if dump is not None:
+        _against(directory, dump, as_json)
+    else:
+        _forms(directory, forms or [], inputs, limit, as_json)
+
+
+def _forms(
+    directory: Path, forms: list[str], inputs: Path | None, limit: int | None, as_json: bool
+) -> None:
+    from qgraph.cli.console import at_work
+    from qgraph.errors import ExactnessError
+    from qgraph.verification.verify import inputs_of, verify
+
+    with at_work(as_json) as progress:
+        data = inputs_of(directory, inputs, limit)
+        found = verify(directory, data, forms=forms, progress=progress)
+    if as_json:
+        print(json.dumps(found.certificate))
+    else:
+        _print_certificate(found.certificate)
+    if not found.equal:
+        raise ExactnessError(
+            "forms differ from the integer reference"
+            if found.compared.tallies
+            else "no form was compared",
+            node=str(directory),
+        )
+
+
+def _print_certificate(found: Mapping[str, Any]) -> None:
+    from qgraph.cli.console import console, print_table
+
+    print_table(
+        f"{len(found['accumulators'])} accumulators, profile {found['profile']}",
+        ("layer", "=op", ">terms", ">lowest", ">highest", ">bits\nneeded", "=float32", "=float64"),
+        [_accumulator(layer) for layer in found["accumulators"]],
+    )
+    saturated = [r for r in found["requantizations"] if _saturated(r["saturated"])]
+    if saturated:
+        print_table(
+            "requantizations that saturated on samples",
+            ("tensor", ">shift", "=rounding", ">below", ">above", ">of"),
+            [_requantization(r) for r in saturated],
+        )
+    cases = ", ".join(f"{count} {label}" for label, count in found["cases"].items())
+    print_table(
+        f"against the integer reference, tolerance 0, on: {cases}",
+        ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
+        [_form(name, form) for name, form in found["forms"].items()],
+    )
+    for form in found["forms"].values():
+        for first in form.get("first", ()):
+            console().print(_difference(first), style="red", soft_wrap=True)
+
+
+def _accumulator(layer: Mapping[str, Any]) -> tuple[Any, ...]:
+    from qgraph.cli.console import Names
+
+    exact = [("exact" if layer[kind]["exact"] else "no") for kind in ("float32", "float64")]
+    numbers = (f"{layer[key]:,}" for key in ("terms", "lowest", "highest", "bits"))
+    return (Names(layer["layer"]), layer["op"], *numbers, *exact)
+
+
+def _saturated(found: Mapping[str, int] | None) -> bool:
+    return found is not None and bool(found["below"] or found["above"])
+
+
+def _requantization(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    from qgraph.cli.console import Names
+
+    shift = found["shift"]
+    text = str(shift) if isinstance(shift, int) else f"{min(shift)}..{max(shift)}"
+    counts = (f"{found['saturated'][key]:,}" for key in ("below", "above", "elements"))
+    return (Names(found["tensor"]), text, found["rounding"], *counts)
+
+
+def _form(name: str, form: Mapping[str, Any]) -> tuple[str, ...]:
+    if not form["compared"]:
+        return (name, "", "", "", "", f"not compared: {form['reason']}")
+    verdict = "equal" if not form["differences"] else "DIFFERS"
+    numbers = (f"{form[key]:,}" for key in ("tensors", "elements", "differences"))
+    return (name, *numbers, f"{form['seconds']:.1f}", verdict)
+
+
+def _difference(first: Mapping[str, Any]) -> str:
+    at = ", ".join(str(i) for i in first["index"])
+    return (
+        f"first in {first['tensor']} [{at}]: {first['found']}, the reference has "
+        f"{first['wanted']} ({first['count']} in this tensor, case `{first['label']}`)"
+    )
+
+
+# -- a user's own codes ---------------------------------------------------------------------
+
+
+def _against(directory: Path, file: Path, as_json: bool) -> None:
+    from qgraph.cli.console import at_work, console
+    from qgraph.errors import ExactnessError
+    from qgraph.stored import load_network, read_arrays
+    from qgraph.verification.dump import against
+
+    with at_work(as_json):
+        dump = read_arrays(file)
+        found = against(load_network(directory), dump)
+    if as_json:
+        print(json.dumps(asdict(found)))
+    else:
+        _print_checked(found)
+    if found.differences:
+        raise ExactnessError(
+            f"{len(found.differences)} of {len(found.tensors)} tensors differ from the integer "
+            "reference",
+            node=str(file),
+        )
+    if not as_json:
+        console().print("equal to the integer reference, to the last bit", style="green")
+
+
+def _print_checked(found: Checked) -> None:
+    from qgraph.cli.console import Names, console, print_table
+
+    if found.differences:
+        print_table(
+            "tensors that differ, in the order of computation",
+            ("tensor", ">wrong", "=first at", ">found", ">reference"),
+            [
+                (Names(d.tensor), f"{d.count:,}", str(list(d.index)), str(d.found), str(d.wanted))
+                for d in found.differences
+            ],
+        )
+        console().print("how the reference comes to the first one:", style="bold")
+        for line in found.way:
+            console().print(f"  {_line(line)}", soft_wrap=True)
+        console().print()
+    if found.unknown:
+        console().print(f"not in the network: {', '.join(found.unknown)}\n", soft_wrap=True)
+    text = f"{len(found.tensors)} tensors, {found.elements:,} elements compared"
+    console().print(text, soft_wrap=True)
+
+
+def _line(line: Line) -> str:
+    from qgraph.verification.explain import PRODUCTS
+
+    attrs = ", ".join(f"{key}={value}" for key, value in line.attrs.items() if _short(value))
+    head = f"{line.tensor}{list(line.index)} = {line.code} by {line.op}"
+    if line.op in PRODUCTS:
+        pairs = list(zip(line.sources[::2], line.sources[1::2], strict=True))
+        shown = " + ".join(f"{x[2]}*{w[2]}" for x, w in pairs[:TERMS_SHOWN])
+        more = f" + ... {len(pairs) - TERMS_SHOWN} more" if len(pairs) > TERMS_SHOWN else ""
+        place = f", from {pairs[0][0][0]}{list(pairs[0][0][1])} on" if pairs else ""
+        return f"{head}: {shown}{more}{place}"
+    made_of = ", ".join(f"{name}{list(at)}={code}" for name, at, code in line.sources[:TERMS_SHOWN])
+    return f"{head} of {made_of or 'padding'}{f' ({attrs})' if attrs else ''}"
+
+
+def _short(value: object) -> bool:
+    return not isinstance(value, tuple) or len(value) <= TERMS_SHOWN

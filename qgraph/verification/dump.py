@@ -1,0 +1,137 @@
+"""A user's own codes against the integer reference: where do they leave it first?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.backends.forms import Network
+from qgraph.errors import UsageError
+from qgraph.exact.reference import Reference
+from qgraph.ir.types import Array, Codes
+from qgraph.numerics import aligned
+from qgraph.program import Program
+from qgraph.verification.cases import from_samples
+from qgraph.verification.compare import Difference, Tally, expected_codes, in_order
+from qgraph.verification.explain import Line, explain
+
+PREFIXES = ("codes/", "tensors/")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a dump was compared in: `tensors` by name of the dump, what was not known, and where it
+    first differs, with the way there from what the dump has right."""
+
+    tensors: Mapping[str, str]
+    elements: int
+    unknown: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    way: tuple[Line, ...]
+
+
+def against(network: Network, dump: Mapping[str, Array]) -> Checked:
+    """Compare a dump, arrays by name, with the integer reference.
+
+    Names are those of the graph; `/`, `:` and the like may be `_`, and `codes/` may stand in front,
+    as in tensors.npz. Integers are codes, floats the values that codes stand for. What the network
+    was given stands in the dump too: codes of its entries, or its float inputs as `input/<name>`;
+    where neither does, it is the calibration sample. Raises UsageError.
+    """
+    program = network.program
+    tensors = _names(program, dump)
+    entries = _entries(network, dump, {ours: theirs for theirs, ours in tensors.items()})
+    constants = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
+    expected = {**constants, **expected_codes(network, Reference(network.graph), entries)}
+    tally = Tally()
+    for theirs, ours in tensors.items():
+        if ours in expected:
+            found = codes_of(dump[theirs], program, ours)
+            wanted = expected[ours]
+            if found.size != wanted.size:
+                raise UsageError(
+                    f"`{theirs}` has shape {found.shape}, the network {wanted.shape}",
+                    hint="batch first, channels last; as many samples as the inputs have",
+                )
+            tally.add(ours, found.reshape(wanted.shape), wanted, theirs)
+    if not tally.tensors:
+        raise UsageError(
+            "no array of the dump has the name of a tensor",
+            hint=f"names are those of tensors.npz, like {program.exits[0]}",
+        )
+    wrong = tuple(in_order(network, tally.differences))
+    way: list[Line] = []
+    if wrong:
+        right = tally.tensors - tally.differences.keys()
+        known = {*constants, *right, *(e.tensor for e in program.entries)}
+        every = {**constants, **_every(network, entries)}
+        way = explain(program, every, wrong[0].tensor, wrong[0].index, known)
+    inputs = {*network.graph.inputs, *(f"input/{name}" for name in network.graph.inputs)}
+    ignored = {*tensors, *inputs, *(name for name in dump if name.startswith("exponent/"))}
+    unknown = tuple(name for name in dump if name not in ignored)
+    return Checked(tensors, tally.elements, unknown, wrong, tuple(way))
+
+
+def _every(network: Network, entries: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Codes of every tensor, those that lowering added too."""
+    from qgraph.program import run
+
+    names = [n for n in network.program.tensors if n not in network.program.constants]
+    return run(network.program, entries, names)
+
+
+def _names(program: Program, dump: Mapping[str, Array]) -> dict[str, str]:
+    """Tensors by the dump's names for them."""
+    plain = {_plain(name): name for name in program.tensors}
+    found = {}
+    for theirs in dump:
+        bare = next((theirs[len(p) :] for p in PREFIXES if theirs.startswith(p)), theirs)
+        ours = bare if bare in program.tensors else plain.get(_plain(bare))
+        if ours is not None:
+            found[theirs] = ours
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def codes_of(array: Array, program: Program, name: str) -> Codes:
+    """Codes as they are; values on their grid as codes. Raises UsageError for others."""
+    if array.dtype.kind in "iu":
+        return np.asarray(array, np.int64)
+    exponent = aligned(np.asarray(program.tensors[name].exponent), array.shape)
+    steps = np.ldexp(np.asarray(array, np.float64), exponent)
+    if not np.array_equal(steps, np.rint(steps)):
+        raise UsageError(
+            f"`{name}` is float and not on its grid, steps of 2^-{exponent}",
+            hint="dump the integer codes",
+        )
+    return np.asarray(steps, np.int64)
+
+
+def _entries(
+    network: Network, dump: Mapping[str, Array], theirs: Mapping[str, str]
+) -> dict[str, Codes]:
+    names = [e.tensor for e in network.program.entries]
+    if all(name in theirs for name in names):
+        return {
+            name: _shaped(codes_of(dump[theirs[name]], network.program, name), network, name)
+            for name in names
+        }
+    floats = {
+        name: dump.get(f"input/{name}", dump.get(name, network.sample.get(name)))
+        for name in network.graph.inputs
+    }
+    cases = list(from_samples(network, {n: a for n, a in floats.items() if a is not None}))
+    if len(cases) > 1 and not network.program.batch_free:
+        raise UsageError("a dump of several batches", hint="give one batch")
+    return {name: np.concatenate([c.entries[name] for c in cases]) for name in names}
+
+
+def _shaped(codes: Codes, network: Network, name: str) -> Codes:
+    shape = network.program.tensors[name].shape
+    return codes.reshape((-1, *shape[1:]) if network.program.batch_free else shape)

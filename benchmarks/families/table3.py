@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,18 +108,24 @@ class Case:
     options: Options = OPTIONS
 
 
-def measured(case: Case, way: Way, folder: Path, again: bool) -> Facts:
-    """The row of `case` and `way`: from its file, or made now and written there."""
+def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTIONS.seed) -> Facts:
+    """The row of `case` and `way`: from its file, or made now and written there.
+
+    The seed orders the batches; calibration and the float network are the same for all.
+    """
     steps = len(case.data.training.labels) // case.options.batch_size
     options = replace(
-        case.options, learn=way.learn or "all", validate_every=max(steps // VALIDATIONS, 1)
+        case.options,
+        learn=way.learn or "all",
+        validate_every=max(steps // VALIDATIONS, 1),
+        seed=seed,
     )
     asked = {
         "network": sha256_of(case.path),
         "options": asdict(options) if way.learn else None,
         "plan": way.plan.spec(),
     }
-    place = folder / f"{case.name}-{way.key}"
+    place = folder / f"{case.name}-{way.key}{f'-seed{seed}' if seed != OPTIONS.seed else ''}"
     file = place.with_suffix(".json")
     if file.exists() and not again:
         known: Facts = json.loads(file.read_text("utf-8"))
@@ -241,6 +248,24 @@ def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
     return table
 
 
+def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
+    """Retrained float and 8 bits, over several orders of the batches."""
+    table = Table(
+        f"Test accuracy over {count} orders of the batches, mean and standard deviation",
+        {"network": "", REFERENCE.title: "", BOTH.title: "", "INT8 over FP32": "",
+         "standard error": ""},
+        notes=["the float network, its calibration and the test images are the same for all; "
+               "the standard error is that of the difference of the means, by these runs"],
+    )  # fmt: skip
+    for name, found in seeds.items():
+        tests = [100 * np.array([f["test"] for f in found[w]]) for w in (REFERENCE, BOTH)]
+        shown = [f"{t.mean():.2f} ± {t.std(ddof=1):.2f}" for t in tests]
+        over = tests[1].mean() - tests[0].mean()
+        error = np.sqrt(sum(t.var(ddof=1) / count for t in tests))
+        table.add(name, *shown, f"{over:+.2f}", f"{error:.2f}")
+    return table
+
+
 def _cases() -> dict[str, Callable[[], Case]]:
     from benchmarks import assets
 
@@ -262,6 +287,9 @@ def _cases() -> dict[str, Callable[[], Case]]:
 def main(
     only: Annotated[list[str] | None, typer.Option(help="A network; may be repeated.")] = None,
     again: Annotated[bool, typer.Option(help="Begin anew, also what is done.")] = False,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Orders of the batches, for retrained float and 8 bits.")
+    ] = 1,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
 ) -> None:
     """Train what is not done yet, and print the tables."""
@@ -274,6 +302,7 @@ def main(
     folder = cache() / "families" / "table3"
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[Way, Facts]] = {}
+    repeated: dict[str, dict[Way, list[Facts]]] = {}
     for name, made in _cases().items():
         if only and name not in only:
             continue
@@ -282,7 +311,14 @@ def main(
         for way in (*WAYS, FOUR_AS_IT_WAS) if name in BOTH_WAYS else WAYS:
             rows[name][way] = facts = measured(case, way, folder, again)
             print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
+        if seeds > 1 and name in FAMILIES:
+            repeated[name] = {way: [] for way in (REFERENCE, BOTH)}
+            for seed, way in product(range(1, seeds + 1), repeated[name]):
+                facts = measured(case, way, folder, again and seed > 1, seed)
+                repeated[name][way].append(facts)
+                print(f"{name}, {way.title}, seed {seed}: {facts['test']:.2%}", flush=True)
     tables = [table_3(rows, NOTES), table_equalized(rows), table_5(rows)]
+    tables += [table_seeds(repeated, seeds)] if repeated else []
     for table in tables:
         console().print(table.rich())
     if markdown:

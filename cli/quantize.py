@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,7 +32,7 @@ from qgraph.cli.options import (
     ranges,
     shapes,
 )
-from qgraph.errors import UsageError
+from qgraph.errors import ExactnessError, UsageError
 
 
 class Mode(str, Enum):
@@ -130,7 +132,7 @@ def quantize(
     first_plan(wish)
     room = byte_count(weight_bytes)
     budget_of(mean_bits, room)
-    with at_work(as_json) as progress:
+    with at_work(as_json) as progress, _evidence_kept(output):
         result = compiler.quantize(
             model,
             calibration,
@@ -170,3 +172,19 @@ def quantize(
         return
     print_quantized(manifest)
     print_files(output)
+
+
+@contextmanager
+def _evidence_kept(output: Path) -> Iterator[None]:
+    """Codes that show why a network was refused, in a file beside where it would have gone."""
+    import numpy as np
+
+    try:
+        yield
+    except ExactnessError as error:
+        if error.evidence:
+            file = output.with_name(f"{output.name}-overflow.npz")
+            arrays: dict[str, Any] = error.evidence
+            np.savez(file, **arrays)
+            error.hint = f"{error.hint}\n  {file} has such codes of the layer's input"
+        raise

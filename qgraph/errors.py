@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class QGraphError(Exception):
     """Base of every error that qgraph raises on purpose.
@@ -71,9 +74,23 @@ class OutputError(QGraphError):
 
 
 class ExactnessError(QGraphError):
-    """The arithmetic cannot be carried exactly: overflow, or a scale out of range."""
+    """The arithmetic cannot be carried exactly: overflow, or a scale out of range.
+
+    `evidence` has arrays by name that show it, where there are such.
+    """
 
     exit_code = 9
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        hint: str | None = None,
+        evidence: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, node=node, hint=hint)
+        self.evidence = dict(evidence or {})
 
 
 class PassError(QGraphError):

@@ -8,21 +8,27 @@ sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^5
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import ExactnessError
+from qgraph.exact.sums import (
+    FLOAT32_EXACT,
+    FLOAT64_EXACT,
+    Sums,
+    farthest_input,
+    seen_taps,
+    sums_of_products,
+)
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import aligned, quantized_constant
 from qgraph.quant.topology import QUANTIZERS, keeps_scale
-
-FLOAT32_EXACT = 1 << 24
-FLOAT64_EXACT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
     """
     found: dict[str, Bound] = {}
     codes: dict[str, Any] = {}
-    sums: dict[str, _Sums] = {}
+    sums: dict[str, Sums] = {}
     for node in graph.topological():
         if node.op in QUANTIZERS:
             constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
@@ -85,10 +91,10 @@ def bounds(graph: Graph) -> dict[str, Bound]:
         if not node.inputs or any(v not in found for v in node.inputs):
             continue
         inputs = [found[v] for v in node.inputs]
-        reached = _sums_of(node, inputs, codes, sums)
+        reached = _sums_of(graph, node, inputs, codes, sums)
         if reached is not None:
             sums[node.name] = reached
-        bound = reached.bound() if reached is not None else _of_node(graph, node, inputs)
+        bound = _bound(reached) if reached is not None else _of_node(graph, node, inputs)
         if bound is None:
             continue
         if bound.exact_in == "none":
@@ -152,55 +158,42 @@ def _terms(graph: Graph, node: Node) -> int:
     return math.prod(int(d or 0) for d in dims)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """What sums of products reach, for each output channel: int64 arrays."""
-
-    lows: Any
-    highs: Any
-    magnitudes: Any
-
-    def bound(self) -> Bound:
-        low, high = int(self.lows.min()), int(self.highs.max())
-        channel = int(self.highs.argmax() if high >= -low else self.lows.argmin())
-        return Bound(low, high, int(self.magnitudes.max()), channel)
+def _bound(sums: Sums) -> Bound:
+    low, high = int(sums.lows.min()), int(sums.highs.max())
+    channel = int(sums.highs.argmax() if high >= -low else sums.lows.argmin())
+    return Bound(low, high, int(sums.magnitudes.max()), channel)
 
 
 def _sums_of(
-    node: Node, inputs: list[Bound], codes: Mapping[str, Any], sums: Mapping[str, _Sums]
-) -> _Sums | None:
+    graph: Graph,
+    node: Node,
+    inputs: list[Bound],
+    codes: Mapping[str, Any],
+    sums: Mapping[str, Sums],
+) -> Sums | None:
     """Sums with constant weights, and the constant bias that is added in the accumulator."""
     second = codes.get(node.inputs[1]) if len(inputs) == 2 else None
     if second is None:
         return None
     if node.op == "bias_add" and node.inputs[0] in sums:
-        acc, bias = sums[node.inputs[0]], second.astype(np.int64)
-        return _Sums(acc.lows + bias, acc.highs + bias, acc.magnitudes + np.abs(bias))
-    return _sums_of_products(node, inputs[0], second) if node.op in COMPUTE else None
+        return sums[node.inputs[0]].plus(second.astype(np.int64))
+    if node.op not in COMPUTE:
+        return None
+    x, windows = inputs[0], _windows(graph, node, second.shape)
+    return sums_of_products(node.op, second, x.low, x.high, x.magnitude, windows)
 
 
-def _sums_of_products(node: Node, x: Bound, weights: Any) -> _Sums:
-    w = per_channel(node, weights)
-    sums, sizes = _column_sums(w), _column_sums(np.abs(w))
-    positive, negative = (sizes + sums) // 2, (sums - sizes) // 2
-    # Terms may be absent (padding), so a term adds nothing at best.
-    low, high = min(x.low, 0), max(x.high, 0)
-    lows, highs = positive * low + negative * high, positive * high + negative * low
-    return _Sums(lows, highs, sizes * x.magnitude)
-
-
-def _column_sums(codes: Any) -> Any:
-    """Sums over the terms, int64 [output channels]; in float32 where that is exact."""
-    largest = max(float(codes.max(initial=0)), -float(codes.min(initial=0)))
-    exact = largest * codes.shape[0] <= FLOAT32_EXACT
-    return np.add.reduce(codes, axis=0, dtype=None if exact else np.float64).astype(np.int64)
-
-
-def per_channel(node: Node, weights: Any) -> Any:
-    """Weight codes as [terms, output channels]."""
-    if node.op == "depthwise_conv2d":
-        return weights.reshape(weights.shape[0] * weights.shape[1], -1)
-    return weights.reshape(-1, weights.shape[-1])
+def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Any]:
+    shape = graph.types[node.inputs[0]].shape
+    if node.op == "matmul" or shape is None:
+        return (True,)
+    kernel, image = (filters[0], filters[1]), shape[1:3]
+    strides, dilations = node.attrs["strides"], node.attrs["dilations"]
+    if None in image:
+        return (True,)
+    sizes = tuple(int(d or 0) for d in image)
+    pads = explicit_pads(sizes, kernel, strides, dilations, node.attrs["padding"])
+    return seen_taps(sizes, kernel, strides, dilations, pads)
 
 
 def in_accumulator(node: Node, bound: Bound) -> bool:
@@ -209,7 +202,11 @@ def in_accumulator(node: Node, bound: Bound) -> bool:
 
 
 def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
-    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how."""
+    """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how.
+
+    The error's `evidence` has codes of the layer's input that make it do so, where its weights are
+    constant and its size is known.
+    """
     for node in graph.topological():
         bound = found.get(node.name)
         if bound is None or not in_accumulator(node, bound) or bound.width <= bits:
@@ -222,4 +219,26 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
             node=node.name,
             hint=f"it does for inputs at their {side} code where the weight is positive and at "
             f"their {other} where it is negative; a wider accumulator, fewer bits, or wrapping",
+            evidence=_evidence(graph, node, found, bound, side),
         )
+
+
+def _evidence(
+    graph: Graph, node: Node, found: Mapping[str, Bound], bound: Bound, side: str
+) -> dict[str, Any]:
+    layer = node if node.op in COMPUTE else graph.producer(node.inputs[0])
+    x, filters = layer.inputs
+    shape, constant = graph.types[x].shape, graph.constant(graph.producer(filters).inputs[0])
+    if constant is None or shape is None or None in shape[1:] or bound.channel is None:
+        return {}
+    whole = (1, *(int(d or 0) for d in shape[1:]))
+    attrs = dict(layer.attrs)
+    if layer.op != "matmul":
+        kernel = (constant.shape[0], constant.shape[1])
+        pads = explicit_pads(
+            whole[1:3], kernel, attrs["strides"], attrs["dilations"], attrs["padding"]
+        )
+        attrs["pads"] = pads
+    weights = _codes(constant, graph.producer(filters).attrs["spec"])
+    ends = (found[x].low, found[x].high)
+    return {x: farthest_input(layer.op, attrs, whole, ends, weights, bound.channel, side)}

@@ -1,20 +1,23 @@
 """Accumulators of a program: how far each output channel can go, and on which inputs it does.
 
-The bound is that of docs/numerics.md, section 4, from the real weights: a positive weight meets the
-highest code of the input, a negative one the lowest. It is reached, so it is no estimate, wherever
-every tap of the window lies inside the input.
+The bound is that of docs/numerics.md, section 4, from the real weights.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qgraph.exact.bounds import FLOAT32_EXACT, FLOAT64_EXACT
+from qgraph.exact.sums import (
+    FLOAT32_EXACT,
+    FLOAT64_EXACT,
+    by_channel,
+    farthest_input,
+    seen_taps,
+    sums_of_products,
+)
 from qgraph.ir.types import Codes
 from qgraph.program.form import Program, Step
 
@@ -75,17 +78,22 @@ def accumulators(program: Program) -> list[Accumulator]:
 
 
 def _accumulator(program: Program, step: Step, users: list[Step]) -> Accumulator:
-    x = program.tensors[step.inputs[0]]
-    weights = by_channel(step, program.constants[step.inputs[1]])
-    low, high = min(x.low, 0), max(x.high, 0)  # padding adds nothing
-    positive, negative = np.maximum(weights, 0).sum(0), np.minimum(weights, 0).sum(0)
-    lows, highs = positive * low + negative * high, positive * high + negative * low
-    sizes, tensor = (positive - negative) * x.magnitude, step.output
+    x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
+    windows = (True,) if step.op == "matmul" else _windows(step, x.shape, weights.shape)
+    sums = sums_of_products(step.op, weights, x.low, x.high, x.magnitude, windows)
+    tensor = step.output
     bias = _bias(program, users)
     if bias is not None:
         tensor, codes = bias
-        lows, highs, sizes = lows + codes, highs + codes, sizes + np.abs(codes)
-    return Accumulator(step.output, step.op, tensor, len(weights), lows, highs, int(sizes.max()))
+        sums = sums.plus(codes)
+    terms = len(by_channel(step.op, weights))
+    magnitude = int(sums.magnitudes.max())
+    return Accumulator(step.output, step.op, tensor, terms, sums.lows, sums.highs, magnitude)
+
+
+def _windows(step: Step, image: tuple[int, ...], filters: tuple[int, ...]) -> Any:
+    strides, dilations, pads = (step.attrs[key] for key in ("strides", "dilations", "pads"))
+    return seen_taps(image[1:3], filters[:2], strides, dilations, pads)
 
 
 def _bias(program: Program, users: list[Step]) -> tuple[str, Codes] | None:
@@ -99,58 +107,9 @@ def _bias(program: Program, users: list[Step]) -> tuple[str, Codes] | None:
     return users[0].output, codes.astype(np.int64)
 
 
-def by_channel(step: Step, weights: Any) -> Codes:
-    """Weight codes as int64 [terms, output channels]."""
-    terms = math.prod(weights.shape[:2]) if step.op == "depthwise_conv2d" else -1
-    columns = math.prod(weights.shape[2:]) if step.op == "depthwise_conv2d" else weights.shape[-1]
-    return np.asarray(weights, np.int64).reshape(terms, columns)
-
-
-def farthest_input(program: Program, accumulator: Accumulator, channel: int, side: str) -> Codes:
-    """Codes of the layer's input, in the shape it has, that take a channel as far as it can go.
-
-    side: `highest` or `lowest`. The window in the middle of the input sees them all where it fits;
-    elsewhere the input is 0, or its code nearest to 0.
-    """
+def overflowing_input(program: Program, accumulator: Accumulator, channel: int, side: str) -> Codes:
+    """Codes of the layer's input that take a channel to its `highest` or `lowest` sum."""
     step = next(s for s in program.steps if s.output == accumulator.layer)
     x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
-    ends = (x.low, x.high) if side == "highest" else (x.high, x.low)
-    codes = np.full(x.shape, min(max(0, x.low), x.high), np.int64)
-    if step.op == "matmul":
-        codes[0] = np.where(weights[:, channel] > 0, ends[1], ends[0])
-        return codes
-    pick = _of_channel(step, weights, channel)
-    top, left = (_middle(x.shape, step.attrs, weights.shape, axis) for axis in (0, 1))
-    (dh, dw), first = step.attrs["dilations"], _first_channel(step, weights, channel)
-    for i, j in np.ndindex(*weights.shape[:2]):
-        row, column = top + i * dh, left + j * dw
-        if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
-            taps = np.where(pick[i, j] > 0, ends[1], ends[0])
-            codes[0, row, column, first : first + len(taps)] = taps
-    return codes
-
-
-def _of_channel(step: Step, weights: Any, channel: int) -> Any:
-    """The filter of one output channel, [height, width, inputs]."""
-    if step.op == "depthwise_conv2d":
-        multiplier = weights.shape[3]
-        return weights[:, :, channel // multiplier, channel % multiplier, None]
-    return weights[..., channel]
-
-
-def _first_channel(step: Step, weights: Any, channel: int) -> int:
-    """The first input channel that an output channel sees."""
-    if step.op == "depthwise_conv2d":
-        return int(channel // weights.shape[3])
-    per_group = weights.shape[3] // step.attrs["groups"]
-    return int(channel // per_group * weights.shape[2])
-
-
-def _middle(shape: tuple[int, ...], attrs: Mapping[str, Any], kernel: Any, axis: int) -> int:
-    """Where the window that sees most of the input begins, along one spatial axis."""
-    size, stride, dilation = shape[1 + axis], attrs["strides"][axis], attrs["dilations"][axis]
-    before, after = attrs["pads"][axis]
-    span = (kernel[axis] - 1) * dilation + 1
-    starts = range(-before, size + after - span + 1, stride)
-    seen = [sum(0 <= s + k * dilation < size for k in range(kernel[axis])) for s in starts]
-    return int(starts[int(np.argmax(seen))])
+    ends = (x.low, x.high)
+    return farthest_input(step.op, step.attrs, x.shape, ends, weights, channel, side)

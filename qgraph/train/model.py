@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import TrainingError
-from qgraph.exact.bounds import FLOAT32_EXACT, bounds
+from qgraph.exact.bounds import bounds
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources

@@ -17,7 +17,7 @@ import numpy as np
 
 from qgraph.artifacts import read_manifest, versions
 from qgraph.backends.forms import Network
-from qgraph.exact.bounds import FLOAT32_EXACT, FLOAT64_EXACT
+from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.program import Step
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.quant.profile import Profile

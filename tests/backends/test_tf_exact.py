@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qgraph.exact.bounds import FLOAT32_EXACT, bounds
+from qgraph.exact.bounds import bounds
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.passes import PassManager

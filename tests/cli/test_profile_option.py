@@ -2,11 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.helpers.cli import left_in, run
 
-PROFILE = 7
+PROFILE, ARITHMETIC = 7, 9
 BAD = {
     "broken.yaml": (b"bits: [", "not YAML"),
     "binary.yaml": (b"\xff\xfe\x00", "binary.yaml"),
@@ -47,3 +48,17 @@ def test_a_profile_of_ones_own(model, samples, tmp_path):
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["profile"]["name"] == "mine" and found["profile"]["bits"]["weight"] == 6
+
+
+def test_an_accumulator_that_is_too_narrow_comes_with_an_input_that_overflows_it(
+    model, samples, tmp_path
+):
+    (tmp_path / "narrow.yaml").write_text("accumulator: {bits: 14}")
+    out = tmp_path / "out"
+    done = run("quantize", model, "-c", samples, "-o", out, "--effort", "plain",
+               "--profile", tmp_path / "narrow.yaml")  # fmt: skip
+    assert done.code == ARITHMETIC and "the accumulator has 14" in done.err
+    assert "out-overflow.npz" in done.err.replace("\n", "")
+    with np.load(tmp_path / "out-overflow.npz") as evidence:
+        assert [evidence[name].shape for name in evidence] == [(1, 8, 8, 3)]
+    assert left_in(tmp_path) == {"narrow.yaml", "out-overflow.npz"}

@@ -12,10 +12,12 @@ from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Fixed, QuantSpec
 from qgraph.passes import PassManager
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
-from tests.helpers.quantized import assert_tf_equals_reference, exact
+from tests.helpers.layers import WINDOW as SAME
+from tests.helpers.layers import Net
+from tests.helpers.quantized import INT8, INT32_BIAS, assert_tf_equals_reference, exact, quantize
 
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "valid"}
 TERMS, CHANNELS = 4, 3
@@ -131,6 +133,36 @@ def test_a_narrow_accumulator_is_refused_with_an_input_that_overflows_it(op, sig
     x = worst(weights[:, 1], QuantSpec(8, False, "input"), "at their highest code where" in text)
     assert run(g, [x])[0, 1] == reached
     assert not -(2 ** (needed - 2)) <= reached < 2 ** (needed - 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_evidence_overflows_in_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    net = Net(5, 4, 4)
+    w = net.graph.const(rng.normal(size=(3, 3, 4, 6)).astype(np.float32), "w")
+    y = net.op("conv2d", "x", w, name="layer", **{**SAME, "strides": (2, 1)})
+    net.graph.outputs["y"] = net.op("bias_add", y, net.const("b", 6))
+    graph = quantize(net.graph, (INT8, INT32_BIAS)[seed % 2])
+    bits = max(b.width for b in bounds(graph).values()) - 1
+    with pytest.raises(ExactnessError) as caught:
+        check_accumulators(graph, bounds(graph), bits)
+    ((name, codes),) = caught.value.evidence.items()
+    exponent = graph.nodes[name].attrs["spec"].exponent
+    value = caught.value.node
+    sums = Reference(graph).run({name: Fixed(codes, exponent)}, [value])[value].codes
+    reached = int(str(caught.value).split("can reach ")[1].split(":")[0])
+    assert reached in sums and not -(2 ** (bits - 1)) <= reached < 2 ** (bits - 1)
+
+
+def test_taps_that_no_window_sees_at_once_do_not_count():
+    """A filter of 3x3 over an image of 2x2 never has more than four taps on it."""
+    net = Net(2, 2, 1)
+    w = net.graph.const(np.ones((3, 3, 1, 1), np.float32), "w")
+    net.graph.outputs["y"] = net.op("conv2d", "x", w, name="layer", **SAME)
+    graph = quantize(net.graph, data={"x": np.ones((2, 2, 2, 1), np.float32)})
+    x, weight = (graph.nodes[v].attrs["spec"] for v in graph.nodes["layer"].inputs)
+    ones = 1 << weight.exponent if weight.exponent < weight.bits - 1 else weight.hi
+    assert bounds(graph)["layer"].high == 4 * x.hi * ones
 
 
 def test_a_tie_between_channels_names_the_one_that_overflows():

@@ -9,7 +9,7 @@ from qgraph.exact.bounds import bounds
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.program import lower
-from qgraph.program.accumulators import accumulators, farthest_input
+from qgraph.program.accumulators import accumulators, overflowing_input
 from qgraph.program.run import RULES
 from qgraph.recipes import FLOAT
 from tests.helpers.quantized import PROFILES, quantize
@@ -48,6 +48,8 @@ LAYERS = {
     "matmul": ("matmul", (9,), (9, 5), {}),
     "conv": ("conv2d", (6, 5, 4), (3, 2, 4, 6), window(strides=(2, 1))),
     "valid": ("conv2d", (6, 5, 4), (3, 2, 4, 6), window(padding="valid", dilations=(2, 1))),
+    "small": ("conv2d", (2, 3, 2), (3, 5, 2, 4), window(padding="same")),
+    "smaller": ("depthwise_conv2d", (2, 2, 3), (3, 3, 3, 1), window(strides=(2, 2))),
     "groups": ("conv2d", (4, 4, 6), (3, 3, 2, 9), window()),
     "depthwise": ("depthwise_conv2d", (5, 5, 3), (3, 3, 3, 2), window(padding=((1, 0), (2, 1)))),
 }
@@ -62,7 +64,7 @@ def test_the_input_named_goes_as_far_as_the_bound(kind: str, side: str) -> None:
     step = next(s for s in program.steps if s.output == found.layer)
     weights = program.constants[step.inputs[1]].astype(np.int64)
     for channel in range(len(found.lows)):
-        codes = farthest_input(program, found, channel, side)
+        codes = overflowing_input(program, found, channel, side)
         tensor = program.tensors[step.inputs[0]]
         assert codes.shape == tensor.shape
         assert tensor.low <= codes.min() and codes.max() <= tensor.high

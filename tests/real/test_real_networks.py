@@ -16,7 +16,7 @@ from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import Quantized, quantize
-from qgraph.exact.bounds import FLOAT32_EXACT
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qgraph.backends.tf.builder import DType, GraphDefBuilder
-from qgraph.exact.bounds import FLOAT32_EXACT, Bound
+from qgraph.exact.bounds import Bound
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.quant.topology import QUANTIZERS

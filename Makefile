@@ -12,7 +12,7 @@ LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-real test-slow test-native lint format types assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-real test-slow fuzz test-native lint format types assets bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -45,6 +45,9 @@ test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 
 test-slow: $(STAMP)  ## the slow tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'slow and not real' || [ $$? -eq 5 ]
+
+fuzz: $(STAMP)  ## random networks through every form, and mutated files, for hours
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m fuzz
 
 test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TSan (needs cmake)
 	@command -v $(CMAKE) >/dev/null || { echo "cmake is missing: install it, or name it by CMAKE=..."; exit 1; }

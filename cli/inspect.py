@@ -52,6 +52,7 @@ def inspect(
     from qgraph.cli.console import import_tensorflow_quietly
     from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
+    from qgraph.frontends.loading import is_onnx
     from qgraph.ir.text import print_graph
     from qgraph.passes import PassManager
     from qgraph.quant.profile import load_profile
@@ -68,7 +69,8 @@ def inspect(
             _print_ends(written)
             print_quantized(written)
         return
-    import_tensorflow_quietly()
+    if not is_onnx(model):
+        import_tensorflow_quietly()
     graph = load(model, inputs=names(inputs), outputs=names(outputs), input_shapes=input_shapes)
     if text:
         print(print_graph(graph), end="")

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from qgraph.errors import GraphError, QGraphError
-from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.opaque import infer_types, source_of
-from qgraph.frontends.partial import Partial, worth_tracking
+from qgraph.frontends.partial import Partial
+from qgraph.frontends.site import Construction, Place
 from qgraph.frontends.tf_node import Ref, TFNode
-from qgraph.ir.graph import Graph
-from qgraph.ir.types import Array, Shape, TensorType
+from qgraph.ir.types import Shape, TensorType
 
 # What an importer returns: the values of the node's outputs (None for one that never gets a
 # value, on the branch not taken), or None in all where it cannot express the node.
@@ -32,46 +28,14 @@ MERGES = ("Merge", "RefMerge")
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(Place["Builder"]):
     """One TensorFlow node where it is imported: its inputs as values of the IR."""
 
-    builder: Builder
     node: TFNode
-    inputs: tuple[str, ...]
     live: tuple[str | None, ...] = ()
 
-    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
-        """The node of the IR that computes this node's (first) output."""
-        return self.builder.graph.add(op, *inputs, name=self.node.name, attrs=attrs)
 
-    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
-        name = self.builder.free(f"{self.node.name}/{what}")
-        return self.builder.graph.add(op, *inputs, name=name, attrs=attrs)
-
-    def const(self, value: Any, what: str | None = None) -> str:
-        name = self.node.name if what is None else self.builder.free(f"{self.node.name}/{what}")
-        return self.builder.const(value, name)
-
-    def type(self, i: int = 0) -> TensorType:
-        return self.builder.graph.types[self.inputs[i]]
-
-    def shape(self, i: int = 0) -> Shape | None:
-        return self.type(i).shape
-
-    def constant(self, i: int) -> Any:
-        """The array behind input `i` where it is constant, else None."""
-        return self.builder.constant(self.inputs[i])
-
-    def partial(self, i: int) -> Partial | None:
-        return self.builder.partials.get(self.inputs[i])
-
-    def integers(self, i: int) -> tuple[int, ...] | None:
-        """Input `i` as a tuple of known integers (a scalar gives one), else None."""
-        value = self.constant(i)
-        return None if value is None else tuple(int(v) for v in np.ravel(value))
-
-
-class Builder:
+class Builder(Construction):
     """The graph under construction and what is known of its values."""
 
     def __init__(
@@ -82,40 +46,12 @@ class Builder:
         importers: Mapping[str, Importer],
         evaluators: Mapping[str, Evaluator],
     ) -> None:
-        self.graph = Graph(name)
-        self.partials: dict[str, Partial] = {}
-        self.batch = BatchTracker(self.graph)
-        self._taken = taken
+        super().__init__(name, taken)
         self._library = library
         self._importers = importers
         self._evaluators = evaluators
         self._values: dict[str, tuple[str | None, ...]] = {}
         self._dead: set[str] = set()
-        self._constants: dict[str, Array] = {}
-
-    # -- for importers ---------------------------------------------------------------------
-
-    def free(self, stem: str) -> str:
-        """A name for a helper that is no TensorFlow node's."""
-        name, count = stem, 0
-        while name in self._taken or name in self.graph.nodes:
-            count += 1
-            name = f"{stem}_{count}"
-        return name
-
-    def const(self, value: Any, name: str) -> str:
-        array = np.asarray(value)
-        result = self.graph.const(array, name)
-        self._constants[result] = array
-        if worth_tracking(array):
-            self.partials[result] = Partial.known(array)
-        return result
-
-    def constant(self, value: str) -> Array | None:
-        """The array behind `value`, also through `identity` nodes."""
-        return self._constants.get(value)
-
-    # -- nodes -----------------------------------------------------------------------------
 
     def add_input(self, name: str, dtype: str, shape: Shape | None) -> None:
         self._values[name] = (self.graph.input(name, dtype, shape),)
@@ -145,7 +81,7 @@ class Builder:
             self._dead.add(node.name)
             return
         try:
-            partials, result = self._import(Site(self, node, present, live))
+            partials, result = self._import(Site(self, node.name, present, node, live))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
         values = (result,) if isinstance(result, str) else result
@@ -153,7 +89,7 @@ class Builder:
         for value, partial in zip(values, partials or (), strict=False):
             if value is not None:
                 self.partials.setdefault(value, partial)
-        self._pass_constant_through(node, values)
+        self._pass_constant_through(values[0] if values else None)
 
     def _import(
         self, site: Site
@@ -201,16 +137,3 @@ class Builder:
         attrs = {"kind": node.op, "types": types, "source": source}
         graph.add("opaque", *site.inputs, name=node.name, attrs=attrs, outputs=len(types))
         return graph.nodes[node.name].values
-
-    def _pass_constant_through(self, node: TFNode, values: Sequence[str | None]) -> None:
-        value = values[0] if values else None
-        made = self.graph.nodes.get(value) if value is not None else None
-        if (
-            made is not None
-            and value is not None
-            and made.op == "identity"
-            and value not in self._constants
-        ):
-            array = self._constants.get(made.inputs[0])
-            if array is not None:
-                self._constants[value] = array

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
@@ -27,6 +28,22 @@ NEVER_RESULTS = (
     "Const", "Switch", "RefSwitch", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp",
     "Shape", "ShapeN", "Size", "Rank", *SOURCES,
 )  # fmt: skip
+
+
+class Linked(Protocol):
+    """A node of any format, as far as it refers to others."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[Ref, ...]: ...
+    @property
+    def control(self) -> tuple[str, ...]: ...
+
+
+N = TypeVar("N", bound=Linked)
 
 
 def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
@@ -106,14 +123,12 @@ def resolve(nodes: Mapping[str, TFNode], name: str, what: str, candidates: Seque
     )
 
 
-def needed(
-    nodes: Mapping[str, TFNode], outputs: Sequence[Ref], cut: Collection[str]
-) -> list[TFNode]:
+def needed(nodes: Mapping[str, N], outputs: Sequence[Ref], cut: Collection[str]) -> list[N]:
     """Every node that `outputs` need, inputs first, not looking behind the nodes in `cut`.
 
     Raises GraphError at a missing input or a cycle, UnsupportedError at a loop.
     """
-    order: list[TFNode] = []
+    order: list[N] = []
     done: set[str] = set()
     for root, _ in outputs:
         if root in done:
@@ -148,7 +163,7 @@ def check_whole(nodes: Mapping[str, TFNode]) -> None:
         raise
 
 
-def _needs(nodes: Mapping[str, TFNode], name: str, cut: Collection[str]) -> Iterator[str]:
+def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> Iterator[str]:
     node = nodes[name]
     if name in cut:
         return iter(())
@@ -170,7 +185,7 @@ def _needs(nodes: Mapping[str, TFNode], name: str, cut: Collection[str]) -> Iter
     return iter([*needs, *(c for c in node.control if _is_pivot(nodes, c))])
 
 
-def _is_pivot(nodes: Mapping[str, TFNode], name: str) -> bool:
+def _is_pivot(nodes: Mapping[str, Linked], name: str) -> bool:
     node = nodes.get(name)
     if node is not None and node.op == "Identity" and node.inputs:
         node = nodes.get(node.inputs[0][0])

@@ -52,7 +52,7 @@ def import_graph_def(
     starts = list(cut) if inputs else find_inputs(nodes, order)
     if inputs:
         _refuse_unnamed(order, cut)
-    shapes = _shapes(nodes, starts, input_shapes)
+    shapes = given_shapes(starts, input_shapes)
     builder = Builder(name, nodes, graph_def.library.SerializeToString(), IMPORTERS, EVALUATORS)
     for start in starts:
         known = graph_def.versions.producer >= SHAPES_SINCE
@@ -61,10 +61,10 @@ def import_graph_def(
         for node in order:
             builder.add(node)
     except GraphError as error:
-        raise _with_shape_hint(error, builder.graph) from None
+        raise with_shape_hint(error, builder.graph) from None
     graph = builder.graph
     graph.outputs = _outputs(builder, ends, explicit=bool(outputs or signature))
-    _sweep(graph, keep=cut)
+    sweep(graph, keep=cut)
     _add_control(graph, nodes)
     verify(graph)
     return graph
@@ -107,9 +107,8 @@ def _refuse_unnamed(order: Sequence[TFNode], cut: Collection[str]) -> None:
         )
 
 
-def _shapes(
-    nodes: Mapping[str, TFNode], starts: Sequence[str], given: Mapping[str, Shape] | None
-) -> dict[str, Shape]:
+def given_shapes(starts: Sequence[str], given: Mapping[str, Shape] | None) -> dict[str, Shape]:
+    """Shapes by input. Raises UsageError for one that is given to no input."""
     shapes = {key.removesuffix(":0"): tuple(shape) for key, shape in (given or {}).items()}
     if len(starts) == 1 and "" in shapes:  # a shape without a name is the only input's
         shapes[starts[0]] = shapes.pop("")
@@ -139,7 +138,8 @@ def _input_type(
     return dtype, shape
 
 
-def _with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
+def with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
+    """`error`, with the advice to give the shape of an input where one is unknown."""
     unknown = [i for i in graph.inputs if graph.types[i].shape is None]
     if not unknown or error.hint:
         return error
@@ -162,7 +162,7 @@ def _outputs(builder: Builder, ends: Mapping[str, Ref], *, explicit: bool) -> di
     return outputs
 
 
-def _sweep(graph: Graph, keep: Collection[str]) -> None:
+def sweep(graph: Graph, keep: Collection[str]) -> None:
     """Remove nodes that no output needs: shape arithmetic that became attributes."""
     for node in reversed(graph.topological()):
         if node.name not in keep and not any(graph.use_count(v) for v in node.values):

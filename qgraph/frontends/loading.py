@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.errors import GraphError, LoadError, QGraphError
-from qgraph.frontends import checkpoint, graphdef, keras, saved_model
+from qgraph.frontends import checkpoint, graphdef, keras, onnx, saved_model
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
 from qgraph.ir.graph import Graph
@@ -28,7 +28,8 @@ def load(
     """The network in `path`, ready to be transformed.
 
     `path` is a frozen GraphDef (`.pb`, `.pbtxt`), a SavedModel directory, a Keras file (`.h5`,
-    `.hdf5`, `.keras`) or a checkpoint with its MetaGraph (the `.meta` file or the prefix).
+    `.hdf5`, `.keras`), a checkpoint with its MetaGraph (the `.meta` file or the prefix) or an ONNX
+    model (`.onnx`), for which TensorFlow is not imported.
     `inputs` and `outputs` name nodes where the graph does not make them plain, `input_shapes`
     overrides the shapes of placeholders. Raises LoadError for a file that cannot be read,
     GraphError for a graph that does not hold together, UnsupportedError for what cannot be
@@ -36,6 +37,15 @@ def load(
     """
     path = Path(path)
     try:
+        model = _onnx_model(path)
+        if model is not None:
+            return onnx.import_model(
+                onnx.read(model, path.parent),
+                inputs=inputs,
+                outputs=outputs,
+                input_shapes=input_shapes,
+                name=path.stem,
+            )
         frozen = _read(path, outputs)
         return _import(frozen, path.stem, inputs, outputs, input_shapes)
     except QGraphError as error:
@@ -109,8 +119,6 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
     if meta is not None and meta.graph_def.node:
         hint = "call it NAME.meta, beside NAME.index and NAME.data-*"
         raise LoadError("a MetaGraph, away from its checkpoint", node=str(path), hint=hint)
-    if _is_onnx(data):
-        raise LoadError("an ONNX model, not a TensorFlow one", node=str(path))
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -121,11 +129,27 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
     return Frozen(graphdef.parse_text(path, text))
 
 
-def _is_onnx(data: bytes) -> bool:
-    """Whether `data` is an ONNX model, which is told apart by its message's fields."""
-    import onnx
-
+def is_onnx(path: Path) -> bool:
+    """Whether `path` is an ONNX model, or claims to be one by its suffix."""
     try:
-        return bool(onnx.load_model_from_string(data).graph.node)
-    except Exception:  # whatever a foreign file makes of the parser
+        return path.suffix == ".onnx" or _onnx_model(path) is not None
+    except (OSError, QGraphError):
         return False
+
+
+def _onnx_model(path: Path) -> Any | None:
+    """The ONNX model in `path`, told by its content; None for all else.
+
+    Raises LoadError where only the suffix says that it is one.
+    """
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith((HDF5, ZIP)) or head[4:8] == TFLITE:
+        return None
+    model = onnx.parse(path.read_bytes())
+    if model is None and path.suffix == ".onnx" and head:
+        hint = "the file may be truncated, or be of another format"
+        raise LoadError("not an ONNX model", node=str(path), hint=hint)
+    return model

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.partial import Partial
+from qgraph.frontends.site import Place
 
 LARGEST_FILL = 1 << 24
 
@@ -75,7 +77,7 @@ def _reshape(site: Site) -> Result:
     return None if shape is None else site.emit("reshape", site.inputs[0], shape=shape)
 
 
-def reshape_target(site: Site, target: Partial) -> tuple[int, ...] | None:
+def reshape_target(site: Place[Any], target: Partial) -> tuple[int, ...] | None:
     """The target with at most one -1: an unknown batch becomes it. None where that cannot be."""
     dims = [None if u else int(v) for v, u in zip(target.values, target.missing, strict=True)]
     if dims.count(None) + dims.count(-1) <= 1:
@@ -89,7 +91,7 @@ def reshape_target(site: Site, target: Partial) -> tuple[int, ...] | None:
     rest = math.prod(d or 0 for d in shape[1:])
     given = math.prod(d for d in dims if d is not None and d != -1)
     if given == 0 or rest % given:
-        raise GraphError(f"{site.type(0)} cannot be reshaped to {dims}", node=site.node.name)
+        raise GraphError(f"{site.type(0)} cannot be reshaped to {dims}", node=site.name)
     return tuple(-1 if d is None else rest // given if d == -1 else d for d in dims)
 
 

@@ -43,7 +43,9 @@ def _gelu(attrs: Attrs, x: Any) -> Any:
 
 
 def _hard_sigmoid(attrs: Attrs, x: Any) -> Any:
-    """relu6(x + 3) / 6, the form used by MobileNetV3."""
+    """relu6(x + 3) / 6, the form used by MobileNetV3; or clip(alpha * x + beta, 0, 1)."""
+    if "alpha" in attrs:
+        return np.clip(attrs["alpha"] * x + attrs["beta"], 0, 1).astype(x.dtype)
     return np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 

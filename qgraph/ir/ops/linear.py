@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph import kernels
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, OpDef, broadcast, one_scale
+from qgraph.ir.ops.base import Attrs, OpDef, broadcast, broadcast_shapes, one_scale
 from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
 
@@ -129,6 +129,17 @@ def matmul(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     return np.asarray(np.matmul(inputs[0], inputs[1]))
 
 
+def infer_batch_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    a, b = inputs
+    _check_dtypes(a, b)
+    if a.shape is None or b.shape is None or len(a.shape) < 2 or len(b.shape) < 2:
+        raise GraphError(f"needs two tensors of rank 2 or more, found {a} and {b}")
+    if None not in (a.shape[-1], b.shape[-2]) and a.shape[-1] != b.shape[-2]:
+        raise GraphError(f"{a} and {b} cannot be multiplied")
+    batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]])
+    return TensorType(a.dtype, (*(batch or ()), a.shape[-2], b.shape[-1]))
+
+
 def infer_bias_add(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     x, b = inputs
     if b.shape is None or len(b.shape) != 1:
@@ -178,5 +189,7 @@ OPS = (
         "depthwise_conv2d", (2, 2), infer_depthwise, depthwise_conv2d, _integer_depthwise, WINDOW
     ),
     OpDef("matmul", (2, 2), infer_matmul, matmul, _integer_matmul),
+    # Of values of any rank, in float: attention.
+    OpDef("batch_matmul", (2, 2), infer_batch_matmul, matmul),
     OpDef("bias_add", (2, 2), infer_bias_add, _add, _integer_bias_add, same_scale=True),
 )

@@ -213,6 +213,7 @@ LINEAR: Mapping[str, Lower] = {
     "conv2d": _conv2d,
     "depthwise_conv2d": _depthwise,
     "matmul": simple("MatMul"),
+    "batch_matmul": simple("BatchMatMulV2"),
     "bias_add": simple("BiasAdd"),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,

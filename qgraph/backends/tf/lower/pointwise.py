@@ -47,6 +47,29 @@ def _via(*steps: tuple[str, float | None]) -> Lower:
 ITSELF = float("nan")  # in `_via`: the second input is x itself
 
 
+def _hard_sigmoid(e: Emission, node: Node) -> str:
+    if "alpha" not in node.attrs:
+        return _via(("AddV2", 3.0), ("Relu6", None), ("RealDiv", 6.0))(e, node)
+    alpha, beta = float(node.attrs["alpha"]), float(node.attrs["beta"])
+    return _via(("Mul", alpha), ("AddV2", beta), ("Maximum", 0.0), ("Minimum", 1.0))(e, node)
+
+
+def _elu(e: Emission, node: Node) -> str:
+    """TensorFlow's has no alpha: max(x, 0) + alpha * elu(min(x, 0))."""
+    alpha, dtype = float(node.attrs.get("alpha", 1.0)), e.dtypes[node.name]
+    if alpha == 1:
+        return simple("Elu")(e, node)
+
+    def add(op: str, step: str, *inputs: str) -> str:
+        name = f"{node.name}/{step}" if step else node.name
+        return e.builder.add(op, name, list(inputs), T=DType(dtype))
+
+    x = e.tensor(node.inputs[0], dtype)
+    below = add("Elu", "elu", add("Minimum", "below", x, e.builder.scalar(0.0, dtype)))
+    scaled = add("Mul", "scaled", below, e.builder.scalar(alpha, dtype))
+    return add("AddV2", "", add("Relu", "above", x), scaled)
+
+
 def _leaky_relu(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
     return e.builder.add(
@@ -101,12 +124,12 @@ POINTWISE: Mapping[str, Lower] = {
     "leaky_relu": _leaky_relu,
     "sigmoid": simple("Sigmoid"),
     "tanh": simple("Tanh"),
-    "elu": simple("Elu"),
+    "elu": _elu,
     "selu": simple("Selu"),
     "softplus": simple("Softplus"),
     "softsign": simple("Softsign"),
     "swish": _via(("Sigmoid", None), ("Mul", ITSELF)),
-    "hard_sigmoid": _via(("AddV2", 3.0), ("Relu6", None), ("RealDiv", 6.0)),
+    "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _via(("AddV2", 3.0), ("Relu6", None), ("Mul", ITSELF), ("RealDiv", 6.0)),
     "softmax": simple("Softmax"),
     "log_softmax": simple("LogSoftmax"),

@@ -1,0 +1,240 @@
+"""The importer: a model's nodes, one after the other, to nodes of the IR.
+
+For each ONNX node, in order: what is statically known of it becomes constants; else the table in
+`ops` says which ops of the IR it is; else it travels as `opaque`. The node that ends up with an
+ONNX tensor's name computes that very tensor; helpers beside it are called `name/what`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.frontends.onnx.node import OnnxNode, Ref
+from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
+from qgraph.frontends.onnx.tensors import decode
+from qgraph.frontends.partial import LARGEST, Partial
+from qgraph.frontends.site import Construction, Place
+from qgraph.interpret import run_node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, Shape, TensorType
+
+# What an importer returns: the values of the node's outputs, or None where it cannot express
+# the node.
+Result = str | tuple[str, ...] | None
+Importer = Callable[["Site"], Result]
+Evaluator = Callable[["Site"], tuple[Partial, ...] | None]
+
+# Of constants that are computed while a model is loaded: elements of one, and of all of them.
+LARGEST_RESULT = 1 << 24
+LARGEST_TOTAL = 1 << 28
+VIEWS = ("transpose", "identity", "squeeze", "expand_dims", "slice")
+NO_MOVES = ("max_pool", "reduce_max")
+
+
+class Inexpressible(Exception):
+    """An importer finds, deep inside, that it cannot express the node."""
+
+
+@dataclass(frozen=True)
+class Site(Place["Builder"]):
+    """One ONNX node where it is imported; an input that is left out is ""."""
+
+    node: OnnxNode
+
+    def has(self, i: int) -> bool:
+        return i < len(self.inputs) and bool(self.inputs[i])
+
+    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
+        return self.builder.make(self.name, op, inputs, attrs)
+
+    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
+        return self.builder.make(self.builder.free(f"{self.name}/{what}"), op, inputs, attrs)
+
+    def named(self, i: int) -> str:
+        """The name for output `i`, one of a helper where the output is left out."""
+        outputs = self.node.outputs
+        given = outputs[i] if i < len(outputs) else ""
+        return given or self.builder.free(f"{self.name}/output{i}")
+
+    def constant(self, i: int) -> Any:
+        return super().constant(i) if self.has(i) else None
+
+    def setting(self, key: str, i: int) -> tuple[int, ...] | None:
+        """What older opsets have as attribute `key` and newer ones as input `i`; None without."""
+        if key in self.node.attrs or not self.has(i):
+            return self.node.integers(key)
+        found = self.integers(i)
+        if found is None:
+            raise Inexpressible
+        return found
+
+    def scalar(self, value: float, what: str, i: int = 0) -> str:
+        """A constant of the type of input `i`."""
+        return self.const(np.asarray(value, self.type(i).dtype), what)
+
+    def rank(self, i: int = 0) -> int:
+        """The rank of input `i`, which has to be known."""
+        rank = self.type(i).rank
+        if rank is None:
+            raise Inexpressible
+        return rank
+
+    def known_shape(self, i: int = 0) -> Shape:
+        shape = self.shape(i)
+        if shape is None:
+            raise Inexpressible
+        return shape
+
+    def axis(self, value: int, rank: int) -> int:
+        """`value` counted from the front. Raises GraphError where there is no such axis."""
+        if not -rank <= value < rank:
+            raise GraphError(f"there is no axis {value} of {rank}", node=self.name)
+        return value % rank
+
+
+class Builder(Construction):
+    """The graph under construction, what is known of its values, and images in NHWC."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Mapping[str, OnnxNode],
+        folder: Path | None,
+        importers: Mapping[str, Importer],
+        evaluators: Mapping[str, Evaluator],
+    ) -> None:
+        super().__init__(name, {output for n in nodes.values() for output in n.outputs})
+        self.images: dict[str, str] = {}
+        self._folder = folder
+        self._importers = importers
+        self._evaluators = evaluators
+        self._values: dict[Ref, str] = {}
+        self._computed = 0
+
+    # -- for importers ---------------------------------------------------------------------
+
+    def make(self, name: str, op: str, inputs: tuple[str, ...], attrs: dict[str, Any]) -> str:
+        """A node of the IR, or its result where that is a constant that is only moved."""
+        value = self.graph.add(op, *inputs, name=name, attrs=attrs)
+        definition, made = op_definition(op), self.graph.nodes[value]
+        arrays = [self._constants.get(v) for v in inputs]
+        if op in NO_MOVES or not (definition.moves or op == "cast"):
+            return value
+        known = [a for a in arrays if a is not None]
+        size = elements(self.graph.types[value].shape)
+        if len(known) < len(arrays) or size is None or not (op in VIEWS or self.allows(size)):
+            return value
+        (result,) = run_node(made, known)
+        self.graph.remove(value)
+        return self.const(result, name)
+
+    def allows(self, size: int) -> bool:
+        """Whether a constant of `size` elements may be computed; it counts towards the total."""
+        fits = size <= LARGEST_RESULT and self._computed + size <= LARGEST_TOTAL
+        self._computed += size if fits else 0
+        return fits
+
+    def decoded(self, tensor: Any, node: str) -> Array:
+        """The array of a graphsurgeon constant."""
+        values = tensor._values
+        return (
+            values if isinstance(values, np.ndarray) else decode(values.tensor, self._folder, node)
+        )
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def add_input(self, name: str, dtype: str, shape: Shape | None) -> None:
+        self._values[name, 0] = self.graph.input(name, dtype, shape)
+
+    def value(self, ref: Ref, user: str) -> str:
+        if ref not in self._values:
+            raise UnsupportedError(
+                f"output {ref[1]} of `{ref[0]}` is used, and not supported", node=user
+            )
+        return self._values[ref]
+
+    def add(self, node: OnnxNode) -> None:
+        """Import `node`, whose inputs are imported. Raises GraphError where it does not fit."""
+        if (node.name, 0) in self._values:
+            return
+        inputs = tuple(self.value(ref, node.name) if ref else "" for ref in node.slots)
+        try:
+            values, partials = self._import(Site(self, node.name, inputs, node))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
+        for index, value in enumerate(values):
+            self._values[node.name, index] = value
+            self._pass_constant_through(value)
+        for value, partial in zip(values, partials or (), strict=False):
+            self.partials.setdefault(value, partial)
+
+    def _import(self, site: Site) -> tuple[tuple[str, ...], tuple[Partial, ...] | None]:
+        own = site.node.domain in ("", "ai.onnx")
+        key = site.node.op if own else f"{site.node.domain}.{site.node.op}"
+        partials = self._evaluators[key](site) if key in self._evaluators else None
+        if partials is not None and all(p.complete for p in partials):
+            found = [self.const(p.values, site.named(i)) for i, p in enumerate(partials)]
+            return tuple(found), partials
+        try:
+            result = self._importers[key](site) if key in self._importers else None
+        except Inexpressible:
+            result = None
+        except GraphError as error:
+            return self._opaque_instead(site, partials, error), partials
+        if result is None:
+            return self._opaque(site, partials), partials
+        return (result,) if isinstance(result, str) else result, partials
+
+    def _opaque_instead(
+        self, site: Site, partials: tuple[Partial, ...] | None, error: GraphError
+    ) -> tuple[str, ...]:
+        """What ONNX takes and the IR does not stays opaque; not where the user can help."""
+        if any(self.graph.types[i].shape is None for i in self.graph.inputs):
+            raise error
+        try:
+            return self._opaque(site, partials)
+        except QGraphError:
+            raise error from None
+
+    def _opaque(self, site: Site, partials: tuple[Partial, ...] | None) -> tuple[str, ...]:
+        node, graph = site.node, self.graph
+        present = tuple(v for v in site.inputs if v)
+        known = [self.partials.get(v) for v in present]
+        source = source_of(node, site.inputs, [graph.types[v] for v in present], self.decoded)
+        if partials is not None:
+            types = tuple(TensorType(p.values.dtype.name, p.values.shape) for p in partials)
+        else:
+            types = infer_types(source, known)
+        arrays = [a for a in map(self.constant, present) if a is not None and a.size <= LARGEST]
+        if len(arrays) == len(present) and small(types):
+            return self._computed_once(site, source, arrays)
+        attrs = {"kind": node.op, "types": types, "source": source}
+        name = graph.add("opaque", *present, name=node.name, attrs=attrs, outputs=len(types))
+        return graph.nodes[name].values
+
+    def _computed_once(
+        self, site: Site, source: OnnxSource, known: Sequence[Array]
+    ) -> tuple[str, ...]:
+        """The constants that an op not understood makes of small constants."""
+        found = source.run(known)
+        arrays = found if isinstance(found, tuple) else (found,)
+        return tuple(self.const(array, site.named(i)) for i, array in enumerate(arrays))
+
+
+def elements(shape: Shape | None) -> int | None:
+    """How many elements a tensor has, None where that is not known."""
+    if shape is None or any(d is None for d in shape):
+        return None
+    return math.prod(d or 0 for d in shape)
+
+
+def small(types: tuple[TensorType, ...]) -> bool:
+    sizes = [elements(t.shape) for t in types]
+    return all(size is not None and size <= LARGEST for size in sizes)

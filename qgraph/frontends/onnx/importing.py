@@ -1,0 +1,107 @@
+"""Model -> Graph: find the ends, import what lies between, drop what was only scaffolding."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from qgraph.errors import GraphError, UsageError
+from qgraph.frontends.ends import needed, no_outputs
+from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
+from qgraph.frontends.onnx.builder import Builder
+from qgraph.frontends.onnx.model import Model
+from qgraph.frontends.onnx.node import INPUT, Ref, ir_name
+from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Shape, TensorType
+from qgraph.ir.verify import verify
+
+
+def import_model(
+    model: Model,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    name: str = "graph",
+) -> Graph:
+    """A model as a verified Graph.
+
+    `inputs` and `outputs` name tensors (or nodes, by their first output); without them they are
+    the model's, less the inputs that no output needs. Shapes are as in the model: images in NCHW.
+    Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError naming
+    the node.
+    """
+    ends = _ends(model, outputs)
+    cut = [_input(model, i) for i in inputs or ()]
+    order = needed(model.nodes, list(ends.values()), cut)
+    found = {n.name for n in order if n.op == INPUT}
+    starts = cut or [model.tensors[t][0] for t in model.inputs if model.tensors[t][0] in found]
+    missing = sorted(found - set(starts))
+    if missing:
+        raise UsageError(
+            f"the outputs also need {', '.join(f'`{m}`' for m in missing)}",
+            hint="name every input that is needed, or none",
+        )
+    shapes = given_shapes(starts, input_shapes)
+    builder = Builder(name, model.nodes, model.folder, IMPORTERS, EVALUATORS)
+    for start in starts:
+        kind = _input_type(model, start, shapes)
+        builder.add_input(start, kind.dtype, kind.shape)
+    try:
+        for node in order:
+            builder.add(node)
+    except GraphError as error:
+        raise with_shape_hint(error, builder.graph) from None
+    graph = builder.graph
+    graph.outputs = {public: builder.value(ref, public) for public, ref in ends.items()}
+    sweep(graph, keep=cut)
+    verify(graph)
+    return graph
+
+
+def _ends(model: Model, outputs: Sequence[str] | None) -> dict[str, Ref]:
+    """Public name -> tensor."""
+    if outputs is not None:
+        return {ir_name(o): _resolved(model, o, "output", model.outputs) for o in outputs}
+    if not model.outputs:
+        raise no_outputs()
+    refs = {t: model.tensors.get(t) for t in model.outputs}
+    for tensor, ref in refs.items():
+        if ref is None:
+            raise GraphError("no node makes this output", node=tensor, hint="the graph is damaged")
+    return {ir_name(tensor): ref for tensor, ref in refs.items() if ref is not None}
+
+
+def _resolved(model: Model, name: str, what: str, candidates: Sequence[str]) -> Ref:
+    """The tensor that a user named, or the first output of that node."""
+    if name in model.tensors:
+        return model.tensors[name]
+    for node in model.nodes.values():
+        if name in (*node.outputs, node.label):
+            return node.name, node.outputs.index(name) if name in node.outputs else 0
+    near = difflib.get_close_matches(name, list(model.tensors), n=3)
+    listed = ", ".join(f"`{c}`" for c in dict.fromkeys([*candidates[:12], *near]))
+    raise UsageError(f"there is no {what} `{name}` in the model", hint=f"candidates: {listed}")
+
+
+def _input(model: Model, name: str) -> str:
+    node, index = _resolved(model, name, "input", model.inputs)
+    if index:
+        raise UsageError(f"only a node's first output can become an input, not `{name}`")
+    return node
+
+
+def _input_type(model: Model, start: str, shapes: Mapping[str, Shape]) -> TensorType:
+    node = model.nodes[start]
+    tensor = next(t for t, ref in model.tensors.items() if ref == (start, 0))
+    known = node.attrs["type"] if node.op == INPUT else model.types.get(tensor)
+    if start in shapes:
+        return TensorType("float32" if known is None else known.dtype, shapes[start])
+    if known is None:
+        raise UsageError(
+            f"`{start}` ({node.op}) is named as an input, and its shape is not known",
+            hint=f"give it: --input-shape {start}=1,3,224,224",
+        )
+    result: TensorType = known
+    return result

@@ -1,0 +1,63 @@
+"""ONNX nodes seen from here: references between them, attributes, names in the IR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.errors import GraphError
+
+Ref = tuple[str, int]  # node name, output index
+
+# Stand for what is in the file, but is no node there.
+INPUT, INITIALIZER = "Input", "Initializer"
+
+_INDEXED = re.compile(r":(\d+)$")
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One node. `slots` are its inputs, None where an optional one is left out.
+
+    `outputs` are the names of its outputs in the IR, "" where one is left out; the first of them
+    is the node's name. `version` is the opset of the node's domain.
+    """
+
+    name: str
+    op: str
+    domain: str
+    version: int
+    slots: tuple[Ref | None, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    label: str = ""  # the node's own name in the file
+
+    control: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        return tuple(ref for ref in self.slots if ref is not None)
+
+    def integer(self, key: str, default: int = 0) -> int:
+        return int(self.attrs.get(key, default))
+
+    def real(self, key: str, default: float) -> float:
+        return float(self.attrs.get(key, default))
+
+    def text(self, key: str, default: str = "") -> str:
+        value = self.attrs.get(key, default)
+        if not isinstance(value, str):
+            raise GraphError(f"attribute `{key}` is no text: {value!r}", node=self.name)
+        return value
+
+    def integers(self, key: str) -> tuple[int, ...] | None:
+        """Attribute `key`, None where it is missing."""
+        value = self.attrs.get(key)
+        return None if value is None else tuple(int(v) for v in value)
+
+
+def ir_name(tensor: str) -> str:
+    """A tensor's name as a node's of the IR, where `name:number` is something else."""
+    return _INDEXED.sub(lambda m: "" if m[1] == "0" else f"_{m[1]}", tensor) or "tensor"

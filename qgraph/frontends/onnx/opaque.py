@@ -1,0 +1,156 @@
+"""Ops that are not understood: their types and their values come from ONNX itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, UnsupportedError
+from qgraph.frontends.onnx.node import OnnxNode
+from qgraph.frontends.partial import Partial
+from qgraph.ir.types import Array, TensorType
+
+RANDOM = (
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+)  # fmt: skip
+REFUSED = {
+    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), "control flow"),
+    **dict.fromkeys(RANDOM, "an op that draws random numbers"),
+    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), "an optional"),
+    "StringNormalizer": "an op on text",
+    "ImageDecoder": "an op on files",
+}
+CUT = "cut it off: name inputs and outputs on this side of it"
+Decoded = Callable[[Any, str], Array]
+
+
+@dataclass(frozen=True)
+class OnnxSource:
+    """An ONNX op that can be run alone: a model of one node, serialized."""
+
+    node: str
+    model: bytes
+    inputs: tuple[TensorType, ...]
+
+    def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
+        """The op's outputs by ONNX's reference: an array, or a tuple where there are several."""
+        feeds = {f"in{i}": np.asarray(value) for i, value in enumerate(inputs)}
+        try:
+            results = self._evaluator.run(None, feeds)
+        except Exception as error:  # whatever an op's reference raises
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise GraphError(f"ONNX's reference fails: {lines[0]}", node=self.node) from None
+        arrays = tuple(np.asarray(r) for r in results)
+        return arrays[0] if len(arrays) == 1 else arrays
+
+    @cached_property
+    def _evaluator(self) -> Any:
+        from onnx.reference import ReferenceEvaluator
+
+        return ReferenceEvaluator(_parsed(self))
+
+
+def source_of(
+    node: OnnxNode, values: Sequence[str], types: Sequence[TensorType], decoded: Decoded
+) -> OnnxSource:
+    """`values` are the node's inputs, "" where one is left out; `types` those of the others.
+
+    Raises UnsupportedError for an op that is not known, or cannot be run alone.
+    """
+    import onnx
+    from onnx import helper
+
+    _refuse(node)
+    count = iter(range(len(types)))
+    inputs = [f"in{next(count)}" if value else "" for value in values]
+    outputs = [f"out{i}" if name else "" for i, name in enumerate(node.outputs)]
+    attrs = {key: _attribute(value, node.name, decoded) for key, value in node.attrs.items()}
+    made = helper.make_node(node.op, inputs, outputs, domain=node.domain, **attrs)
+    feeds = [_info(f"in{i}", t.dtype, t.shape) for i, t in enumerate(types)]
+    results = [helper.make_empty_tensor_value_info(o) for o in outputs if o]
+    graph = helper.make_graph([made], "op", feeds, results)
+    opsets = [helper.make_opsetid(node.domain, node.version)]
+    version = onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
+    return OnnxSource(node.name, model.SerializeToString(deterministic=True), tuple(types))
+
+
+def _refuse(node: OnnxNode) -> None:
+    import onnx
+
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if not onnx.defs.has(node.op, domain):
+        where = f" of `{domain}`" if domain else ""
+        raise UnsupportedError(f"op `{node.op}`{where} is not known", node=node.name, hint=CUT)
+    schema = onnx.defs.get_schema(node.op, node.version, domain)
+    kinds = [*schema.inputs, *schema.outputs]
+    types = [t for kind in kinds for t in kind.types]
+    what = REFUSED.get(node.op)
+    if what is None and any(t.startswith("seq(") for t in types) and not _tensors(kinds):
+        what = "an op on sequences"
+    if what is not None:
+        raise UnsupportedError(f"`{node.op}` is {what}, not supported", node=node.name, hint=CUT)
+
+
+def _tensors(kinds: Sequence[Any]) -> bool:
+    """Whether every input and output may be a tensor."""
+    return all(any(t.startswith("tensor(") for t in kind.types) for kind in kinds)
+
+
+def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:
+    """Output types by ONNX's shape inference, given what is known of the inputs."""
+    import onnx
+
+    model = _parsed(source)
+    for i, partial in enumerate(known):
+        if partial is not None and partial.complete and partial.values.dtype.kind in "biuf":
+            model.graph.initializer.append(onnx.numpy_helper.from_array(partial.values, f"in{i}"))
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:  # whatever a malformed node makes of it
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise GraphError(f"ONNX refuses it: {lines[-1]}", node=source.node) from None
+    return tuple(_inferred(output, source.node, model) for output in inferred.graph.output)
+
+
+def _inferred(output: Any, node: str, model: Any) -> TensorType:
+    from qgraph.frontends.onnx.tensors import dtype_name
+
+    kind = output.type.tensor_type
+    if not kind.elem_type:
+        op = model.graph.node[0].op_type
+        raise UnsupportedError(f"the type of `{op}` cannot be told", node=node, hint=CUT)
+    if not kind.HasField("shape"):
+        return TensorType(dtype_name(kind.elem_type, node), None)
+    dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+    return TensorType(dtype_name(kind.elem_type, node), dims)
+
+
+def _parsed(source: OnnxSource) -> Any:
+    import onnx
+
+    return onnx.load_model_from_string(source.model)
+
+
+def _info(name: str, dtype: str, shape: Any) -> Any:
+    from onnx import TensorProto, helper
+
+    kind = TensorProto.STRING
+    if dtype != "string":
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _attribute(value: Any, node: str, decoded: Decoded) -> Any:
+    import onnx
+
+    if hasattr(value, "nodes"):
+        raise UnsupportedError("ops with graphs inside are not supported", node=node, hint=CUT)
+    if hasattr(value, "_values"):
+        return onnx.numpy_helper.from_array(decoded(value, node))
+    return value

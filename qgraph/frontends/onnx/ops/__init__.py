@@ -1,0 +1,43 @@
+"""Importers of ONNX ops, by theme: op name -> function that writes it in the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.frontends.onnx.builder import Evaluator, Importer
+from qgraph.frontends.onnx.ops import (
+    activations,
+    elementwise,
+    linear,
+    movement,
+    normalization,
+    pooling,
+    reductions,
+    resampling,
+    shapes,
+    slicing,
+    structure,
+    transposed,
+)
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        op: importer
+        for module in (
+            activations,
+            elementwise,
+            linear,
+            movement,
+            normalization,
+            pooling,
+            reductions,
+            resampling,
+            slicing,
+            structure,
+            transposed,
+        )
+        for op, importer in module.IMPORTERS.items()
+    }
+)
+EVALUATORS: Mapping[str, Evaluator] = shapes.EVALUATORS

@@ -1,0 +1,154 @@
+"""Images: NCHW in the model, NHWC inside; a signal is an image of height 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.frontends.onnx.builder import Inexpressible, Site
+
+TO_NHWC = (0, 2, 3, 1)
+TO_NCHW = (0, 3, 1, 2)
+LAST = (0, 2, 1)  # and back
+Pair = tuple[int, int]
+NONE: tuple[Pair, Pair] = ((0, 0), (0, 0))
+
+
+def image(site: Site, i: int = 0) -> str:
+    """Input `i` as [n, h, w, c]; one of [n, c, length] has height 1."""
+    value, rank = site.inputs[i], site.rank(i)
+    images = site.builder.images
+    if value not in images:
+        if rank == 4:
+            images[value] = site.helper("to_nhwc", "transpose", value, perm=TO_NHWC)
+        elif rank == 3:
+            turned = site.helper("to_nlc", "transpose", value, perm=LAST)
+            images[value] = site.helper("to_nhwc", "expand_dims", turned, axis=1)
+        else:
+            raise Inexpressible
+    return images[value]
+
+
+def back(site: Site, made: str, rank: int) -> str:
+    """The node's output, of `rank`, from its image `made`."""
+    images = site.builder.images
+    if rank == 3:
+        flat = site.helper("nlc", "squeeze", made, axes=(1,))
+        value = site.emit("transpose", flat, perm=LAST)
+    else:
+        value = site.emit("transpose", made, perm=TO_NCHW)
+    images[value] = made
+    return value
+
+
+def in_nhwc(site: Site, op: str, *others: str, **attrs: Any) -> str:
+    """The node as `op` on its first input's image."""
+    return back(site, site.helper("nhwc", op, image(site), *others, **attrs), site.rank())
+
+
+def pair(site: Site, key: str, default: int = 1) -> Pair:
+    """A per-axis attribute as height and width."""
+    values = site.node.integers(key)
+    return _pair(site, values) if values else (default, default)
+
+
+def _pair(site: Site, values: tuple[int, ...]) -> Pair:
+    spatial = site.rank() - 2
+    if len(values) != spatial or min(values) < 1:
+        raise GraphError(f"{values} do not fit {spatial} axes", node=site.name)
+    return (values[0], values[1]) if spatial == 2 else (1, values[0])
+
+
+def explicit(site: Site) -> tuple[Pair, Pair]:
+    """Attribute `pads`: ((top, bottom), (left, right))."""
+    pads = site.node.integers("pads")
+    if not pads:
+        return NONE
+    spatial = site.rank() - 2
+    if len(pads) != 2 * spatial or min(pads) < 0:
+        raise GraphError(f"pads {pads} do not fit {spatial} axes", node=site.name)
+    if spatial == 1:
+        return ((0, 0), (pads[0], pads[1]))
+    return ((pads[0], pads[2]), (pads[1], pads[3]))
+
+
+def window(site: Site, kernel: Pair, strides: Pair, dilations: Pair) -> Any:
+    """The padding of a window as the IR writes it: `same`, `valid` or numbers."""
+    mode = site.node.text("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        pads = explicit(site)
+        return "valid" if pads == NONE else pads
+    if mode == "VALID":
+        return "valid"
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise GraphError(f"there is no auto_pad `{mode}`", node=site.name)
+    if mode == "SAME_UPPER" and site.rank() == 4:
+        return "same"
+    sizes = site.builder.graph.types[image(site)].shape
+    return tuple(
+        _same(size, kernel[i], strides[i], dilations[i], mode)
+        for i, size in enumerate((sizes or ())[1:3])
+    )
+
+
+def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) -> Pair:
+    """As many positions as strides; SAME_LOWER has the odd element of padding in front."""
+    span = (kernel - 1) * dilation + 1
+    if stride == 1:
+        total = span - 1
+    elif size is None:
+        raise Inexpressible
+    else:
+        total = max((-(-size // stride) - 1) * stride + span - size, 0)
+    less, more = total // 2, total - total // 2
+    return (more, less) if mode == "SAME_LOWER" else (less, more)
+
+
+def with_ceiling(site: Site, padding: Any, kernel: Pair, strides: Pair) -> Any:
+    """`padding`, more of it behind where the last, incomplete window counts (`ceil_mode`)."""
+    if not site.node.integer("ceil_mode") or padding == "same":
+        return padding
+    pads = NONE if padding == "valid" else padding
+    sizes = site.builder.graph.types[image(site)].shape
+    made = tuple(
+        _ceiling(size, kernel[i], strides[i], pads[i]) for i, size in enumerate((sizes or ())[1:3])
+    )
+    return "valid" if made == NONE else made
+
+
+def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:
+    if stride == 1:
+        return pads
+    if size is None:
+        raise Inexpressible
+    room = size + sum(pads) - kernel
+    count = -(-room // stride) + 1
+    if (count - 1) * stride >= size + pads[0]:  # it would begin behind the image
+        count -= 1
+    return (pads[0], pads[1] + max((count - 1) * stride - room, 0))
+
+
+def reordered(
+    site: Site, value: str, shape: tuple[int, ...], perm: tuple[int, ...], what: str
+) -> str:
+    """`value` reshaped, then transposed; a constant in, a constant out."""
+    array = site.builder.constant(value)
+    if array is not None:
+        return site.const(np.transpose(array.reshape(shape), perm), what)
+    return site.helper(what, "transpose", shaped(site, value, shape, f"{what}/shape"), perm=perm)
+
+
+def shaped(site: Site, value: str, shape: tuple[int, ...], what: str) -> str:
+    if site.builder.graph.types[value].shape == shape:
+        return value
+    return site.helper(what, "reshape", value, shape=shape)
+
+
+def sizes_of(site: Site, i: int) -> tuple[int, ...]:
+    """The shape of input `i`, all of it known."""
+    shape = site.known_shape(i)
+    if any(d is None for d in shape):
+        raise Inexpressible
+    return tuple(d or 0 for d in shape)

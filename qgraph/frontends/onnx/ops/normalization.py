@@ -1,0 +1,140 @@
+"""Batch norms; instance, layer and local response norms as far as float ops say them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError
+from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.ops.layout import back, image
+
+EPSILON = 1e-5
+LARGEST_SIZE = 64
+
+
+def _batch_norm(site: Site) -> Result:
+    node = site.node
+    if node.integer("training_mode") or any(node.outputs[1:]):
+        raise UnsupportedError(
+            "a batch norm in training mode", node=site.name, hint="export the model for inference"
+        )
+    x, *statistics = site.inputs
+    if len(statistics) != 4 or {site.type(i).dtype for i in range(5)} != {site.type().dtype}:
+        return None
+    epsilon, rank = node.real("epsilon", EPSILON), site.rank()
+    if rank == 2:
+        return site.emit("batch_norm", x, *statistics, epsilon=epsilon)
+    if rank in (3, 4):
+        made = site.helper("nhwc", "batch_norm", image(site), *statistics, epsilon=epsilon)
+        return back(site, made, rank)
+    if rank < 2:
+        return None
+    turned = site.helper("turned", "transpose", x, perm=(0, *range(2, rank), 1))
+    made = site.helper("last", "batch_norm", turned, *statistics, epsilon=epsilon)
+    return site.emit("transpose", made, perm=(0, rank - 1, *range(1, rank - 1)))
+
+
+def _normalized(site: Site, x: str, axes: tuple[int, ...], epsilon: float) -> str:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`"""
+    attrs = {"axes": axes, "keepdims": True}
+    mean = site.helper("mean", "mean", x, **attrs)
+    centred = site.helper("centred", "sub", x, mean)
+    spread = site.helper("square", "square", centred)
+    variance = site.helper("variance", "mean", spread, **attrs)
+    safe = site.helper("safe", "add", variance, site.scalar(epsilon, "epsilon"))
+    return site.helper("normal", "mul", centred, site.helper("rsqrt", "rsqrt", safe))
+
+
+def _instance_norm(site: Site) -> Result:
+    if not site.type().is_float or site.rank() not in (3, 4):
+        return None
+    normal = _normalized(site, image(site), (1, 2), site.node.real("epsilon", EPSILON))
+    scaled = site.helper("scaled", "mul", normal, site.inputs[1])
+    return back(site, site.helper("nhwc", "add", scaled, site.inputs[2]), site.rank())
+
+
+def _layer_norm(site: Site) -> Result:
+    if not site.type().is_float or any(site.node.outputs[1:]):
+        return None
+    rank, x, scale = site.rank(), site.inputs[0], site.inputs[1]
+    axis = site.axis(site.node.integer("axis", -1), rank)
+    epsilon = site.node.real("epsilon", EPSILON)
+    shape = site.shape(1)
+    channels = site.known_shape()[-1]
+    if axis == rank - 1 and channels is not None and shape == (channels,):
+        zeros = np.zeros(channels, site.type().dtype)
+        beta = site.inputs[2] if site.has(2) else site.const(zeros, "beta")
+        return site.emit("layer_norm", x, scale, beta, epsilon=epsilon)
+    normal = _normalized(site, x, tuple(range(axis, rank)), epsilon)
+    if not site.has(2):
+        return site.emit("mul", normal, scale)
+    return site.emit("add", site.helper("scaled", "mul", normal, scale), site.inputs[2])
+
+
+def _lrn(site: Site) -> Result:
+    """x / (bias + alpha / size * sum of squares over `size` channels) ** beta"""
+    node, rank = site.node, site.rank()
+    size = node.integer("size")
+    if not site.type().is_float or rank not in (3, 4) or not 1 <= size <= LARGEST_SIZE:
+        raise Inexpressible
+    x = image(site)
+    square = site.helper("square", "square", x)
+    before = (size - 1) // 2
+    around = (*[(0, 0)] * 3, (before, size - 1 - before))
+    padded = site.helper("padded", "pad", square, paddings=around, mode="constant", value=0)
+    channels = site.known_shape()[1]
+    if channels is None:
+        raise Inexpressible
+    total = _windows(site, padded, [(k, k + channels) for k in range(size)])
+    mean = site.helper("mean", "mul", total, site.scalar(node.real("alpha", 1e-4) / size, "alpha"))
+    base = site.helper("base", "add", mean, site.scalar(node.real("bias", 1.0), "bias"))
+    power = site.helper("power", "pow", base, site.scalar(node.real("beta", 0.75), "beta"))
+    return back(site, site.helper("nhwc", "div", x, power), rank)
+
+
+def _windows(site: Site, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
+    total = ""
+    for k, (low, high) in enumerate(bounds):
+        attrs = {
+            "begin": (None, None, None, low), "end": (None, None, None, high),
+            "strides": (1, 1, 1, 1),
+        }  # fmt: skip
+        part = site.helper(f"part{k}", "slice", padded, **attrs)
+        total = site.helper(f"sum{k}", "add", total, part) if total else part
+    return total
+
+
+def _group_norm(site: Site) -> Result:
+    """Since opset 21: one scale a channel. The channels of a group are one image."""
+    groups, rank = site.node.integer("num_groups"), site.rank()
+    shape = site.known_shape()
+    if not site.type().is_float or site.node.version < 21 or rank < 3 or groups < 1:
+        return None
+    if None in shape[1:] or (shape[1] or 0) % groups:
+        return None
+    whole = [d or 0 for d in shape[1:]]
+    rows = site.helper(
+        "groups", "reshape", site.inputs[0], shape=(-1, groups, math.prod(whole) // groups)
+    )
+    normal = _normalized(site, rows, (2,), site.node.real("epsilon", EPSILON))
+    target = (-1, *whole) if shape[0] is None else (shape[0], *whole)
+    restored = site.helper("restored", "reshape", normal, shape=target)
+    column = (whole[0], *(1,) * (rank - 2))
+    scale = site.helper("scale", "reshape", site.inputs[1], shape=column)
+    bias = site.helper("bias", "reshape", site.inputs[2], shape=column)
+    return site.emit("add", site.helper("scaled", "mul", restored, scale), bias)
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "BatchNormalization": _batch_norm,
+        "InstanceNormalization": _instance_norm,
+        "LayerNormalization": _layer_norm,
+        "GroupNormalization": _group_norm,
+        "LRN": _lrn,
+    }
+)

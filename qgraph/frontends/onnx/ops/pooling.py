@@ -1,0 +1,79 @@
+"""Pools, over windows and over the whole image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.errors import UnsupportedError
+from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.ops.layout import (
+    NONE,
+    Pair,
+    back,
+    image,
+    in_nhwc,
+    pair,
+    window,
+    with_ceiling,
+)
+
+
+def _window(site: Site) -> tuple[Pair, Pair]:
+    if not site.type().is_float or site.node.integers("kernel_shape") is None:
+        raise Inexpressible
+    if any(d != 1 for d in site.node.integers("dilations") or ()):
+        raise Inexpressible
+    return pair(site, "kernel_shape"), pair(site, "strides")
+
+
+def _max_pool(site: Site) -> Result:
+    if any(site.node.outputs[1:]):
+        raise UnsupportedError("a max pool that also gives indices", node=site.name)
+    kernel, strides = _window(site)
+    pads = with_ceiling(site, window(site, kernel, strides, (1, 1)), kernel, strides)
+    return in_nhwc(site, "max_pool", ksize=kernel, strides=strides, padding=pads)
+
+
+def _average_pool(site: Site) -> Result:
+    """Padding that counts is put around the image first, and is then no padding any more."""
+    kernel, strides = _window(site)
+    pads, x = window(site, kernel, strides, (1, 1)), image(site)
+    if site.node.integer("count_include_pad") and pads not in ("valid", NONE):
+        if pads == "same":
+            return None
+        around = ((0, 0), *pads, (0, 0))
+        x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
+        room = site.node.integer("ceil_mode")
+        pads = _around(with_ceiling(site, pads, kernel, strides), pads) if room else "valid"
+    else:
+        pads = with_ceiling(site, pads, kernel, strides)
+    made = site.helper("nhwc", "avg_pool", x, ksize=kernel, strides=strides, padding=pads)
+    return back(site, made, site.rank())
+
+
+def _around(whole: tuple[Pair, ...], inner: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    """What `whole` has beyond `inner`."""
+    return tuple((w[0] - i[0], w[1] - i[1]) for w, i in zip(whole, inner, strict=True))
+
+
+def _global(op: str) -> Importer:
+    def importer(site: Site) -> Result:
+        if not site.type().is_float or site.rank() < 3:
+            return None
+        if site.rank() > 4:
+            axes = tuple(range(2, site.rank()))
+            return site.emit(op, site.inputs[0], axes=axes, keepdims=True)
+        return in_nhwc(site, op, axes=(1, 2), keepdims=True)
+
+    return importer
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "MaxPool": _max_pool,
+        "AveragePool": _average_pool,
+        "GlobalAveragePool": _global("mean"),
+        "GlobalMaxPool": _global("reduce_max"),
+    }
+)

@@ -1,0 +1,70 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+
+
+def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:
+    """The axes, from the front, and whether they stay; None where nothing is reduced."""
+    rank = site.rank()
+    given = site.setting("axes", 1)
+    if not given:
+        if site.node.integer("noop_with_empty_axes"):
+            return None
+        given = tuple(range(rank))
+    axes = tuple(sorted({site.axis(a, rank) for a in given}))
+    return axes, bool(site.node.integer("keepdims", 1))
+
+
+def _reduction(op: str, before: str | None = None, after: str | None = None) -> Importer:
+    """Reduce by `op`, with something done to each element before, or to each result after."""
+
+    def importer(site: Site) -> Result:
+        x = site.inputs[0]
+        if not site.type().is_float and (op, before, after) not in WHOLE:
+            raise Inexpressible
+        found = _axes(site)
+        if before:
+            x = site.helper(before, before, x)
+        if found is None:
+            return site.emit(after, x) if after else site.emit("identity", x)
+        attrs = {"axes": found[0], "keepdims": found[1]}
+        if not after:
+            return site.emit(op, x, **attrs)
+        return site.emit(after, site.helper(op, op, x, **attrs))
+
+    return importer
+
+
+# That keep the type of integers.
+WHOLE = (("reduce_max", None, None),)
+
+
+def _argmax(site: Site) -> Result:
+    if site.node.integer("select_last_index") or site.type().dtype in ("string", "bool"):
+        return None
+    axis = site.axis(site.node.integer("axis"), site.rank())
+    attrs = {"axis": axis, "dtype": "int64"}
+    if not site.node.integer("keepdims", 1):
+        return site.emit("argmax", site.inputs[0], **attrs)
+    found = site.helper("argmax", "argmax", site.inputs[0], **attrs)
+    return site.emit("expand_dims", found, axis=axis)
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "ReduceMean": _reduction("mean"),
+        "ReduceSum": _reduction("sum"),
+        "ReduceMax": _reduction("reduce_max"),
+        "ReduceMin": _reduction("reduce_max", "neg", "neg"),
+        "ReduceL1": _reduction("sum", "abs"),
+        "ReduceL2": _reduction("sum", "square", "sqrt"),
+        "ReduceSumSquare": _reduction("sum", "square"),
+        "ReduceLogSum": _reduction("sum", None, "log"),
+        "ArgMax": _argmax,
+    }
+)

@@ -1,0 +1,247 @@
+"""Partial evaluation: what a model computes from shapes, as far as it is known on import."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontends.onnx.builder import Evaluator, Site
+from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
+from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
+
+Partials = tuple[Partial, ...] | None
+
+
+def _of_all(function: Callable[[Site, list[Partial]], Any]) -> Evaluator:
+    """An evaluator that needs something known of every input, and gives small tensors."""
+
+    def evaluate(site: Site) -> Partials:
+        if not all(site.inputs):
+            return None
+        args = [site.partial(i) for i in range(len(site.inputs))]
+        known = [a for a in args if a is not None]
+        if not known or len(known) < len(args):
+            return None
+        result = function(site, known)
+        results = (result,) if isinstance(result, Partial) else result
+        if results is None or any(r.values.size > LARGEST for r in results):
+            return None
+        return tuple(results)
+
+    return evaluate
+
+
+def _dims(site: Site) -> Partial | None:
+    shape = site.shape()
+    if shape is None:
+        return None
+    names = np.full(len(shape), None, object)
+    for axis, d in enumerate(shape):
+        if d is None:
+            value = site.inputs[0]
+            names[axis] = site.builder.batch.origin(value) if axis == 0 else f"{value}[{axis}]"
+    return Partial(np.array([d or 0 for d in shape], np.int64), names)
+
+
+def _shape(site: Site) -> Partials:
+    dims = _dims(site)
+    if dims is None:
+        return None
+    end = site.node.integer("end", dims.values.size)
+    window = slice(site.node.integer("start"), end)
+    return (dims.moved(lambda a: a[window]),)
+
+
+def _size(site: Site) -> Partials:
+    dims = _dims(site)
+    return None if dims is None else (reduced(np.prod, dims, (0,), False),)
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
+    return _of_all(lambda site, args: elementwise(function, args))
+
+
+def _unary(function: Callable[[Any], Any]) -> Evaluator:
+    return _of_all(lambda site, args: elementwise(function, args))
+
+
+def _comparison(function: Callable[..., Any]) -> Evaluator:
+    return _of_all(lambda site, args: elementwise(function, args, "bool"))
+
+
+def _nonzero(values: Any) -> Any:
+    """Unknown elements hold 0: any other number will do to divide by."""
+    return np.where(values == 0, 1, values)
+
+
+def _divide(site: Site, args: list[Partial]) -> Partial | None:
+    a, b = args
+    if a.values.dtype.kind == "f":
+        return elementwise(np.true_divide, args)
+    if np.any(b.values[~b.missing] == 0):
+        return None
+    return elementwise(lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // _nonzero(abs(y))), args)
+
+
+def _modulo(site: Site, args: list[Partial]) -> Partial | None:
+    if np.any(args[1].values[~args[1].missing] == 0) or site.node.integer("fmod"):
+        return None
+    return elementwise(lambda x, y: x % _nonzero(y), args)
+
+
+def _folded(function: Callable[[Any, Any], Any]) -> Evaluator:
+    def evaluate(site: Site, args: list[Partial]) -> Partial:
+        total = args[0]
+        for term in args[1:]:
+            total = elementwise(function, [total, term])
+        return total
+
+    return _of_all(evaluate)
+
+
+def _reduction(function: Callable[..., Any]) -> Evaluator:
+    def evaluate(site: Site, args: list[Partial]) -> Partial | None:
+        x = args[0]
+        axes = site.setting("axes", 1)
+        if not axes and site.node.integer("noop_with_empty_axes"):
+            return x
+        at = tuple(axes) if axes else tuple(range(x.values.ndim))
+        return reduced(function, x, at, bool(site.node.integer("keepdims", 1)))
+
+    return _of_all(evaluate)
+
+
+def _cast(site: Site, args: list[Partial]) -> Partial | None:
+    dtype = dtype_name(site.node.integer("to"), site.name)
+    return Partial(args[0].values.astype(dtype), args[0].unknown) if dtype in NUMPY else None
+
+
+def _concat(site: Site, args: list[Partial]) -> Partial:
+    axis = site.node.integer("axis")
+    return joined(args, lambda arrays: np.concatenate(arrays, axis))
+
+
+def _slice(site: Site, args: list[Partial]) -> Partial | None:
+    starts, ends = site.setting("starts", 1), site.setting("ends", 2)
+    axes, steps = site.setting("axes", 3), site.setting("steps", 4)
+    if starts is None or ends is None:
+        return None
+    index = [slice(None)] * args[0].values.ndim
+    for k, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+        index[axes[k] if axes else k] = slice(begin, end, steps[k] if steps else 1)
+    return args[0].moved(lambda a: a[tuple(index)])
+
+
+def _gather(site: Site, args: list[Partial]) -> Partial | None:
+    x, indices = args
+    if not indices.complete:
+        return None
+    at, axis = indices.values.astype(np.int64), site.node.integer("axis")
+    return x.moved(lambda a: np.take(a, at, axis))
+
+
+def _squeeze(site: Site, args: list[Partial]) -> Partial:
+    axes = site.setting("axes", 1)
+    return args[0].moved(lambda a: np.squeeze(a, axes))
+
+
+def _unsqueeze(site: Site, args: list[Partial]) -> Partial | None:
+    axes = site.setting("axes", 1)
+    return None if axes is None else args[0].moved(lambda a: np.expand_dims(a, axes))
+
+
+def _reshape(site: Site, args: list[Partial]) -> Partial | None:
+    if len(args) != 2 or not args[1].complete or site.node.integer("allowzero"):
+        return None
+    shape = args[0].values.shape
+    target = [shape[i] if d == 0 else d for i, d in enumerate(args[1].values.tolist())]
+    return args[0].moved(lambda a: np.reshape(a, target))
+
+
+def _range(site: Site, args: list[Partial]) -> Partial | None:
+    if not all(a.complete for a in args) or not args[2].values:
+        return None
+    start, limit, delta = (a.values.item() for a in args)
+    if not abs((limit - start) / delta) <= LARGEST:
+        return None
+    return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
+
+
+def _expand(site: Site, args: list[Partial]) -> Partial | None:
+    x, wanted = args
+    dims = wanted.values.tolist()
+    if not wanted.complete or min(dims, default=1) < 0 or math.prod(dims) > LARGEST:
+        return None
+    shape = np.broadcast_shapes(x.values.shape, tuple(dims))
+    return None if math.prod(shape) > LARGEST else x.moved(lambda a: np.broadcast_to(a, shape))
+
+
+def _where(site: Site, args: list[Partial]) -> Partial | None:
+    condition, yes, no = args
+    if not condition.complete:
+        return None
+    values = np.where(condition.values, yes.values, no.values)
+    return Partial(values, np.where(condition.values, yes.unknown, no.unknown))
+
+
+def _constant_of_shape(site: Site, args: list[Partial]) -> Partial | None:
+    dims, fill = args[0], site.node.attrs.get("value")
+    sizes = dims.values.tolist()
+    if not dims.complete or min(sizes, default=1) < 0 or math.prod(sizes) > LARGEST:
+        return None
+    value = np.zeros(1, np.float32) if fill is None else site.builder.decoded(fill, site.name)
+    if value.size != 1:
+        return None
+    return Partial.known(np.full(sizes, value.reshape(()), value.dtype))
+
+
+def _same(site: Site, args: list[Partial]) -> Partial:
+    return args[0]
+
+
+EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
+    {
+        "Shape": _shape,
+        "Size": _size,
+        "Add": _binary(np.add),
+        "Sub": _binary(np.subtract),
+        "Mul": _binary(np.multiply),
+        "Div": _of_all(_divide),
+        "Mod": _of_all(_modulo),
+        "Min": _folded(np.minimum),
+        "Max": _folded(np.maximum),
+        "Sum": _folded(np.add),
+        "Neg": _unary(np.negative),
+        "Abs": _unary(np.abs),
+        "Floor": _unary(np.floor),
+        "Ceil": _unary(np.ceil),
+        "Not": _unary(np.logical_not),
+        "Equal": _comparison(np.equal),
+        "Less": _comparison(np.less),
+        "LessOrEqual": _comparison(np.less_equal),
+        "Greater": _comparison(np.greater),
+        "GreaterOrEqual": _comparison(np.greater_equal),
+        "And": _comparison(np.logical_and),
+        "Or": _comparison(np.logical_or),
+        "ReduceProd": _reduction(np.prod),
+        "ReduceSum": _reduction(np.sum),
+        "ReduceMax": _reduction(np.max),
+        "ReduceMin": _reduction(np.min),
+        "Cast": _of_all(_cast),
+        "Concat": _of_all(_concat),
+        "Slice": _of_all(_slice),
+        "Gather": _of_all(_gather),
+        "Squeeze": _of_all(_squeeze),
+        "Unsqueeze": _of_all(_unsqueeze),
+        "Reshape": _of_all(_reshape),
+        "Range": _of_all(_range),
+        "Expand": _of_all(_expand),
+        "Where": _of_all(_where),
+        "ConstantOfShape": _of_all(_constant_of_shape),
+        "Identity": _of_all(_same),
+    }
+)

@@ -1,0 +1,128 @@
+"""Slices, and the ops that take a tensor apart, which are slices too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.tf_ops.slicing import FULL, Part
+
+MOST_PIECES = 256
+
+
+def slice_attrs(parts: Sequence[Part]) -> dict[str, Any]:
+    begin, end, strides = zip(*parts, strict=True)
+    return {"begin": begin, "end": end, "strides": strides}
+
+
+def along(rank: int, axis: int, part: Part) -> dict[str, Any]:
+    return slice_attrs([part if a == axis else FULL for a in range(rank)])
+
+
+def bounds(begin: int, end: int, step: int, size: int | None) -> Part:
+    """One axis of a slice, its ends left out where it begins or ends with the axis."""
+    if step == 0:
+        raise GraphError("a slice whose step is 0")
+    huge = 1 << 31
+    if step > 0:
+        first = begin in (0, -huge) or begin <= -huge or (size is not None and begin <= -size)
+        last = end >= huge - 1 or (size is not None and end >= size)
+        return (None if first else begin, None if last else end, step)
+    first = begin >= huge - 1 or (size is not None and begin >= size - 1)
+    last = end <= -huge or (size is not None and end < -size)
+    return (None if first else begin, None if last else end, step)
+
+
+def _slice(site: Site) -> Result:
+    starts, ends = site.setting("starts", 1), site.setting("ends", 2)
+    axes, steps = site.setting("axes", 3), site.setting("steps", 4)
+    shape = site.known_shape()
+    if starts is None or ends is None:
+        return None
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    parts: list[Part] = [FULL] * len(shape)
+    for begin, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = site.axis(axis, len(shape))
+        parts[at] = bounds(begin, end, step, shape[at])
+    if all(p == FULL for p in parts):
+        return site.emit("identity", site.inputs[0])
+    return site.emit("slice", site.inputs[0], **slice_attrs(parts))
+
+
+def _sizes(site: Site, whole: int | None) -> tuple[int, ...]:
+    """Of the pieces: as given, or equal ones, of which the last may be smaller."""
+    given, count = site.setting("split", 1), len(site.node.outputs)
+    if given is not None:
+        return given
+    count = site.node.integer("num_outputs", count)
+    if whole is None or count < 1:
+        raise Inexpressible
+    size = -(-whole // count)
+    return (*(size,) * (count - 1), whole - size * (count - 1))
+
+
+def _split(site: Site) -> Result:
+    shape = site.known_shape()
+    axis = site.axis(site.node.integer("axis"), len(shape))
+    sizes = _sizes(site, shape[axis])
+    if len(sizes) != len(site.node.outputs) or min(sizes) < 0:
+        raise GraphError(f"pieces of {sizes} for {len(site.node.outputs)} outputs", node=site.name)
+    if shape[axis] is not None and sum(sizes) != shape[axis]:
+        raise GraphError(f"pieces of {sizes} do not make up {shape[axis]}", node=site.name)
+    ends = [0, *np.cumsum(sizes).tolist()]
+    return tuple(
+        site.builder.make(
+            site.named(i), "slice", (site.inputs[0],), along(len(shape), axis, (low, high, 1))
+        )
+        for i, (low, high) in enumerate(pairwise(ends))
+    )
+
+
+def _gather(site: Site) -> Result:
+    indices, shape = site.constant(1), site.known_shape()
+    if indices is None:
+        return None
+    axis = site.axis(site.node.integer("axis"), len(shape))
+    array = site.constant(0)
+    rest = 0 if array is None else array.size // max(array.shape[axis], 1)
+    if array is not None and site.builder.allows(rest * indices.size):
+        return site.const(np.take(array, indices.astype(np.int64), axis))
+    return _picked(site, axis, shape[axis], indices.astype(np.int64))
+
+
+def _picked(site: Site, axis: int, size: int | None, indices: Any) -> Result:
+    """One index drops the axis; a row of them is one slice, or slices that are joined."""
+    rank, x = site.rank(), site.inputs[0]
+    chosen = [int(i) for i in np.ravel(indices)]
+    if size is not None and any(not -size <= i < size for i in chosen):
+        raise GraphError(f"an index outside of {size}", node=site.name)
+    if indices.ndim == 0:
+        one = site.helper("slice", "slice", x, **along(rank, axis, _single(chosen[0])))
+        return site.emit("squeeze", one, axes=(axis,))
+    if indices.ndim != 1 or not 1 <= len(chosen) <= MOST_PIECES:
+        return None
+    step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
+    if min(chosen) >= 0 and step > 0 and all(b - a == step for a, b in pairwise(chosen)):
+        part = bounds(chosen[0], chosen[-1] + 1, step, size)
+        return site.emit("slice", x, **along(rank, axis, part))
+    pieces = [
+        site.helper(f"slice{k}", "slice", x, **along(rank, axis, _single(i)))
+        for k, i in enumerate(chosen)
+    ]
+    return site.emit("concat", *pieces, axis=axis)
+
+
+def _single(index: int) -> Part:
+    return (index, None if index == -1 else index + 1, 1)
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType(
+    {"Slice": _slice, "Split": _split, "Gather": _gather}
+)

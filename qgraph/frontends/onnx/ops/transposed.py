@@ -1,0 +1,138 @@
+"""Transposed convolutions, as a convolution whose channels are then laid out in space.
+
+With stride s, result `h * s + i` sees only every s-th tap of the filter. So each of the s² phases
+is a convolution of its own with a small filter; together they are one convolution to s² times the
+channels, and `depth_to_space` puts the phases side by side. What padding takes away is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.ops.layout import Pair, back, explicit, image, pair
+
+LARGEST_FILTER = 1 << 24
+
+
+def _conv_transpose(site: Site) -> Result:
+    weights = site.constant(1)
+    if weights is None or not site.type().is_float or weights.ndim != site.rank():
+        return None
+    strides = pair(site, "strides")
+    w = _dense(site, weights, strides)
+    kernel: Pair = (w.shape[2], w.shape[3])
+    extra = _output_padding(site)
+    pads = _pads(site, kernel, strides, extra)
+    taps = tuple(-(-(k + max(e, 0)) // s) for k, e, s in zip(kernel, extra, strides, strict=True))
+    filters = _phases(w, strides, (taps[0], taps[1]))
+    around = tuple((t - 1, t - 1) for t in taps)
+    made = site.helper(
+        "phases", "conv2d", image(site), site.const(filters, "weights"),
+        strides=(1, 1), dilations=(1, 1), padding=around if any(map(any, around)) else "valid",
+    )  # fmt: skip
+    if site.has(2):
+        made = site.helper("biased", "bias_add", made, _bias(site, strides))
+    whole = _laid_out(site, made, strides)
+    spare = [taps[i] * strides[i] - kernel[i] - extra[i] + pads[i][1] for i in (0, 1)]
+    return back(site, _cut(site, whole, pads, spare), site.rank())
+
+
+def _dense(site: Site, weights: Any, strides: Pair) -> Any:
+    """[in, out/groups, h, w] -> [in, out, h, w], dilated; zero between channels of two groups."""
+    groups, (dh, dw) = site.node.integer("group", 1), pair(site, "dilations")
+    w = weights[:, :, None] if weights.ndim == 3 else weights
+    channels, per_group, height, width = w.shape
+    if groups < 1 or channels % groups or site.known_shape()[1] not in (None, channels):
+        raise GraphError(f"{groups} groups do not fit weights of {weights.shape}", node=site.name)
+    kernel = ((height - 1) * dh + 1, (width - 1) * dw + 1)
+    shape = (channels, per_group * groups, *kernel)
+    if float(np.prod(shape, dtype=float)) * strides[0] * strides[1] > LARGEST_FILTER * 4:
+        raise Inexpressible
+    made = np.zeros(shape, w.dtype)
+    share = channels // groups
+    for g in range(groups):
+        rows, columns = slice(g * share, (g + 1) * share), slice(g * per_group, (g + 1) * per_group)
+        made[rows, columns, ::dh, ::dw] = w[rows]
+    return made
+
+
+def _output_padding(site: Site) -> Pair:
+    values = site.node.integers("output_padding")
+    if not values:
+        return (0, 0)
+    return (values[0], values[1]) if site.rank() == 4 else (0, values[0])
+
+
+def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:
+    """What is taken away at each end; less than nothing where there is to be more."""
+    mode, shape = site.node.text("auto_pad", "NOTSET"), site.node.integers("output_shape")
+    if shape is None and mode in ("NOTSET", "VALID"):
+        return explicit(site) if mode == "NOTSET" else ((0, 0), (0, 0))
+    spatial = (site.builder.graph.types[image(site)].shape or ())[1:3]
+    totals = []
+    for i, (k, s, e) in enumerate(zip(kernel, strides, extra, strict=True)):
+        if shape is None:
+            totals.append(max(e + k - s, 0))
+            continue
+        size, wanted = spatial[i], ((1, *shape) if len(shape) == 1 else shape[-2:])[i]
+        if size is None:
+            raise Inexpressible
+        totals.append(s * (size - 1) + e + k - wanted)
+    if min(totals) < 0:
+        raise Inexpressible
+    upper = mode == "SAME_UPPER"
+    return tuple((t // 2, t - t // 2) if upper else (t - t // 2, t // 2) for t in totals)
+
+
+def _phases(w: Any, strides: Pair, taps: Pair) -> Any:
+    """[in, out, h, w] -> [taps, taps, in, phases * out]"""
+    channels, out, height, width = w.shape
+    (sh, sw), (th, tw) = strides, taps
+    full = np.zeros((channels, out, th * sh, tw * sw), w.dtype)
+    full[:, :, :height, :width] = w
+    split = full.reshape(channels, out, th, sh, tw, sw)[:, :, ::-1, :, ::-1]
+    made = split.transpose(2, 4, 0, 3, 5, 1).reshape(th, tw, channels, sh * sw * out)
+    return np.ascontiguousarray(made)
+
+
+def _bias(site: Site, strides: Pair) -> str:
+    bias = site.constant(2)
+    if bias is None:
+        raise Inexpressible
+    return site.const(np.tile(bias, strides[0] * strides[1]), "bias")
+
+
+def _laid_out(site: Site, phases: str, strides: Pair) -> str:
+    """[n, h, w, phases * c] -> [n, h * sh, w * sw, c]"""
+    sh, sw = strides
+    if sh == sw:
+        return phases if sh == 1 else site.helper("whole", "depth_to_space", phases, block=sh)
+    shape = site.builder.graph.types[phases].shape or ()
+    if None in shape[1:]:
+        raise Inexpressible
+    _, h, w, c = (d or 0 for d in shape)
+    out = c // (sh * sw)
+    if sh == 1:  # neighbours in memory already
+        return site.helper("whole", "reshape", phases, shape=(-1, h, w * sw, out))
+    split = site.helper("split", "reshape", phases, shape=(-1, w, sh, sw * out))
+    turned = site.helper("turned", "transpose", split, perm=(0, 2, 1, 3))
+    return site.helper("whole", "reshape", turned, shape=(-1, h * sh, w * sw, out))
+
+
+def _cut(site: Site, whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
+    if min(spare) < 0 or min(min(p) for p in pads) < 0:
+        raise Inexpressible
+    begin = (None, *(p[0] or None for p in pads), None)
+    end = (None, *(-s if s else None for s in spare), None)
+    if not any(begin) and not any(end):
+        return whole
+    return site.helper("cut", "slice", whole, begin=begin, end=end, strides=(1, 1, 1, 1))
+
+
+IMPORTERS: Mapping[str, Importer] = MappingProxyType({"ConvTranspose": _conv_transpose})

@@ -1,0 +1,98 @@
+"""What every importer works with: the graph under construction, and one node where it is imported.
+
+A file format's own builder and site add how its nodes and their inputs are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from qgraph.frontends.batch import BatchTracker
+from qgraph.frontends.partial import Partial, worth_tracking
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Shape, TensorType
+
+
+class Construction:
+    """The graph under construction, what is known of its values, and names that are `taken`."""
+
+    def __init__(self, name: str, taken: Container[str]) -> None:
+        self.graph = Graph(name)
+        self.partials: dict[str, Partial] = {}
+        self.batch = BatchTracker(self.graph)
+        self._taken = taken
+        self._constants: dict[str, Array] = {}
+
+    def free(self, stem: str) -> str:
+        """A name for a helper that is no name of the file's."""
+        name, count = stem, 0
+        while name in self._taken or name in self.graph.nodes:
+            count += 1
+            name = f"{stem}_{count}"
+        return name
+
+    def const(self, value: Any, name: str) -> str:
+        array = np.asarray(value)
+        result = self.graph.const(array, name)
+        self._constants[result] = array
+        if worth_tracking(array):
+            self.partials[result] = Partial.known(array)
+        return result
+
+    def constant(self, value: str) -> Array | None:
+        """The array behind `value`, also through `identity` nodes."""
+        return self._constants.get(value)
+
+    def _pass_constant_through(self, value: str | None) -> None:
+        made = self.graph.nodes.get(value) if value is not None else None
+        if made is None or value is None or made.op != "identity" or value in self._constants:
+            return
+        array = self._constants.get(made.inputs[0])
+        if array is not None:
+            self._constants[value] = array
+
+
+C = TypeVar("C", bound=Construction)
+
+
+@dataclass(frozen=True)
+class Place(Generic[C]):
+    """One node of the file where it is imported: `inputs` are its inputs as values of the IR."""
+
+    builder: C
+    name: str
+    inputs: tuple[str, ...]
+
+    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
+        """The node of the IR that computes this node's (first) output."""
+        return self.builder.graph.add(op, *inputs, name=self.name, attrs=attrs)
+
+    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
+        name = self.builder.free(f"{self.name}/{what}")
+        return self.builder.graph.add(op, *inputs, name=name, attrs=attrs)
+
+    def const(self, value: Any, what: str | None = None) -> str:
+        name = self.name if what is None else self.builder.free(f"{self.name}/{what}")
+        return self.builder.const(value, name)
+
+    def type(self, i: int = 0) -> TensorType:
+        return self.builder.graph.types[self.inputs[i]]
+
+    def shape(self, i: int = 0) -> Shape | None:
+        return self.type(i).shape
+
+    def constant(self, i: int) -> Any:
+        """The array behind input `i` where it is constant, else None."""
+        return self.builder.constant(self.inputs[i])
+
+    def partial(self, i: int) -> Partial | None:
+        return self.builder.partials.get(self.inputs[i])
+
+    def integers(self, i: int) -> tuple[int, ...] | None:
+        """Input `i` as a tuple of known integers (a scalar gives one), else None."""
+        value = self.constant(i)
+        return None if value is None else tuple(int(v) for v in np.ravel(value))

@@ -1,0 +1,100 @@
+"""Arithmetic, activations and reductions against ONNX Runtime, with odd attributes."""
+
+import numpy as np
+import pytest
+
+from tests.helpers.onnx_graphs import assert_like_runtime, f, feed_of, ints, one_op, positive
+
+IMAGE, ROW = f(2, 4, 9, 7), f(3, 6)
+
+ELEMENTWISE = {
+    **{op: one_op(op, ROW, f(3, 6)) for op in ("Add", "Sub", "Mul", "Max", "Min", "Sum", "Mean")},
+    "Div": one_op("Div", ROW, positive(6)),
+    "Pow": one_op("Pow", positive(3, 6), np.float32(1.5)),
+    "Pow_int": one_op("Pow", ROW, np.int64(2)),
+    "Add_channels": one_op("Add", IMAGE, f(4, 1, 1)),
+    "Sum_3": one_op("Sum", ROW, f(3, 6), f(6)),
+    "Max_1": one_op("Max", ROW),
+    "Mean_3": one_op("Mean", ROW, f(3, 6), f(6)),
+    **{op: one_op(op, ROW) for op in ("Neg", "Abs", "Exp", "Floor", "Reciprocal")},
+    **{op: one_op(op, positive(3, 6)) for op in ("Log", "Sqrt")},
+    "GreaterOrEqual": one_op("GreaterOrEqual", ROW, np.float32(0.25)),
+    "LessOrEqual": one_op("LessOrEqual", ROW, np.float32(0.25)),
+}
+WIDE = 4 * f(5, 12)
+ACTIVATIONS = {
+    **{
+        op: one_op(op, WIDE)
+        for op in (
+            "Relu",
+            "Sigmoid",
+            "Tanh",
+            "Softplus",
+            "Softsign",
+            "HardSwish",
+            "Elu",
+            "Selu",
+            "HardSigmoid",
+            "LeakyRelu",
+            "Celu",
+            "Softmax",
+            "LogSoftmax",
+        )
+    },
+    "Mish": one_op("Mish", WIDE, opset=18),
+    "Gelu": one_op("Gelu", WIDE, opset=20),
+    "Gelu_tanh": one_op("Gelu", WIDE, opset=20, approximate="tanh"),
+    "Elu_alpha": one_op("Elu", WIDE, alpha=0.3),
+    "Selu_other": one_op("Selu", WIDE, alpha=0.3, gamma=2.0),
+    "Celu_alpha": one_op("Celu", WIDE, alpha=0.3),
+    "LeakyRelu_alpha": one_op("LeakyRelu", WIDE, alpha=0.3),
+    "HardSigmoid_other": one_op("HardSigmoid", WIDE, alpha=0.3, beta=0.4),
+    "HardSigmoid_sixth": one_op("HardSigmoid", WIDE, alpha=1 / 6, beta=0.5),
+    "PRelu_one": one_op("PRelu", WIDE, np.float32([0.3])),
+    "PRelu_channels": one_op("PRelu", IMAGE, np.abs(f(4, 1, 1)) % 1),
+    "PRelu_mixed": one_op("PRelu", IMAGE, 3 * f(4, 1, 1)),
+    "Clip": one_op("Clip", WIDE, np.float32(-1), np.float32(2.5)),
+    "Clip_6": one_op("Clip", WIDE, np.float32(0), np.float32(6)),
+    "Clip_positive": one_op("Clip", WIDE, np.float32(0)),
+    "Clip_above": one_op("Clip", WIDE, None, np.float32(1)),
+    "Clip_none": one_op("Clip", WIDE),
+    "Clip_9": one_op("Clip", WIDE, opset=9, min=0.0, max=6.0),
+    "Clip_9_below": one_op("Clip", WIDE, opset=9, min=0.5),
+    "Softmax_axis": one_op("Softmax", IMAGE, axis=1),
+    "Softmax_9": one_op("Softmax", IMAGE, opset=9),
+    "Softmax_11_axis": one_op("Softmax", IMAGE, opset=11, axis=2),
+    "Softmax_11_last": one_op("Softmax", IMAGE, opset=11, axis=-1),
+    "Softmax_9_ones": one_op("Softmax", f(2, 5, 1, 1), opset=9),
+    "LogSoftmax_axis": one_op("LogSoftmax", IMAGE, axis=1),
+}
+REDUCTIONS = {
+    **{
+        f"{op}_{name}": one_op(op, positive(2, 3, 4), opset=opset, **attrs)
+        for op in (
+            "ReduceMean",
+            "ReduceMax",
+            "ReduceMin",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceSumSquare",
+            "ReduceLogSum",
+        )
+        for name, attrs, opset in (
+            ("all", {}, 11),
+            ("one", {"axes": [1]}, 13),
+            ("two", {"axes": [-1, 0], "keepdims": 0}, 12),
+        )
+    },
+    "ReduceMean_18": one_op("ReduceMean", IMAGE, ints(2, 3), opset=18),
+    "ReduceSum_11": one_op("ReduceSum", IMAGE, axes=[2, 3], keepdims=0, opset=11),
+    "ReduceSum_13": one_op("ReduceSum", IMAGE, ints(-1), opset=13),
+    "ReduceSum_noop": one_op("ReduceSum", IMAGE, noop_with_empty_axes=1, opset=13),
+    "ArgMax": one_op("ArgMax", IMAGE, axis=1),
+    "ArgMax_flat": one_op("ArgMax", IMAGE, axis=-1, keepdims=0),
+}
+CASES = {**ELEMENTWISE, **ACTIVATIONS, **REDUCTIONS}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_op_computes_what_onnx_runtime_does(case):
+    assert_like_runtime(CASES[case], {"x": feed_of(CASES[case])})

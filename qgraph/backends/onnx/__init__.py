@@ -1,0 +1,1 @@
+"""ONNX out: integer ops, QDQ, QONNX."""

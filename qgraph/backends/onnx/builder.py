@@ -1,0 +1,122 @@
+"""An ONNX model as it is written: nodes in order, constants once, names that are free."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from qgraph.errors import UnsupportedError
+from qgraph.files import write_whole
+
+LARGEST = (1 << 31) - 1  # bytes of a protobuf message
+# IR versions that came with an opset, so that runtimes of its time read the file.
+IR_OF_OPSET = {18: 8, 21: 10}
+
+
+class Builder:
+    """Nodes, constants, inputs and outputs of one model."""
+
+    def __init__(self, name: str, opset: int, reserved: Sequence[str] = ()) -> None:
+        self.name, self.opset = name, opset
+        self.domains: dict[str, int] = {}
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._initializers: list[onnx.TensorProto] = []
+        self._taken = set(reserved)
+
+    def fresh(self, stem: str) -> str:
+        """A value name that is free: the stem, or one with a number behind it."""
+        name, count = stem, 0
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken.add(name)
+        return name
+
+    def add(
+        self, op: str, inputs: Sequence[str], stem: str, *, domain: str = "", **attrs: Any
+    ) -> str:
+        """A node with one output, named after the stem; the name of that output."""
+        output = self.fresh(stem)
+        self.append(op, inputs, output, domain=domain, **attrs)
+        return output
+
+    def append(
+        self, op: str, inputs: Sequence[str], output: str, *, domain: str = "", **attrs: Any
+    ) -> None:
+        """A node whose output has exactly this name."""
+        self.nodes.append(
+            helper.make_node(op, inputs, [output], name=output, domain=domain, **attrs)
+        )
+
+    def constant(self, value: Any, stem: str) -> str:
+        """An initializer; equal ones are held once."""
+        value = np.ascontiguousarray(value).reshape(np.shape(value))
+        key = (value.dtype.name, value.shape, value.tobytes())
+        if key not in self.constants:
+            self.constants[key] = self.fresh(stem)
+            self._initializers.append(numpy_helper.from_array(value, self.constants[key]))
+        return self.constants[key]
+
+    def raw_constant(self, tensor: onnx.TensorProto) -> str:
+        """An initializer of a type that numpy lacks."""
+        tensor.name = self.fresh(tensor.name)
+        self._initializers.append(tensor)
+        return str(tensor.name)
+
+    def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+        self.inputs.append(value_info(name, dtype, shape))
+
+    def output(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+        self.outputs.append(value_info(name, dtype, shape))
+
+    def model(self, metadata: Mapping[str, Any]) -> onnx.ModelProto:
+        """The model, checked. Raises UnsupportedError for one that no file can hold."""
+        graph = helper.make_graph(
+            self.nodes, self.name, self.inputs, self.outputs, self._initializers
+        )
+        opsets = {"": self.opset, **self.domains}
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+            ir_version=IR_OF_OPSET[self.opset],
+            producer_name="qgraph",
+        )
+        helper.set_model_props(model, {"qgraph": json.dumps(metadata, sort_keys=True)})
+        if model.ByteSize() > LARGEST:
+            raise UnsupportedError(
+                f"its constants take {model.ByteSize():,} bytes, an ONNX file holds {LARGEST:,}",
+                node=self.name,
+            )
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def value_info(name: str, dtype: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, element_type(dtype), list(shape))
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's number for a numpy type name."""
+    return int(TensorProto.DataType.Value(_ONNX_NAMES.get(dtype, dtype.upper())))
+
+
+_ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
+
+
+def save(model: onnx.ModelProto, path: Path) -> None:
+    """The same bytes for the same model."""
+    write_whole(path, model.SerializeToString(deterministic=True))
+
+
+def metadata_of(model: onnx.ModelProto) -> dict[str, Any]:
+    """What qgraph wrote about entries, exits and inner tensors."""
+    return next(json.loads(p.value) for p in model.metadata_props if p.key == "qgraph")

@@ -1,0 +1,313 @@
+"""A program as ONNX nodes: what integer and float forms have in common.
+
+Programs are NHWC, ONNX's windows are NCHW: a tensor of rank 4 is made in one layout and turned
+into the other where a node needs it, once. Weights are turned when they are written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+
+from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.program import Program, Step, Tensor
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+END = np.iinfo(np.int64)
+
+
+class Emission:
+    """Writes a program's steps, one method for each op.
+
+    `held` has, for each tensor, the ONNX values that carry it by (dtype, is it NCHW?); the first
+    of them is what its step made.
+    """
+
+    form: ClassVar[str]
+    opset: ClassVar[int]
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tensors = program.tensors
+        rim = (*program.exits, *(e.tensor for e in program.entries))
+        self.model = Builder(program.name, self.opset, rim)
+        self.held: dict[str, dict[tuple[str, bool], str]] = {}
+
+    # -- what a form says for itself ---------------------------------------------------------
+
+    def working(self, *names: str) -> str:
+        """The type that arithmetic on these tensors is done in."""
+        raise NotImplementedError
+
+    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+        """Codes of a tensor as numbers of the type that the form computes with."""
+        raise NotImplementedError
+
+    def enter(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> dict[str, dict[str, Any]]:
+        """Outputs of the model; what metadata says about them, by tensor name."""
+        raise NotImplementedError
+
+    # -- the whole ---------------------------------------------------------------------------
+
+    def emit(self) -> onnx.ModelProto:
+        """The checked model. Raises UnsupportedError naming what the form cannot carry."""
+        self.enter()
+        for step in self.program.steps:
+            getattr(self, f"_{step.op}")(step)
+        exits = self.leave()
+        return self.model.model(
+            {
+                "form": self.form,
+                "batch_free": self.program.batch_free,
+                "entries": {
+                    e.tensor: {
+                        **self.described(e.tensor),
+                        "source": e.source,
+                        "bits": e.spec.bits,
+                        "signed": e.spec.signed,
+                        "rounding": e.spec.rounding,
+                        "overflow": e.spec.overflow,
+                    }
+                    for e in self.program.entries
+                },
+                "exits": exits,
+                "tensors": {name: self._shown(name) for name in self.held},
+            }
+        )
+
+    def described(self, name: str) -> dict[str, Any]:
+        """What its codes mean: `value = code * 2^-exponent`, codes in `low..high`."""
+        tensor = self.tensors[name]
+        return {
+            "exponent": tensor.exponent,
+            "low": tensor.low,
+            "high": tensor.high,
+            "dtype": tensor.storage,
+        }
+
+    def _shown(self, name: str) -> dict[str, Any]:
+        (_, nchw), value = next(iter(self.held[name].items()))
+        return {
+            "value": value,
+            "layout": "NCHW" if nchw else "NHWC",
+            "exponent": self.tensors[name].exponent,
+        }
+
+    def shape(self, name: str) -> tuple[int | str, ...]:
+        """As inputs and outputs have it."""
+        shape = self.tensors[name].shape
+        return ("N", *shape[1:]) if self.program.batch_free else shape
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def put(self, name: str, value: str, dtype: str, nchw: bool = False) -> None:
+        self.held.setdefault(name, {})[dtype, nchw] = value
+
+    def get(self, name: str, dtype: str, nchw: bool = False) -> str:
+        """The value that carries a tensor, cast and turned if need be."""
+        if name in self.program.constants:
+            return self.constant(name, dtype, nchw)
+        held = self.held[name]
+        if (dtype, nchw) not in held:
+            other = next((v for (_, turned), v in held.items() if turned == nchw), None)
+            if (dtype, not nchw) in held or other is None:
+                perm = TO_NCHW if nchw else TO_NHWC
+                whole = self.get(name, dtype, not nchw)
+                stem = f"{name}/{'NCHW' if nchw else 'NHWC'}"
+                held[dtype, nchw] = self.model.add("Transpose", [whole], stem, perm=perm)
+            else:
+                held[dtype, nchw] = self.cast(other, dtype, f"{name}/{dtype}")
+        return held[dtype, nchw]
+
+    def constant(self, name: str, dtype: str, nchw: bool = False) -> str:
+        codes = self.units(self.tensors[name], self.program.constants[name], dtype)
+        return self.model.constant(turned(codes) if nchw else codes, name)
+
+    def cast(self, value: str, dtype: str, stem: str) -> str:
+        return self.model.add("Cast", [value], stem, to=element_type(dtype))
+
+    def made_as(self, name: str) -> tuple[str, bool]:
+        """Type and layout that a tensor's step made it in."""
+        return next(iter(self.held[name]))
+
+    def numbers(self, name: str, codes: Any, dtype: str, nchw: bool, stem: str) -> str:
+        """A constant of codes of a tensor: one number, or one for each channel."""
+        array = self.units(self.tensors[name], np.asarray(codes), dtype)
+        return self.model.constant(array.reshape(-1, 1, 1) if nchw and array.ndim else array, stem)
+
+    # -- elementwise -------------------------------------------------------------------------
+
+    def _binary(self, step: Step, op: str) -> None:
+        dtype = self.working(*step.inputs, step.output)
+        varying = [v for v in step.inputs if v not in self.program.constants]
+        nchw = all(len(self.tensors[v].shape) == 4 for v in varying) and any(
+            self.made_as(v)[1] for v in varying
+        )
+        a, b = (self.get(v, dtype, nchw) for v in step.inputs)
+        self.put(step.output, self.operate(op, a, b, dtype, step.output), dtype, nchw)
+
+    def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
+        """A node of two inputs of one type."""
+        return self.model.add(op, [a, b], stem)
+
+    def _add(self, step: Step) -> None:
+        self._binary(step, "Add")
+
+    def _sub(self, step: Step) -> None:
+        self._binary(step, "Sub")
+
+    def _mul(self, step: Step) -> None:
+        self._binary(step, "Mul")
+
+    def _maximum(self, step: Step) -> None:
+        self._binary(step, "Max")
+
+    def _minimum(self, step: Step) -> None:
+        self._binary(step, "Min")
+
+    def _clip(self, step: Step) -> None:
+        (name,) = step.inputs
+        tensor, (_, nchw) = self.tensors[name], self.made_as(name)
+        dtype = self.working(name, step.output)
+        value = self.get(name, dtype, nchw)
+        # What is out of reach limits nothing, and may not fit the type.
+        reach = tensor.high
+        if step.attrs["low"] is not None:
+            low = np.maximum(step.attrs["low"], tensor.low)
+            reach = max(reach, int(low.max()))
+            if (low > tensor.low).any():
+                value = self._limited("Max", value, step, low, dtype, nchw)
+        if step.attrs["high"] is not None:
+            high = np.minimum(step.attrs["high"], reach)
+            if (high < reach).any():
+                value = self._limited("Min", value, step, high, dtype, nchw)
+        self.put(step.output, value, dtype, nchw)
+
+    def _limited(self, op: str, value: str, step: Step, bound: Any, dtype: str, nchw: bool) -> str:
+        edge = self.numbers(step.output, bound, dtype, nchw, f"{step.output}/limit")
+        return self.operate(op, value, edge, dtype, step.output)
+
+    # -- moves -------------------------------------------------------------------------------
+
+    def _moved(self, step: Step) -> tuple[str, str, bool]:
+        (name,) = step.inputs
+        dtype, nchw = self.made_as(name)
+        return self.get(name, dtype, nchw), dtype, nchw
+
+    def _reshape(self, step: Step) -> None:
+        (name,) = step.inputs
+        dtype, _ = self.made_as(name)
+        shape = list(step.attrs["shape"])
+        if self.program.batch_free:
+            shape[0] = 0  # as it comes
+        sizes = self.model.constant(np.array(shape, np.int64), f"{step.output}/shape")
+        value = self.model.add("Reshape", [self.get(name, dtype), sizes], step.output)
+        self.put(step.output, value, dtype)
+
+    def _transpose(self, step: Step) -> None:
+        (name,) = step.inputs
+        dtype, _ = self.made_as(name)
+        value = self.get(name, dtype)
+        value = self.model.add("Transpose", [value], step.output, perm=step.attrs["perm"])
+        self.put(step.output, value, dtype)
+
+    def _slice(self, step: Step) -> None:
+        value, dtype, nchw = self._moved(step)
+        parts = zip(step.attrs["begin"], step.attrs["end"], step.attrs["strides"], strict=True)
+        cuts = [
+            (b, (END.max if s > 0 else END.min) if e is None else e, axis_in(axis, nchw), s)
+            for axis, (b, e, s) in enumerate(parts)
+            if (b, e, s) != (0, None, 1)
+        ]
+        if cuts:
+            columns = [np.array(column, np.int64) for column in zip(*cuts, strict=True)]
+            names = [self.model.constant(c, f"{step.output}/cut") for c in columns]
+            value = self.model.add("Slice", [value, *names], step.output)
+        self.put(step.output, value, dtype, nchw)
+
+    def _concat(self, step: Step) -> None:
+        varying = [v for v in step.inputs if v not in self.program.constants]
+        made = {self.made_as(v) for v in varying}
+        nchw = any(turned for _, turned in made)
+        types = {dtype for dtype, _ in made}
+        same = len(types) == 1 and len(varying) == len(step.inputs)
+        dtype = types.pop() if same else self.working(*step.inputs)
+        inputs = [self.get(v, dtype, nchw) for v in step.inputs]
+        axis = axis_in(step.attrs["axis"], nchw)
+        self.put(step.output, self.model.add("Concat", inputs, step.output, axis=axis), dtype, nchw)
+
+    def _pad(self, step: Step) -> None:
+        (name,) = step.inputs
+        nchw, dtype = self.made_as(name)[1], self.working(name)
+        pads = np.array(step.attrs["paddings"], np.int64)
+        pads = (pads[list(TO_NCHW)] if nchw else pads).T.reshape(-1)
+        inputs = [self.get(name, dtype, nchw), self.model.constant(pads, f"{step.output}/pads")]
+        users = {s.op for s in self.program.steps if step.output in s.inputs}
+        value = self.padded(step, inputs, dtype, pooled=not users <= {"conv2d", "depthwise_conv2d"})
+        self.put(step.output, value, dtype, nchw)
+
+    def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
+        """A Pad of zeros that stays one.
+
+        ONNX Runtime moves a Pad into a MaxPool behind it, where padding is no zero but what never
+        wins; `pooled` says that one may be there.
+        """
+        raise NotImplementedError
+
+    def _take(self, step: Step) -> None:
+        value, dtype, nchw = self._moved(step)
+        indices = np.array(step.attrs["indices"], np.int64)
+        inputs = [value, self.model.constant(indices, f"{step.output}/indices")]
+        axis = axis_in(step.attrs["axis"], nchw)
+        self.put(step.output, self.model.add("Gather", inputs, step.output, axis=axis), dtype, nchw)
+
+    def _reduce_max(self, step: Step) -> None:
+        (name,) = step.inputs
+        axes, keepdims = step.attrs["axes"], step.attrs["keepdims"]
+        dtype = self.working(name)
+        # Without its height and width a tensor is the same in both layouts.
+        nchw = self.made_as(name)[1] and (keepdims or tuple(axes) == (1, 2))
+        where = np.array([axis_in(a, nchw) for a in axes], np.int64)
+        inputs = [self.get(name, dtype, nchw), self.model.constant(where, f"{step.output}/axes")]
+        value = self.model.add("ReduceMax", inputs, step.output, keepdims=int(keepdims))
+        self.put(step.output, value, dtype, nchw and keepdims)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def filters(self, step: Step, codes: Array) -> tuple[Array, int]:
+        """Filters as ONNX has them, [outputs, inputs/groups, height, width], and the groups."""
+        if step.op == "conv2d":
+            return codes.transpose(3, 2, 0, 1), step.attrs["groups"]
+        kh, kw, channels, multiplier = codes.shape
+        flat = codes.reshape(kh, kw, 1, channels * multiplier)
+        return flat.transpose(3, 2, 0, 1), channels
+
+    def window(self, step: Step, **attrs: Any) -> dict[str, Any]:
+        """Attributes that convolutions and pools share."""
+        (top, bottom), (left, right) = step.attrs["pads"]
+        return {"strides": step.attrs["strides"], "pads": (top, left, bottom, right), **attrs}
+
+    def constant_weights(self, step: Step) -> Array:
+        weights = step.inputs[1]
+        if weights not in self.program.constants:
+            raise UnsupportedError(
+                "its filter is computed, ONNX's integer convolutions need a constant one",
+                node=step.output,
+            )
+        return self.program.constants[weights]
+
+
+def turned(array: Array) -> Array:
+    """A constant as it broadcasts over NCHW tensors."""
+    return array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(TO_NCHW)
+
+
+def axis_in(axis: int, nchw: bool) -> int:
+    return TO_NCHW.index(axis) if nchw else axis

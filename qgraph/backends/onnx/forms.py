@@ -1,0 +1,65 @@
+"""The three ways out, as forms of a network (`qgraph.backends.forms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import onnx
+
+from qgraph.backends.forms import Network, Runner
+from qgraph.backends.onnx.builder import metadata_of, save
+from qgraph.backends.onnx.emission import Emission
+from qgraph.backends.onnx.integer import IntegerEmission
+from qgraph.backends.onnx.session import same, session, shown, with_outputs
+from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.ir.types import Array
+
+FILE = "network.onnx"
+
+
+@dataclass(frozen=True)
+class OnnxInteger:
+    """Integer ops only, for every profile: codes in, codes out."""
+
+    name: str = "onnx-integer"
+    emission: ClassVar[type[Emission]] = IntegerEmission
+
+    def refusal(self, network: Network) -> str | None:
+        try:
+            self.emission(network.program).emit()
+        except (UnsupportedError, ExactnessError) as error:
+            return str(error)
+        return None
+
+    def write(self, network: Network, folder: Path) -> None:
+        save(self.emission(network.program).emit(), folder / FILE)
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        return integer_runner(folder / FILE)
+
+
+def integer_runner(path: Path) -> Runner:
+    """Runs a written file as it is, and once more without optimisations for what is inside."""
+    model = onnx.load(path)
+    meta = metadata_of(model)
+    inner = with_outputs(model, (t["value"] for t in meta["tensors"].values()))
+    optimised, plain = session(path, optimised=True), session(inner, optimised=False)
+    exits = {name: e["value"] for name, e in meta["exits"].items()}
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {name: codes[name].astype(e["dtype"]) for name, e in meta["entries"].items()}
+        found = dict(zip(exits, optimised.run(list(exits.values()), feeds), strict=True))
+        names = [o.name for o in plain.get_outputs()]
+        values = dict(zip(names, plain.run(names, feeds), strict=True))
+        for name, value in exits.items():
+            same(name, found[name], values[value])
+        return {n: v.astype(np.int64) for n, v in {**shown(model, values), **found}.items()}
+
+    return run
+
+
+FORMS = (OnnxInteger(),)

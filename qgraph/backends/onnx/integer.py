@@ -1,0 +1,279 @@
+"""Form `onnx-integer`: integer ops only, for every profile.
+
+Codes travel in the smallest 8-bit type where an op has it, else in int32, or int64 where bounds
+ask for it. Which pairs of types convolutions and matrix products may have is what ONNX Runtime's
+kernels compute rightly on every CPU: on x86 without VNNI, those for (uint8, int8) saturate sums of
+two products at 16 bits. Convolutions put the weights first, matrix products put them second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.backends.onnx.emission import Emission
+from qgraph.backends.onnx.requantize import INT32, Requantize
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.program import Step, Tensor
+
+BYTES = ("int8", "uint8")
+WEIGHTS_OF_CONV, WEIGHTS_OF_MATMUL = "int8", "uint8"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One byte of a tensor's codes: what `code // 2^shift` has in 8 bits, in ONNX's value."""
+
+    value: str
+    shift: int
+    low: int
+    high: int
+
+
+class IntegerEmission(Emission):
+    form: ClassVar[str] = "onnx-integer"
+    opset: ClassVar[int] = 18
+
+    def working(self, *names: str) -> str:
+        tensors = [self.tensors[name] for name in names]
+        fits = all(t.low >= -INT32 and t.high <= INT32 for t in tensors)
+        return "int32" if fits else "int64"
+
+    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+        return np.asarray(codes).astype(dtype)
+
+    def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
+        if dtype == "int64" and op in ("Max", "Min"):
+            # On x86 ONNX Runtime's own compare the low 32 bits only.
+            other = self.model.add("Less" if op == "Max" else "Greater", [a, b], f"{stem}/is_b")
+            return self.model.add("Where", [other, b, a], stem)
+        return self.model.add(op, [a, b], stem)
+
+    def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
+        value = self.model.add("Pad", inputs, step.output)
+        if not pooled:
+            return value
+        lowest = self.model.constant(np.asarray(self.tensors[step.output].low, dtype), "lowest")
+        return self.operate("Max", value, lowest, dtype, step.output)  # which changes nothing
+
+    def enter(self) -> None:
+        for entry in self.program.entries:
+            name, dtype = entry.tensor, self.tensors[entry.tensor].storage
+            self.model.input(name, dtype, self.shape(name))
+            value = name if dtype in BYTES else self.cast(name, self.working(name), f"{name}/wide")
+            self.put(name, value, dtype if dtype in BYTES else self.working(name))
+
+    def leave(self) -> dict[str, dict[str, Any]]:
+        entries = {e.tensor for e in self.program.entries}
+        exits: dict[str, dict[str, Any]] = {}
+        for name in self.program.exits:
+            dtype = self.tensors[name].storage
+            value = self.get(name, dtype)
+            output = self.model.fresh(f"{name}/exit") if name in entries else name
+            self.model.append("Identity", [value], output)
+            self.model.output(output, dtype, self.shape(name))
+            exits[name] = {**self.described(name), "value": output}
+        return exits
+
+    # -- layers ------------------------------------------------------------------------------
+
+    def _conv2d(self, step: Step) -> None:
+        weights, groups = self.filters(step, self.constant_weights(step).astype(np.int64))
+        attrs = self.window(step, dilations=step.attrs["dilations"], group=groups)
+        sums = []
+        for x in self.parts(step.inputs[0], nchw=True):
+            for shift, byte, zero in bytes_of(weights, WEIGHTS_OF_CONV):
+                if not sums_fit(x, byte.astype(np.int64) - zero, axis=(1, 2, 3)):
+                    raise UnsupportedError(
+                        "sums of its 8-bit products pass 32 bits, all that ConvInteger has",
+                        node=step.output,
+                        hint="fewer bits, or a smaller layer",
+                    )
+                inputs = [x.value, self.model.constant(byte, step.inputs[1])]
+                if zero:
+                    inputs += ["", self.model.constant(np.int8(zero), f"{step.inputs[1]}/zero")]
+                made = self.model.add("ConvInteger", inputs, step.output, **attrs)
+                sums.append((made, x.shift + shift))
+        self._joined(step, sums, nchw=True)
+
+    def _depthwise_conv2d(self, step: Step) -> None:
+        self._conv2d(step)
+
+    def _matmul(self, step: Step) -> None:
+        if self._matmul_of_bytes(step):
+            return
+        sums = self.tensors[step.output].magnitude <= INT32
+        dtype = self.working(*step.inputs) if sums else "int64"
+        inputs = [self.get(v, dtype) for v in step.inputs]
+        self.put(step.output, self.model.add("MatMul", inputs, step.output), dtype)
+
+    def _matmul_of_bytes(self, step: Step) -> bool:
+        """In 8 bits, if both sides fit them and their sums fit 32."""
+        x, w = step.inputs
+        weights = self.program.constants.get(w)
+        if weights is None or not (self._in_bytes(x) and self._in_bytes(w)):
+            return False
+        ((_, byte, zero),) = bytes_of(weights.astype(np.int64), WEIGHTS_OF_MATMUL)
+        (part,) = self.parts(x)
+        if not sums_fit(part, weights, axis=0):
+            return False
+        inputs = [part.value, self.model.constant(byte, w)]
+        if zero:
+            inputs += ["", self.model.constant(np.uint8(zero), f"{w}/zero")]
+        self.put(step.output, self.model.add("MatMulInteger", inputs, step.output), "int32")
+        return True
+
+    def _joined(self, step: Step, sums: Sequence[tuple[str, int]], nchw: bool) -> None:
+        """What the products of bytes are together."""
+        if len(sums) == 1:
+            return self.put(step.output, sums[0][0], "int32", nchw)
+        total = ""
+        for value, shift in sums:
+            wide = self.cast(value, "int64", f"{value}/int64")
+            if shift:
+                factor = self.model.constant(np.int64(1 << shift), f"2^{shift}")
+                wide = self.model.add("Mul", [wide, factor], f"{value}/scaled")
+            total = self.model.add("Add", [total, wide], step.output) if total else wide
+        return self.put(step.output, total, "int64", nchw)
+
+    def _in_bytes(self, name: str) -> bool:
+        return self.tensors[name].storage in BYTES
+
+    def parts(self, name: str, nchw: bool = False) -> list[Part]:
+        """A tensor as 8-bit tensors, lowest bits first."""
+        tensor, dtype = self.tensors[name], self.working(name)
+        if self._in_bytes(name):
+            return [Part(self.get(name, tensor.storage, nchw), 0, tensor.low, tensor.high)]
+        rest, low, high = self.get(name, dtype, nchw), tensor.low, tensor.high
+        found: list[Part] = []
+        number = self._number(dtype, name)
+        while low < -128 or high > (255 if low >= 0 else 127):
+            byte = number("BitwiseAnd", rest, 255)
+            shift = 8 * len(found)
+            found.append(Part(self.cast(byte, "uint8", f"{name}/byte{len(found)}"), shift, 0, 255))
+            whole = self.model.add("Sub", [rest, byte], f"{name}/whole")
+            rest, low, high = number("Div", whole, 256), low >> 8, high >> 8
+        top = self.cast(rest, "uint8" if low >= 0 else "int8", f"{name}/byte{len(found)}")
+        return [*found, Part(top, 8 * len(found), low, high)]
+
+    def _number(self, dtype: str, stem: str) -> Any:
+        def operate(op: str, value: str, numbers: Any) -> str:
+            constant = self.model.constant(np.asarray(numbers).astype(dtype), f"{stem}/number")
+            return self.model.add(op, [value, constant], stem)
+
+        return operate
+
+    # -- elementwise -------------------------------------------------------------------------
+
+    def _requantize(self, step: Step) -> None:
+        (name,) = step.inputs
+        tensor, attrs, nchw = self.tensors[name], step.attrs, self.made_as(name)[1]
+        rule = Requantize(
+            tensor.low,
+            tensor.high,
+            np.asarray(attrs["shift"], np.int64),
+            attrs["rounding"],
+            attrs["overflow"] == "wrap",
+            attrs["low"],
+            attrs["high"],
+        )
+        dtype = rule.dtype
+
+        def operate(op: str, value: str, other: Any) -> str:
+            if not isinstance(other, str):
+                array = np.asarray(other).astype(dtype)
+                array = array.reshape(-1, 1, 1) if nchw and array.ndim else array
+                other = self.model.constant(array, f"{step.output}/number")
+            return self.operate(op, value, other, dtype, step.output)
+
+        self.put(step.output, rule.emit(self.get(name, dtype, nchw), operate), dtype, nchw)
+
+    def _lookup(self, step: Step) -> None:
+        name, table = step.inputs
+        dtype, nchw = self.working(name), self.made_as(name)[1]
+        index = self.get(name, dtype, nchw)
+        if step.attrs["offset"]:
+            index = self._number(dtype, step.output)("Sub", index, step.attrs["offset"])
+        held = self.tensors[table].storage
+        held = held if held in BYTES else self.working(table)
+        value = self.model.add("Gather", [self.get(table, held), index], step.output)
+        self.put(step.output, value, held, nchw)
+
+    def _max_pool(self, step: Step) -> None:
+        (name,) = step.inputs
+        if self._in_bytes(name):
+            dtype = self.tensors[name].storage
+            attrs = self.window(step, kernel_shape=step.attrs["ksize"])
+            value = self.model.add("MaxPool", [self.get(name, dtype, True)], step.output, **attrs)
+        else:
+            dtype = self.working(name)
+            value = self._pool_by_slices(step, dtype)
+        self.put(step.output, value, dtype, True)
+
+    def _pool_by_slices(self, step: Step, dtype: str) -> str:
+        """The largest of every tap, one axis after the other: there is no pool of wide codes."""
+        (name,) = step.inputs
+        value = self.get(name, dtype, True)
+        pads = np.array([(0, 0), (0, 0), *step.attrs["pads"]], np.int64).T.reshape(-1)
+        if pads.any():
+            lowest = self.model.constant(np.asarray(self.tensors[name].low, dtype), "lowest")
+            inputs = [value, self.model.constant(pads, f"{step.output}/pads"), lowest]
+            value = self.model.add("Pad", inputs, f"{step.output}/padded")
+        sizes = self.tensors[step.output].shape[1:3]
+        for axis, size in enumerate(sizes):
+            stride, taps = step.attrs["strides"][axis], step.attrs["ksize"][axis]
+            value = self._largest(step, value, axis + 2, dtype, taps, stride, size)
+        return value
+
+    def _largest(
+        self, step: Step, value: str, axis: int, dtype: str, taps: int, stride: int, size: int
+    ) -> str:
+        """The largest of `taps` slices of `size` along an axis, each one further than the last."""
+        slices = []
+        for tap in range(taps):
+            cut = (tap, tap + stride * (size - 1) + 1, axis, stride)
+            bounds = [self.model.constant(np.array([c], np.int64), "cut") for c in cut]
+            slices.append(self.model.add("Slice", [value, *bounds], f"{step.output}/slice"))
+        return reduce(lambda a, b: self.operate("Max", a, b, dtype, step.output), slices)
+
+    def _reduce_max(self, step: Step) -> None:
+        (name,) = step.inputs
+        if self.working(name) == "int32":
+            return super()._reduce_max(step)
+        value = self.get(name, "int64")  # of which ReduceMax, too, sees the low 32 bits only
+        axes = step.attrs["axes"]
+        for axis in axes:
+            value = self._largest(step, value, axis, "int64", self.tensors[name].shape[axis], 1, 1)
+        if not step.attrs["keepdims"]:
+            where = self.model.constant(np.array(axes, np.int64), f"{step.output}/axes")
+            value = self.model.add("Squeeze", [value, where], step.output)
+        return self.put(step.output, value, "int64")
+
+
+def sums_fit(x: Part, weights: Array, axis: Any) -> bool:
+    """True if 32 bits hold every sum of products over the axes of the weights."""
+    largest = int(np.abs(weights.astype(np.int64)).sum(axis).max(initial=0))
+    return largest * max(-x.low, x.high) <= INT32
+
+
+def bytes_of(codes: Array, dtype: str) -> list[tuple[int, Array, int]]:
+    """Constant codes as bytes of one type, lowest first: (shift, stored, zero point) of each."""
+    found: list[tuple[int, Array, int]] = []
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    shift = 0
+    while True:
+        last = low >= -128 and high <= (255 if low >= 0 else 127)
+        byte = codes if last else codes & 255
+        if dtype == "int8":
+            zero = -128 if byte.max(initial=0) > 127 else 0
+        else:
+            zero = 128 if byte.min(initial=0) < 0 else 0
+        found.append((shift, (byte + zero).astype(dtype), zero))
+        if last:
+            return found
+        codes, low, high, shift = codes >> 8, low >> 8, high >> 8, shift + 8

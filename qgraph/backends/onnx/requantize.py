@@ -1,0 +1,114 @@
+"""Requantization in integer ops: shifts that round, on a Div that rounds towards zero.
+
+Below 0 a Div by 2^s is no shift. So a multiple of 2^s is added first that brings every code above
+0, and taken away behind it. Rounding is what is added besides, with half = 2^(s-1):
+
+    floor       0
+    half_up     half
+    half_away   half, less 1 where the code is below 0
+    half_even   half - 1, and 1 more where the floor is odd, which bit s of the code says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Codes
+from qgraph.numerics import round_shift
+
+INT32 = (1 << 31) - 1
+
+Operate = Callable[[str, str, Any], str]  # op, value, numbers: the value that op makes of both
+
+
+@dataclass(frozen=True)
+class Requantize:
+    """Codes in `low..high` shifted right by `shift` (left where negative), then made to fit.
+
+    `shift` is one number, or one for each channel; so is everything that follows from it.
+    """
+
+    low: int
+    high: int
+    shift: Codes
+    rounding: str
+    wraps: bool
+    fits_low: int
+    fits_high: int
+
+    @property
+    def right(self) -> Codes:
+        """Shifts to the right; past all bits there are, one more changes nothing."""
+        bits = max(-self.low, self.high).bit_length()
+        return np.minimum(np.maximum(self.shift, 0), bits + 2)
+
+    @property
+    def left(self) -> Codes:
+        return np.minimum(np.maximum(-self.shift, 0), 61)
+
+    @property
+    def lift(self) -> Any:
+        """A multiple of every 2^right that brings the lowest code to 0 or above."""
+        if self.low >= 0 or not self.right.any():
+            return np.int64(0)
+        return np.int64(1) << max(int(self.right.max()), (-self.low).bit_length())
+
+    @property
+    def dtype(self) -> str:
+        """What holds every number on the way."""
+        before = max(-self.low, self.high) + int(self.lift) + (1 << int(self.right.max()))
+        behind = int(np.abs(self._shifted_ends()).max()) + max(-self.fits_low, self.fits_high)
+        return "int32" if max(before, behind) <= INT32 else "int64"
+
+    def emit(self, value: str, operate: Operate) -> str:
+        """`value` has type `dtype`, and so has the result."""
+        if self.right.any():
+            value = self._divided(value, operate)
+        if self.left.any():
+            limit = np.int64(1) << (62 - self.left)
+            if max(-self.low, self.high) > limit.min():
+                value = operate("Min", operate("Max", value, -limit), limit)
+            value = operate("Mul", value, np.int64(1) << self.left)
+        return self._fitted(value, operate)
+
+    def _divided(self, value: str, operate: Operate) -> str:
+        right, whole = self.right, np.int64(1) << self.right
+        half = whole >> 1  # 0 where nothing is shifted
+        added, lifted = np.asarray(half + self.lift), value
+        if self.rounding == "floor":
+            added = np.asarray(self.lift)
+        elif self.rounding == "half_even":
+            added = np.asarray(np.where(right > 0, half - 1, 0) + self.lift)
+            odd = operate("BitwiseAnd", value, np.where(right > 0, whole, 0))
+            lifted = operate("Add", value, operate("Min", odd, np.int64(1)))
+        elif self.rounding == "half_away" and self.low < 0:
+            below = operate("Max", value, np.where(right > 0, -1, 0))
+            lifted = operate("Add", value, operate("Min", below, np.int64(0)))
+        if added.any():
+            lifted = operate("Add", lifted, added)
+        divided = operate("Div", lifted, whole)
+        return operate("Sub", divided, self.lift >> right) if self.lift else divided
+
+    def _fitted(self, value: str, operate: Operate) -> str:
+        ends = self._shifted_ends()
+        low, high = np.int64(self.fits_low), np.int64(self.fits_high)
+        if ends.min() >= low and ends.max() <= high:
+            return value
+        if not self.wraps:
+            value = operate("Max", value, low) if ends.min() < low else value
+            return operate("Min", value, high) if ends.max() > high else value
+        moved = operate("Sub", value, low) if low else value
+        kept = operate("BitwiseAnd", moved, high - low)
+        return operate("Add", kept, low) if low else kept
+
+    def _shifted_ends(self) -> Codes:
+        """What the lowest and the highest code become, for each shift."""
+        ends = [
+            np.asarray(round_shift(np.asarray(v, np.int64), self.shift, self.rounding))
+            for v in (self.low, self.high)
+        ]
+        return np.stack(ends)

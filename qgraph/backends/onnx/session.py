@@ -1,0 +1,79 @@
+"""Written models, executed: by ONNX Runtime with graph optimisations on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from qgraph.backends.onnx.builder import metadata_of
+from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.ir.types import Array, Codes
+
+NHWC = (0, 2, 3, 1)
+
+
+def session(model: onnx.ModelProto | Path, optimised: bool, **config: str) -> Any:
+    """An ONNX Runtime session on the CPU. Raises UnsupportedError where it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UnsupportedError(
+            "ONNX Runtime is not installed", hint="pip install 'qgraph[onnx]'"
+        ) from None
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = (
+        levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    )
+    options.log_severity_level = 3
+    # Where CPUs lack VNNI, products of uint8 and int8 are summed without saturation.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    for key, value in config.items():
+        options.add_session_config_entry(key, value)
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelProto:
+    """A copy that gives these values, too. Their types are left to whoever runs it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    there = {o.name for o in copy.graph.output}
+    copy.graph.output.extend(
+        helper.make_empty_tensor_value_info(v) for v in dict.fromkeys(values) if v not in there
+    )
+    return copy
+
+
+def same(name: str, optimised: Array, plain: Array) -> None:
+    """Raise ExactnessError unless both runs gave the same."""
+    if not np.array_equal(optimised, plain):
+        wrong = int(np.count_nonzero(optimised != plain))
+        raise ExactnessError(
+            f"ONNX Runtime gives other codes with graph optimisations on: {wrong} of {plain.size}",
+            node=name,
+        )
+
+
+def shown(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Inner tensors by name, NHWC, from ONNX values by name."""
+    tensors = metadata_of(model)["tensors"]
+    return {
+        name: values[t["value"]].transpose(NHWC) if t["layout"] == "NCHW" else values[t["value"]]
+        for name, t in tensors.items()
+        if t["value"] in values
+    }
+
+
+def as_codes(name: str, values: Array, exponent: Any) -> Codes:
+    """Codes of float values. Raises ExactnessError where one is not on the grid."""
+    codes = np.ldexp(values.astype(np.float64), np.asarray(exponent))
+    whole: Codes = codes.astype(np.int64)
+    if not np.array_equal(whole, codes):
+        raise ExactnessError("its values are not on its grid", node=name)
+    return whole

@@ -17,6 +17,7 @@ from qgraph.files import check_free, sha256_of, whole_directory
 FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
         "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
+        "onnx-integer": ("qgraph.backends.onnx.forms", "OnnxInteger", "ONNX of integer ops only"),
     }
 )
 INDEX = "export.json"

@@ -1,0 +1,41 @@
+#pragma once
+
+// Which steps of a network become one call of a kernel.
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kernels/kernels.h"
+#include "engine/network.h"
+
+namespace qgraph::engine {
+
+struct Group {
+    enum class Kind {
+        linear,  // convolution or product, then stages: one call of a kernel
+        map,     // a, or a + b, then stages: one call of a kernel
+        chain,   // elementwise, anything
+        single,  // one step of any other kind, or a linear one of types that kernels do not take
+    };
+    Kind kind;
+    std::vector<uint32_t> steps;  // in order; the last one makes the output
+    Window window;                // linear: with the pads of a pad that was in front
+    uint32_t x;                   // what the first step reads
+    bool leading_add;             // map: the first step is a + b; the others are stages
+};
+
+// The steps that are run as groups, in an order in which they can be. `kept` says of each tensor if
+// it is looked at from outside.
+std::vector<Group> group(const Network& network, const std::vector<bool>& kept, bool fuse);
+
+// The type of a tensor as kernels know it; false where they do not.
+bool code_of(const Tensor& tensor, Code& code);
+
+// What a step does after a sum, with its numbers in `memory`, which has to outlive it.
+struct StageNumbers {
+    std::vector<int32_t> first;
+    std::vector<int32_t> second;
+};
+Stage stage_of(const Network& network, const Step& step, StageNumbers& memory);
+
+}  // namespace qgraph::engine

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/quantize.h"
+#include "engine/storage.h"
+
+namespace qgraph::engine {
+
+// What is wrong with a file, in words.
+struct LoadFailure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+constexpr int kMaxRank = 8;
+using Shape = std::vector<int64_t>;
+
+enum class Kind : uint8_t { computed, constant, entry };
+
+struct Tensor {
+    std::string_view name;
+    Storage storage;
+    Kind kind;
+    Shape shape;
+    int64_t low;
+    int64_t high;
+    int64_t magnitude;  // what partial sums may reach
+    const void* data;   // of a constant
+};
+
+// The order is that of qgraph/runtime/file.py.
+enum class Op : uint32_t {
+    conv2d,
+    depthwise_conv2d,
+    matmul,
+    add,
+    sub,
+    mul,
+    maximum,
+    minimum,
+    clip,
+    requantize,
+    lookup,
+    max_pool,
+    reduce_max,
+    reshape,
+    transpose,
+    slice,
+    concat,
+    pad,
+    take,
+};
+constexpr uint32_t kOps = 19;
+constexpr bool is_binary(Op op) { return op >= Op::add && op <= Op::minimum; }
+const char* name_of(Op op);
+
+// A window that slides over height and width.
+struct Window {
+    int64_t kernel[2];
+    int64_t strides[2];
+    int64_t dilations[2];
+    int64_t pads[4];  // top, bottom, left, right
+
+    int64_t span(int axis) const { return (kernel[axis] - 1) * dilations[axis] + 1; }
+};
+
+// One op; which of the fields count depends on it.
+struct Step {
+    Op op;
+    std::vector<uint32_t> inputs;
+    uint32_t output;
+    Window window;
+    int64_t groups;
+    int64_t axis;                // concat, take
+    int64_t offset;              // lookup
+    std::vector<int64_t> lows;   // clip: none, one, or one for each last index
+    std::vector<int64_t> highs;
+    std::vector<int64_t> shifts;  // requantize: one, or one for each last index
+    int64_t low;                  // requantize
+    int64_t high;
+    Rounding rounding;
+    bool wrap;
+    std::vector<int64_t> list;  // perm, begins, paddings, indices, reduced axes
+    std::vector<int64_t> steps;  // slice
+};
+
+struct Network {
+    bool batch_free;
+    std::vector<Tensor> tensors;
+    std::vector<Step> steps;
+    std::vector<uint32_t> entries;
+    std::vector<uint32_t> exits;
+
+    // The shape of a tensor in a run of so many samples.
+    Shape shape(uint32_t tensor, int64_t samples) const;
+};
+
+// a * b, checked; sizes stay below 2^48.
+int64_t product(const Shape& shape);
+
+// Reads a file that is in memory. The network points into it. Nothing that the file says is used
+// before it is checked: a file that anyone has changed, checksum and all, is a LoadFailure or a
+// network that runs within its memory.
+Network parse(const void* file, uint64_t size);
+
+// Reads what is special to the op of `step`, and compares the shapes that follow with those that
+// the file has.
+void read_attributes(Step& step, const std::vector<int64_t>& numbers, const Network& network);
+
+}  // namespace qgraph::engine

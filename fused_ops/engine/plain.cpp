@@ -1,0 +1,179 @@
+#include "engine/plain.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/elementwise.h"
+
+namespace qgraph::engine {
+namespace {
+
+const char* at(const Place& place, int64_t element) {
+    return static_cast<const char*>(place.data) + element * size_of(place.storage);
+}
+
+char* out_at(const Place& place, int64_t element) {
+    return static_cast<char*>(place.data) + element * size_of(place.storage);
+}
+
+// Calls what(row, column, tap) with each pixel of x that the window sees for pixel `pixel` of y;
+// row counts those of all images.
+template <typename What>
+void seen(const Window& window, const Shape& x, const Shape& y, int64_t pixel, const What& what) {
+    const int64_t column = pixel % y[2] * window.strides[1] - window.pads[2];
+    const int64_t row = pixel / y[2] % y[1] * window.strides[0] - window.pads[0];
+    const int64_t image = pixel / y[2] / y[1];
+    for (int64_t i = 0; i < window.kernel[0]; ++i) {
+        const int64_t h = row + i * window.dilations[0];
+        if (h < 0 || h >= x[1]) continue;
+        for (int64_t j = 0; j < window.kernel[1]; ++j) {
+            const int64_t w = column + j * window.dilations[1];
+            if (w < 0 || w >= x[2]) continue;
+            what((image * x[1] + h) * x[2] + w, i * window.kernel[1] + j);
+        }
+    }
+}
+
+// Each index of `shape` but the last, in order: where it is with these strides.
+template <typename What>
+void each_run(const Shape& shape, const std::vector<int64_t>& strides, const What& what) {
+    const size_t outer = shape.size() - 1;
+    std::vector<int64_t> index(outer, 0);
+    for (int64_t place = 0;;) {
+        what(place);
+        size_t axis = outer;
+        for (; axis-- > 0;) {
+            place += strides[axis];
+            if (++index[axis] < shape[axis]) break;
+            place -= strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+        if (axis == std::numeric_limits<size_t>::max()) return;
+    }
+}
+
+}  // namespace
+
+std::vector<int64_t> dense_strides(const Shape& shape) {
+    std::vector<int64_t> strides(shape.size());
+    int64_t step = 1;
+    for (size_t axis = shape.size(); axis-- > 0; step *= shape[axis]) strides[axis] = step;
+    return strides;
+}
+
+void run(const PlainConv& conv, int64_t begin, int64_t end) {
+    const int64_t inputs = conv.x.shape[3], outputs = conv.out_channels;
+    const int64_t groups = conv.depthwise ? inputs : conv.groups;
+    const int64_t in = inputs / groups, out = outputs / groups;
+    std::vector<int64_t> x(static_cast<size_t>(inputs)), sums(static_cast<size_t>(outputs));
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+        std::fill(sums.begin(), sums.end(), 0);
+        seen(conv.window, conv.x.shape, conv.y.shape, pixel, [&](int64_t place, int64_t tap) {
+            convert(at(conv.x, place * inputs), conv.x.storage, 1, x.data(), Storage::i64, inputs);
+            for (int64_t channel = 0; channel < inputs; ++channel) {
+                // Filters of a depthwise layer lie as [tap, channel, multiplier].
+                const int64_t group = channel / in;
+                const int64_t row = conv.depthwise ? tap * inputs + channel : tap * in + channel % in;
+                const int64_t width = conv.depthwise ? out : outputs;
+                const int64_t* w = &conv.weights[static_cast<size_t>(
+                    row * width + (conv.depthwise ? 0 : group * out))];
+                int64_t* sum = &sums[static_cast<size_t>(group * out)];
+                for (int64_t j = 0; j < out; ++j) {
+                    // Without signs: overflow in a file that lies has to be harmless.
+                    sum[j] = static_cast<int64_t>(static_cast<uint64_t>(sum[j]) +
+                                                  static_cast<uint64_t>(x[channel]) *
+                                                      static_cast<uint64_t>(w[j]));
+                }
+            }
+        });
+        convert(sums.data(), Storage::i64, 1, out_at(conv.y, pixel * outputs), conv.y.storage,
+                outputs);
+    }
+}
+
+void max_pool(const Window& window, const Place& x, const Place& y, int64_t begin, int64_t end) {
+    const int64_t channels = x.shape[3];
+    std::vector<int64_t> most(static_cast<size_t>(channels)), values(most);
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+        std::fill(most.begin(), most.end(), std::numeric_limits<int64_t>::min());
+        seen(window, x.shape, y.shape, pixel, [&](int64_t place, int64_t) {
+            convert(at(x, place * channels), x.storage, 1, values.data(), Storage::i64, channels);
+            for (size_t c = 0; c < most.size(); ++c) most[c] = std::max(most[c], values[c]);
+        });
+        convert(most.data(), Storage::i64, 1, out_at(y, pixel * channels), y.storage, channels);
+    }
+}
+
+void reduce_max(const std::vector<int64_t>& axes, const Place& x, const Place& y) {
+    Shape kept(x.shape);
+    for (const int64_t axis : axes) kept[static_cast<size_t>(axis)] = 1;
+    std::vector<int64_t> strides = dense_strides(kept);
+    for (const int64_t axis : axes) strides[static_cast<size_t>(axis)] = 0;
+    const int64_t count = product(y.shape), inner = x.shape.empty() ? 1 : x.shape.back();
+    const int64_t step = strides.empty() ? 0 : strides.back();
+    std::vector<int64_t> most(static_cast<size_t>(count), std::numeric_limits<int64_t>::min());
+    std::vector<int64_t> values(static_cast<size_t>(inner));
+    int64_t read = 0;
+    const auto run = [&](int64_t place) {
+        convert(at(x, read), x.storage, 1, values.data(), Storage::i64, inner);
+        read += inner;
+        for (int64_t i = 0; i < inner; ++i) {
+            int64_t& found = most[static_cast<size_t>(place + i * step)];
+            found = std::max(found, values[static_cast<size_t>(i)]);
+        }
+    };
+    if (x.shape.empty()) {
+        run(0);
+    } else {
+        each_run(x.shape, strides, run);
+    }
+    convert(most.data(), Storage::i64, 1, y.data, y.storage, count);
+}
+
+void copy(const Place& x, int64_t begin, const std::vector<int64_t>& strides, const Place& y) {
+    if (y.shape.empty()) {
+        convert(x.data, x.storage, 1, y.data, y.storage, 1);
+        return;
+    }
+    int64_t written = 0;
+    each_run(y.shape, strides, [&](int64_t place) {
+        convert(at(x, begin + place), x.storage, strides.back(), out_at(y, written), y.storage,
+                y.shape.back());
+        written += y.shape.back();
+    });
+}
+
+void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin) {
+    const std::vector<int64_t> strides = dense_strides(y.shape);
+    int64_t first = 0;
+    for (size_t axis = 0; axis < begin.size(); ++axis) first += begin[axis] * strides[axis];
+    // Behind a dimension of which x is but a part, all elements are neighbours.
+    size_t last = x.shape.size() - 1;
+    while (last > 0 && x.shape[last] == y.shape[last]) --last;
+    Shape shape(x.shape.begin(), x.shape.begin() + static_cast<ptrdiff_t>(last) + 1);
+    shape.back() *= strides[last];
+    int64_t read = 0;
+    each_run(shape, strides, [&](int64_t place) {
+        convert(at(x, read), x.storage, 1, out_at(y, first + place), y.storage, shape.back());
+        read += shape.back();
+    });
+}
+
+void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, const Place& y) {
+    const auto along = static_cast<size_t>(axis);
+    int64_t outer = 1, inner = 1;
+    for (size_t i = 0; i < x.shape.size(); ++i) {
+        if (i < along) outer *= x.shape[i];
+        if (i > along) inner *= x.shape[i];
+    }
+    int64_t written = 0;
+    for (int64_t i = 0; i < outer; ++i) {
+        for (const int64_t index : indices) {
+            convert(at(x, (i * x.shape[along] + index) * inner), x.storage, 1, out_at(y, written),
+                    y.storage, inner);
+            written += inner;
+        }
+    }
+}
+
+}  // namespace qgraph::engine

@@ -1,0 +1,347 @@
+// What a step may be: the attributes of each op, and the shape that it makes.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "engine/network.h"
+
+namespace qgraph::engine {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 31;   // of sizes, strides and pads
+constexpr int64_t kLargest = int64_t{1} << 53;  // of codes
+
+class Rule {
+  public:
+    Rule(Step& step, const std::vector<int64_t>& numbers, const Network& network)
+        : step_(step), numbers_(numbers), network_(network) {}
+
+    void read() {
+        const size_t wanted = inputs_wanted();
+        check(step_.op == Op::concat ? !step_.inputs.empty() : step_.inputs.size() == wanted,
+              "has a wrong number of inputs");
+        check(network_.tensors[step_.output].kind == Kind::computed, "writes what is given");
+        const Shape made = shape();
+        check(at_ == numbers_.size(), "has more numbers than it needs");
+        check(made == output(), "makes another shape than its output has");
+        if (network_.batch_free) check_batch();
+    }
+
+  private:
+    size_t inputs_wanted() const {
+        const bool two = step_.op <= Op::minimum || step_.op == Op::lookup;
+        return two ? 2 : 1;
+    }
+
+    const Tensor& input(size_t i) const { return network_.tensors[step_.inputs[i]]; }
+    const Shape& shape_of(size_t i) const { return input(i).shape; }
+    const Shape& output() const { return network_.tensors[step_.output].shape; }
+
+    void check(bool condition, const char* what) const {
+        if (condition) return;
+        const std::string name(network_.tensors[step_.output].name);
+        throw LoadFailure(std::string("step `") + name + "`, " + name_of(step_.op) + ", " + what);
+    }
+
+    int64_t number(int64_t low, int64_t high) {
+        check(at_ < numbers_.size(), "has too few numbers");
+        const int64_t found = numbers_[at_++];
+        check(low <= found && found <= high, "has a number that is out of range");
+        return found;
+    }
+
+    // A count, then as many numbers.
+    std::vector<int64_t> list(int64_t low, int64_t high) {
+        const int64_t count = number(0, kMost);
+        check(static_cast<uint64_t>(count) <= numbers_.size() - at_, "has too few numbers");
+        std::vector<int64_t> found;
+        for (int64_t i = 0; i < count; ++i) found.push_back(number(low, high));
+        return found;
+    }
+
+    std::vector<int64_t> by_channel(int64_t low, int64_t high) {
+        std::vector<int64_t> found = list(low, high);
+        const Shape& x = shape_of(0);
+        const auto count = static_cast<int64_t>(found.size());
+        check(count <= 1 || (!x.empty() && x.back() == count), "has a number for no channel");
+        return found;
+    }
+
+    Shape shape() {
+        switch (step_.op) {
+            case Op::conv2d:
+                return conv2d();
+            case Op::depthwise_conv2d:
+                return depthwise();
+            case Op::matmul:
+                return matmul();
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::maximum:
+            case Op::minimum:
+                return broadcast();
+            case Op::clip:
+                step_.lows = by_channel(-kLargest, kLargest);
+                step_.highs = by_channel(-kLargest, kLargest);
+                return shape_of(0);
+            case Op::requantize:
+                return requantize();
+            case Op::lookup:
+                check(input(1).kind == Kind::constant && shape_of(1).size() == 1, "has no table");
+                step_.offset = number(-kLargest, kLargest);
+                return shape_of(0);
+            case Op::max_pool:
+                return max_pool();
+            case Op::reduce_max:
+                return reduce_max();
+            case Op::reshape:
+                check(product(shape_of(0)) == product(output()), "loses or makes elements");
+                return output();
+            case Op::transpose:
+                return transpose();
+            case Op::slice:
+                return slice();
+            case Op::concat:
+                return concat();
+            case Op::pad:
+                return pad();
+            case Op::take:
+                return take();
+        }
+        return {};
+    }
+
+    void read_window(bool dilated) {
+        Window& window = step_.window;
+        for (int64_t& stride : window.strides) stride = number(1, kMost);
+        for (int64_t& dilation : window.dilations) dilation = dilated ? number(1, kMost) : 1;
+        for (int64_t& pad : window.pads) pad = number(0, kMost);
+    }
+
+    Shape slid(int64_t channels) const {
+        const Window& window = step_.window;
+        Shape made = {shape_of(0)[0], 0, 0, channels};
+        for (int axis = 0; axis < 2; ++axis) {
+            const int64_t padded =
+                shape_of(0)[1 + axis] + window.pads[2 * axis] + window.pads[2 * axis + 1];
+            const int64_t kernel = window.kernel[axis], dilation = window.dilations[axis];
+            check(kernel <= kMost && kernel - 1 <= (padded - 1) / dilation,
+                  "has a window that does not fit");
+            made[1 + axis] = (padded - window.span(axis)) / window.strides[axis] + 1;
+        }
+        return made;
+    }
+
+    void filters(size_t rank) {
+        check(shape_of(0).size() == 4 && shape_of(1).size() == rank &&
+                  input(1).kind == Kind::constant,
+              "has no image or no constant filters");
+        step_.window.kernel[0] = shape_of(1)[0];
+        step_.window.kernel[1] = shape_of(1)[1];
+        read_window(true);
+    }
+
+    Shape conv2d() {
+        filters(4);
+        step_.groups = number(1, kMost);
+        const int64_t groups = step_.groups, inputs = shape_of(0)[3];
+        check(inputs % groups == 0 && shape_of(1)[3] % groups == 0 &&
+                  shape_of(1)[2] == inputs / groups,
+              "has filters of other channels");
+        return slid(shape_of(1)[3]);
+    }
+
+    Shape depthwise() {
+        filters(4);
+        check(shape_of(1)[2] == shape_of(0)[3], "has filters of other channels");
+        return slid(product({shape_of(1)[2], shape_of(1)[3]}));
+    }
+
+    Shape matmul() {
+        check(shape_of(0).size() == 2 && shape_of(1).size() == 2 &&
+                  shape_of(0)[1] == shape_of(1)[0] && input(1).kind == Kind::constant,
+              "has matrices that do not fit, or no constant one");
+        return {shape_of(0)[0], shape_of(1)[1]};
+    }
+
+    Shape broadcast() const {
+        const Shape &a = shape_of(0), &b = shape_of(1);
+        Shape made(std::max(a.size(), b.size()));
+        for (size_t i = 0; i < made.size(); ++i) {
+            const int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
+            const int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
+            check(left == right || left == 1 || right == 1, "has inputs that do not fit");
+            made[made.size() - 1 - i] = std::max(left, right);
+        }
+        return made;
+    }
+
+    Shape requantize() {
+        step_.rounding = static_cast<Rounding>(number(0, kRoundings - 1));
+        step_.wrap = number(0, 1) == 1;
+        step_.low = number(-kLargest, kLargest);
+        step_.high = number(step_.low, kLargest);
+        step_.shifts = by_channel(-kMost, kMost);
+        check(!step_.shifts.empty(), "has no shift");
+        const uint64_t span = static_cast<uint64_t>(step_.high - step_.low) + 1;
+        check(!step_.wrap || (span & (span - 1)) == 0, "wraps into a range that is no power of two");
+        return shape_of(0);
+    }
+
+    Shape max_pool() {
+        check(shape_of(0).size() == 4, "has no image");
+        Window& window = step_.window;
+        for (int64_t& size : window.kernel) size = number(1, kMost);
+        read_window(false);
+        for (int i = 0; i < 4; ++i) {
+            check(window.pads[i] < window.kernel[i / 2], "has a window that sees nothing");
+        }
+        return slid(shape_of(0)[3]);
+    }
+
+    Shape reduce_max() {
+        const bool keep = number(0, 1) == 1;
+        const auto rank = static_cast<int64_t>(shape_of(0).size());
+        step_.list = list(0, rank - 1);
+        check(std::adjacent_find(step_.list.begin(), step_.list.end(), std::greater_equal<>()) ==
+                  step_.list.end(),
+              "has axes out of order");
+        Shape made;
+        for (int64_t axis = 0; axis < rank; ++axis) {
+            const bool reduced =
+                std::find(step_.list.begin(), step_.list.end(), axis) != step_.list.end();
+            if (!reduced) made.push_back(shape_of(0)[static_cast<size_t>(axis)]);
+            if (reduced && keep) made.push_back(1);
+        }
+        return made;
+    }
+
+    Shape transpose() {
+        const Shape& x = shape_of(0);
+        step_.list = list(0, static_cast<int64_t>(x.size()) - 1);
+        check(step_.list.size() == x.size(), "permutes other dimensions");
+        std::vector<bool> seen(x.size());
+        Shape made;
+        for (const int64_t axis : step_.list) {
+            check(!seen[static_cast<size_t>(axis)], "has an axis twice");
+            seen[static_cast<size_t>(axis)] = true;
+            made.push_back(x[static_cast<size_t>(axis)]);
+        }
+        return made;
+    }
+
+    // For each dimension where it begins and how it goes on; the output says how far.
+    Shape slice() {
+        const Shape& x = shape_of(0);
+        check(output().size() == x.size(), "has other dimensions");
+        for (size_t i = 0; i < x.size(); ++i) {
+            const int64_t begin = number(0, x[i] - 1), step = number(-kMost, kMost);
+            const int64_t last = begin + (output()[i] - 1) * step;
+            check(step != 0 && 0 <= last && last < x[i], "leaves its input");
+            step_.list.push_back(begin);
+            step_.steps.push_back(step);
+        }
+        return output();
+    }
+
+    Shape concat() {
+        Shape made = shape_of(0);
+        check(!made.empty(), "has scalars");
+        step_.axis = number(0, static_cast<int64_t>(made.size()) - 1);
+        const auto axis = static_cast<size_t>(step_.axis);
+        made[axis] = 0;
+        for (size_t i = 0; i < step_.inputs.size(); ++i) {
+            Shape part = shape_of(i);
+            check(part.size() == made.size(), "has inputs that do not fit");
+            const int64_t size = std::exchange(part[axis], made[axis]);
+            check(part == made, "has inputs that do not fit");
+            made[axis] += size;
+        }
+        return made;
+    }
+
+    Shape pad() {
+        Shape made = shape_of(0);
+        for (int64_t& dim : made) {
+            const int64_t before = number(0, kMost), after = number(0, kMost);
+            dim += before + after;
+            step_.list.insert(step_.list.end(), {before, after});
+        }
+        return made;
+    }
+
+    Shape take() {
+        Shape made = shape_of(0);
+        check(!made.empty(), "has scalars");
+        step_.axis = number(0, static_cast<int64_t>(made.size()) - 1);
+        int64_t& dim = made[static_cast<size_t>(step_.axis)];
+        step_.list = list(0, dim - 1);
+        dim = static_cast<int64_t>(step_.list.size());
+        return made;
+    }
+
+    // Samples lie along the first dimension of all but constants, and no step mixes them.
+    void check_batch() const {
+        const char* mixes = "mixes samples";
+        check(!output().empty() && output()[0] == 1, mixes);
+        bool any = is_binary(step_.op) ? false : input(0).kind != Kind::constant;
+        check(any || is_binary(step_.op), mixes);
+        for (size_t i = 0; i < step_.inputs.size(); ++i) {
+            const Shape& shape = shape_of(i);
+            if (input(i).kind == Kind::constant) {
+                const bool one = shape.size() < output().size() || shape[0] == 1;
+                check(step_.op != Op::concat && (one || !is_binary(step_.op)), mixes);
+                continue;
+            }
+            any = true;
+            check(!shape.empty() && shape[0] == 1, mixes);
+            check(!is_binary(step_.op) || shape.size() == output().size(), mixes);
+        }
+        check(any, mixes);
+        switch (step_.op) {
+            case Op::reduce_max:
+                check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(), mixes);
+                break;
+            case Op::transpose:
+                check(step_.list[0] == 0, mixes);
+                break;
+            case Op::slice:
+                check(step_.list[0] == 0 && step_.steps[0] == 1, mixes);
+                break;
+            case Op::pad:
+                check(step_.list[0] == 0 && step_.list[1] == 0, mixes);
+                break;
+            case Op::concat:
+            case Op::take:
+                check(step_.axis != 0, mixes);
+                break;
+            default:
+                break;
+        }
+    }
+
+    Step& step_;
+    const std::vector<int64_t>& numbers_;
+    const Network& network_;
+    size_t at_ = 0;
+};
+
+}  // namespace
+
+const char* name_of(Op op) {
+    static const char* const names[] = {
+        "conv2d",     "depthwise_conv2d", "matmul",   "add",        "sub",     "mul",  "maximum",
+        "minimum",    "clip",             "requantize", "lookup",   "max_pool", "reduce_max",
+        "reshape",    "transpose",        "slice",    "concat",     "pad",     "take",
+    };
+    return names[static_cast<uint32_t>(op)];
+}
+
+void read_attributes(Step& step, const std::vector<int64_t>& numbers, const Network& network) {
+    Rule(step, numbers, network).read();
+}
+
+}  // namespace qgraph::engine

@@ -31,7 +31,10 @@ MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
-NATIVE = ("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d")
+NATIVE = (
+    *("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d"),
+    "engine",
+)
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
@@ -53,6 +56,11 @@ _native, _backend = _load()
 def backend() -> str:
     """Say which implementation is in use and why: ``"native: ..."`` or ``"numpy: ..."``."""
     return _backend
+
+
+def native_engine() -> Any:
+    """The integer engine's native half, for qgraph/backends/engine; None where it isn't built."""
+    return None if _native is None else _native.engine
 
 
 def set_threads(count: int) -> None:

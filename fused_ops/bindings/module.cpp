@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "bindings/engine.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
 #include "core/parallel.h"
@@ -85,4 +86,6 @@ NB_MODULE(_native, module) {
     module.def("chosen", &chosen);
     module.def("set_threads", &qgraph::set_threads);
     module.def("threads", &qgraph::threads);
+    nb::module_ engine = module.def_submodule("engine");
+    bind_engine(engine);
 }

@@ -124,7 +124,11 @@ void set_threads(int count) { thread_limit = std::max(count, 1); }
 int threads() { return thread_limit; }
 
 void parallel_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t)>& body) {
-    const int64_t helpers = std::min<int64_t>({tasks, wanted, threads()}) - 1;
+    run_tasks(tasks, std::min<int64_t>(wanted, threads()), body);
+}
+
+void run_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t)>& body) {
+    const int64_t helpers = std::min(tasks, wanted) - 1;
     if (helpers > 0) {
         pool().run(tasks, helpers, body);
         return;

@@ -22,6 +22,9 @@ int threads();
 // of them: it never waits for a thread that has not begun, so a busy machine costs nothing.
 void parallel_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t task)>& body);
 
+// The same on at most `wanted` threads, whatever threads() is.
+void run_tasks(int64_t tasks, int64_t wanted, const std::function<void(int64_t task)>& body);
+
 // Calls body(begin, end, part) on disjoint ranges that cover [0, count), one per part, and
 // returns when all are done. Each part gets at least `grain` items, so small inputs stay on the
 // calling thread; parts are numbered from 0 and there are never more than threads() of them.

@@ -33,13 +33,13 @@ struct Operand {
 struct Micro {
     enum class Kind { add, sub, sub_from, mul, maximum, minimum, requantize, lookup };
     Kind kind;
-    Operand operand;  // the other side; the shift; the table (dense, in the type of the chain)
+    Operand operand{};  // the other side; the shift; the table (dense, in the type of the chain)
     Rounding rounding = Rounding::half_even;
     bool wrap = false;
     int64_t low = 0;
     int64_t high = 0;
     int64_t offset = 0;
-    std::vector<char> table;
+    std::vector<char> table{};
     int64_t table_size = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/groups.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "engine/elementwise.h"
 
@@ -145,17 +146,21 @@ class Grouping {
         const Tensor& w = tensor(step.inputs[1]);
         const Range x = range_of(step.inputs[0]);
         const int64_t largest = std::max(-x.low, x.high);
-        if (largest > (1 << 16)) return {INT64_MIN, INT64_MAX};
-        const std::vector<int64_t> weights = widened(w.data, w.storage, product(w.shape));
+        // Only small codes: then no sum of sizes, of a tensor within its limits, overflows.
+        if (largest > (1 << 16) || w.low < INT32_MIN || w.high > INT32_MAX) {
+            return {INT64_MIN, INT64_MAX};
+        }
         const bool depthwise = step.op == Op::depthwise_conv2d;
         const auto channels =
             static_cast<size_t>(depthwise ? w.shape[2] * w.shape[3] : w.shape.back());
         std::vector<int64_t> sums(channels, 0);
-        for (size_t i = 0; i < weights.size(); ++i) {
-            int64_t& sum = sums[i % channels];
-            const int64_t size = weights[i] < 0 ? -weights[i] : weights[i];
-            sum = std::min<int64_t>(sum + size, int64_t{1} << 54);
-        }
+        const auto rows = static_cast<size_t>(product(w.shape)) / channels;
+        with_type(w.storage, [&](auto type) {
+            const auto* row = static_cast<const decltype(type)*>(w.data);
+            for (size_t i = 0; i < rows; ++i, row += channels) {
+                for (size_t c = 0; c < channels; ++c) sums[c] += std::abs(int64_t{row[c]});
+            }
+        });
         const int64_t most = *std::max_element(sums.begin(), sums.end());
         return most > INT32_MAX ? Range{INT64_MIN, INT64_MAX} : Range{-most * largest, most * largest};
     }

@@ -32,7 +32,7 @@ struct Tensor {
     const void* data;   // of a constant
 };
 
-// The order is that of qgraph/runtime/file.py.
+// The order is that of qgraph/backends/engine/file.py.
 enum class Op : uint32_t {
     conv2d,
     depthwise_conv2d,

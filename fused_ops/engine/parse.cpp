@@ -10,7 +10,8 @@ namespace qgraph::engine {
 namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 53;     // of codes and of partial sums
-constexpr int64_t kMostBytes = int64_t{1} << 40;   // of one tensor
+constexpr int64_t kMostBytes = int64_t{1} << 40;  // of one tensor
+constexpr uint32_t kMostTensors = 1 << 15;
 
 void require(bool condition, const std::string& what) {
     if (!condition) throw LoadFailure(what);
@@ -73,6 +74,7 @@ Header checked_header(const void* file, uint64_t size) {
     uint32_t crc = crc32(0, &blank, sizeof blank);
     crc = crc32(crc, static_cast<const char*>(file) + sizeof blank, size - sizeof blank);
     require(crc == header.checksum, "the checksum is wrong: the file is damaged");
+    require(header.tensors <= kMostTensors, "there are too many tensors");
     require(header.flags <= kBatchFree && header.reserved[0] == 0 && header.reserved[1] == 0,
             "the header has bits that mean nothing");
     return header;

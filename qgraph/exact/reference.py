@@ -53,7 +53,7 @@ class Reference:
                 left[value] = left.get(value, 0) + 1
         for node in order:
             if node.name not in values:
-                result = self._step(node, [values[v] for v in node.inputs])
+                result = self.step(node, [values[v] for v in node.inputs])
                 values.update(
                     zip(node.values, result if node.outputs > 1 else (result,), strict=True)
                 )
@@ -86,7 +86,8 @@ class Reference:
         values = self.run(feeds, set(self.graph.outputs.values()))
         return {public: as_float(values[value]) for public, value in self.graph.outputs.items()}
 
-    def _step(self, node: Node, inputs: list[Value]) -> Any:
+    def step(self, node: Node, inputs: list[Value]) -> Any:
+        """The result of one node: Fixed from integers alone, an array where floats take part."""
         definition = op_definition(node.op)
         if node.op == "quantize" and not isinstance(inputs[0], Fixed):
             return _at(node, quantize, inputs[0])

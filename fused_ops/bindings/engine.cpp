@@ -1,0 +1,81 @@
+// qgraph._native.engine. qgraph/backends/engine/engine.py, its only caller, has checked dtypes and shapes;
+// what is in a file is checked here.
+
+#include "bindings/engine.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "engine/engine.h"
+#include "engine/kernels/kernels.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using namespace qgraph::engine;
+using Codes = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+nb::bytes text(std::string_view name) { return nb::bytes(name.data(), name.size()); }
+
+// Name, storage, kind, shape, low, high.
+nb::tuple described(const Tensor& tensor) {
+    return nb::make_tuple(text(tensor.name), static_cast<int>(tensor.storage),
+                          static_cast<int>(tensor.kind), nb::tuple(nb::cast(tensor.shape)),
+                          tensor.low, tensor.high);
+}
+
+nb::list tensors(const Engine& engine) {
+    nb::list found;
+    for (const Tensor& tensor : engine.network().tensors) found.append(described(tensor));
+    return found;
+}
+
+// The op and the output of each step.
+nb::list steps(const Engine& engine) {
+    nb::list found;
+    for (const Step& step : engine.network().steps) {
+        found.append(nb::make_tuple(name_of(step.op), step.output));
+    }
+    return found;
+}
+
+void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entries,
+         const std::vector<uint32_t>& wanted, const std::vector<Room>& results) {
+    std::vector<const void*> read;
+    for (const Codes& codes : entries) read.push_back(codes.data());
+    std::vector<void*> written;
+    for (const Room& room : results) written.push_back(room.data());
+    nb::gil_scoped_release unlocked;
+    engine.run(samples, read, wanted, written);
+}
+
+std::unique_ptr<Engine> open(const std::string& path, int threads, int level, bool fuse,
+                             int64_t memory) {
+    nb::gil_scoped_release unlocked;
+    const Level chosen = level < 0 ? best_level() : static_cast<Level>(level);
+    return std::make_unique<Engine>(path, Options{threads, chosen, fuse, memory});
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+    nb::exception<LoadFailure>(module, "LoadFailure");
+    nb::class_<Engine>(module, "Engine")
+        .def_prop_ro("tensors", &tensors)
+        .def_prop_ro("steps", &steps)
+        .def_prop_ro("entries", [](const Engine& e) { return e.network().entries; })
+        .def_prop_ro("exits", [](const Engine& e) { return e.network().exits; })
+        .def_prop_ro("batch_free", [](const Engine& e) { return e.network().batch_free; })
+        .def("run", &run_engine)
+        .def("profile", &Engine::profile, nb::call_guard<nb::gil_scoped_release>())
+        .def("memory", &Engine::memory, nb::call_guard<nb::gil_scoped_release>());
+    module.def("open", &open);
+    module.def("supports", [](int level) { return supports(static_cast<Level>(level)); });
+    module.def("best_level", [] { return static_cast<int>(best_level()); });
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/memory.h"
+#include "engine/network.h"
+#include "engine/plan.h"
+
+namespace qgraph::engine {
+
+// A network in a file, ready to be run.
+class Engine {
+  public:
+    // Throws LoadFailure where the file is not whole, or takes more memory than is allowed.
+    Engine(const std::string& path, const Options& options);
+
+    const Network& network() const { return network_; }
+
+    // Runs `samples` of them, one call at a time. `entries` has the codes of every entry, in the
+    // order and the types of the network; codes of the tensors `wanted` are written to `results`.
+    // Throws std::invalid_argument for codes that leave their range.
+    void run(int64_t samples, const std::vector<const void*>& entries,
+             const std::vector<uint32_t>& wanted, const std::vector<void*>& results);
+
+    // What a run without `wanted` does: the steps of each call, and the seconds that it takes.
+    std::vector<std::pair<std::vector<uint32_t>, double>> profile(int64_t samples, int runs);
+
+    int64_t memory(int64_t samples);  // bytes of all tensors that are there at once
+
+  private:
+    using Key = std::pair<int64_t, std::vector<bool>>;
+
+    Plan& plan(int64_t samples, const std::vector<uint32_t>& wanted);
+
+    MappedFile file_;
+    Network network_;
+    Options options_;
+    Packed packed_;
+    std::list<std::pair<Key, Plan>> plans_;  // the latest first
+    std::mutex mutex_;
+};
+
+}  // namespace qgraph::engine

@@ -1,0 +1,533 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "core/parallel.h"
+#include "engine/elementwise.h"
+
+namespace qgraph::engine {
+namespace {
+
+// Work for which one more thread pays, in elements written or products summed up.
+constexpr int64_t kElements = 1 << 15;
+constexpr int64_t kProducts = 1 << 18;
+constexpr int64_t kPeriod = 1 << 16;  // of a constant that is spread once and for all
+
+class Planner {
+  public:
+    Planner(const Network& network, int64_t samples, const std::vector<bool>& kept,
+            const Options& options, Packed& packed)
+        : network_(network),
+          samples_(samples),
+          kept_(kept),
+          options_(options),
+          packed_(packed),
+          groups_(group(network, kept, options.fuse)) {}
+
+    Plan make() {
+        place_tensors();
+        for (const Group& group : groups_) {
+            plan_.calls.push_back({group.steps, call_of(group)});
+        }
+        return std::move(plan_);
+    }
+
+  private:
+    const Tensor& tensor(uint32_t index) const { return network_.tensors[index]; }
+    const Step& step(uint32_t index) const { return network_.steps[index]; }
+    const Place& place_of(uint32_t index) const { return plan_.places[index]; }
+    uint32_t output_of(const Group& group) const { return step(group.steps.back()).output; }
+
+    void allow(int64_t bytes) const {
+        if (bytes > options_.memory) {
+            throw LoadFailure("it takes " + std::to_string(bytes) + " bytes of memory, allowed are " +
+                              std::to_string(options_.memory));
+        }
+    }
+
+    // -- memory -------------------------------------------------------------------------------
+
+    // A reshape does nothing where the elements may stay where they are.
+    bool is_alias(const Group& group) const {
+        const Step& first = step(group.steps[0]);
+        return first.op == Op::reshape && tensor(first.inputs[0]).kind != Kind::constant &&
+               tensor(first.inputs[0]).storage == tensor(first.output).storage;
+    }
+
+    void place_tensors() {
+        const auto count = static_cast<uint32_t>(network_.tensors.size());
+        plan_.places.resize(count);
+        std::vector<uint32_t> root(count);
+        std::vector<Need> needs;
+        std::vector<int64_t> need_of(count, -1);
+        const auto begin = [&](uint32_t index, int64_t when) {
+            need_of[index] = static_cast<int64_t>(needs.size());
+            const int64_t elements = product(place_of(index).shape);
+            needs.push_back({elements * size_of(tensor(index).storage), when, when, 0});
+        };
+        for (uint32_t i = 0; i < count; ++i) {
+            root[i] = i;
+            plan_.places[i] = {nullptr, tensor(i).storage, network_.shape(i, samples_)};
+            if (tensor(i).kind == Kind::constant) {
+                plan_.places[i].data = const_cast<void*>(tensor(i).data);  // only ever read
+            } else if (tensor(i).kind == Kind::entry) {
+                begin(i, -1);
+            }
+        }
+        const auto end = static_cast<int64_t>(groups_.size());
+        for (int64_t when = 0; when < end; ++when) {
+            const Group& group = groups_[static_cast<size_t>(when)];
+            const uint32_t made = output_of(group);
+            if (is_alias(group)) {
+                root[made] = root[group.x];
+            } else {
+                begin(made, when);
+            }
+            for (const uint32_t index : read_by(group)) {
+                if (need_of[root[index]] >= 0) needs[need_of[root[index]]].last = when;
+            }
+        }
+        for (uint32_t i = 0; i < count; ++i) {
+            if (kept_[i] && need_of[root[i]] >= 0) needs[need_of[root[i]]].last = end;
+        }
+        for (const Need& need : needs) allow(need.bytes);
+        plan_.bytes = place(needs);
+        allow(plan_.bytes);
+        plan_.memory = aligned(plan_.bytes);
+        for (uint32_t i = 0; i < count; ++i) {
+            if (need_of[root[i]] >= 0) {
+                plan_.places[i].data = plan_.memory.get() + needs[need_of[root[i]]].offset;
+            }
+        }
+    }
+
+    std::vector<uint32_t> read_by(const Group& group) const {
+        std::vector<uint32_t> read = {group.x};
+        for (const uint32_t index : group.steps) {
+            for (const uint32_t input : step(index).inputs) read.push_back(input);
+        }
+        return read;
+    }
+
+    // -- calls --------------------------------------------------------------------------------
+
+    std::function<void()> call_of(const Group& group) {
+        switch (group.kind) {
+            case Group::Kind::linear:
+                return linear(group);
+            case Group::Kind::map:
+                return map(group);
+            case Group::Kind::chain:
+                return lookup_of_bytes(group) ? bytes(group) : chain(group);
+            case Group::Kind::single:
+                break;
+        }
+        return single(group);
+    }
+
+    // Calls what(begin, end, task) for parts of `count`, on as many threads as there is work for.
+    template <typename What>
+    std::function<void()> in_parts(int64_t count, int64_t work, int64_t grain, What what) const {
+        const int64_t threads = std::clamp<int64_t>(work / grain, 1, options_.threads);
+        const int64_t parts = std::min(count, threads);
+        return [=] {
+            run_tasks(parts, parts, [&](int64_t part) {
+                what(count * part / parts, count * (part + 1) / parts, part);
+            });
+        };
+    }
+
+    const char* packed(const Group& group, const std::function<Aligned()>& make) {
+        const std::array key = {group.x, group.steps.front(), group.steps.back()};
+        auto found = packed_.find(key);
+        if (found == packed_.end()) found = packed_.emplace(key, make()).first;
+        return found->second.get();
+    }
+
+    // The stages behind the first step; all steps where `all`.
+    std::vector<Stage> stages(const Group& group, bool all, std::vector<StageNumbers>& memory) const {
+        std::vector<Stage> made;
+        memory.resize(group.steps.size());
+        for (size_t i = all ? 0 : 1; i < group.steps.size(); ++i) {
+            made.push_back(stage_of(network_, step(group.steps[i]), memory[i]));
+        }
+        return made;
+    }
+
+    std::function<void()> linear(const Group& group) {
+        const Step& first = step(group.steps[0]);
+        const Tensor& w = tensor(first.inputs[1]);
+        const Place &x = place_of(group.x), &y = place_of(output_of(group));
+        Conv conv;
+        code_of(tensor(group.x), conv.x);
+        code_of(tensor(output_of(group)), conv.y);
+        const bool bytes = w.low >= INT8_MIN && w.high <= INT8_MAX;
+        conv.w = bytes ? Code::s8 : Code::s16;
+        conv.channels = x.shape.back();
+        conv.out_channels = y.shape.back();
+        const int64_t products = product(w.shape);
+        int64_t pixels = y.shape[0];
+        if (first.op != Op::matmul) {
+            const Window& window = group.window;
+            conv.height = x.shape[1], conv.width = x.shape[2];
+            conv.kernel_height = window.kernel[0], conv.kernel_width = window.kernel[1];
+            conv.stride_height = window.strides[0], conv.stride_width = window.strides[1];
+            conv.dilation_height = window.dilations[0], conv.dilation_width = window.dilations[1];
+            conv.pad_top = window.pads[0], conv.pad_left = window.pads[2];
+            conv.out_height = y.shape[1], conv.out_width = y.shape[2];
+            conv.depthwise = first.op == Op::depthwise_conv2d;
+            conv.groups = conv.depthwise ? 1 : first.groups;
+            pixels *= conv.out_height * conv.out_width;
+        }
+        const char* layer = packed(group, [&] {
+            std::vector<StageNumbers> memory;
+            const std::vector<Stage> done = stages(group, false, memory);
+            const Stages list{done.data(), static_cast<int>(done.size())};
+            const int64_t count = product(w.shape);
+            const Storage type = bytes ? Storage::i8 : Storage::i16;
+            std::vector<char> converted;
+            if (w.storage != type) {
+                converted.resize(static_cast<size_t>(count * size_of(type)));
+                convert(w.data, w.storage, 1, converted.data(), type, count);
+            }
+            const void* weights = w.storage == type ? w.data : converted.data();
+            const size_t size = packed_size(conv, list, options_.level);
+            allow(static_cast<int64_t>(size));
+            Aligned memory_of_layer = aligned(static_cast<int64_t>(size));
+            pack(conv, weights, list, options_.level, memory_of_layer.get());
+            return memory_of_layer;
+        });
+        return parts_of(layer, x.data, y.data, pixels, products * pixels);
+    }
+
+    // Parts are blocks of channels where there are few pixels.
+    std::function<void()> parts_of(const char* layer, const void* x, void* y, int64_t pixels,
+                                   int64_t products) {
+        const int64_t blocks = engine::blocks(layer);
+        const bool by_block = pixels < 4 * options_.threads && blocks > 1;
+        const auto size = lines(static_cast<int64_t>(scratch_size(layer)));
+        allow(size * options_.threads);
+        const std::shared_ptr<char[]> scratch = aligned(size * options_.threads);
+        return in_parts(by_block ? blocks : pixels, products, kProducts,
+                        [=](int64_t begin, int64_t end, int64_t part) {
+                            const Part what = by_block ? Part{0, pixels, begin, end}
+                                                       : Part{begin, end, 0, INT64_MAX};
+                            engine::run(layer, x, y, what, scratch.get() + part * size);
+                        });
+    }
+
+    std::function<void()> map(const Group& group) {
+        const Step& first = step(group.steps[0]);
+        const uint32_t made = output_of(group);
+        Map map;
+        code_of(tensor(first.inputs[0]), map.a);
+        map.two = group.leading_add;
+        if (map.two) code_of(tensor(first.inputs[1]), map.b);
+        code_of(tensor(made), map.y);
+        const Place& y = place_of(made);
+        map.channels = y.shape.empty() ? 1 : y.shape.back();
+        const char* layer = packed(group, [&] {
+            std::vector<StageNumbers> memory;
+            const std::vector<Stage> done = stages(group, !map.two, memory);
+            const Stages list{done.data(), static_cast<int>(done.size())};
+            Aligned made_layer =
+                aligned(static_cast<int64_t>(packed_size(map, list, options_.level)));
+            pack(map, list, options_.level, made_layer.get());
+            return made_layer;
+        });
+        const int64_t rows = product(y.shape) / map.channels;
+        const auto* a = static_cast<const char*>(place_of(first.inputs[0]).data);
+        const auto* b = map.two ? static_cast<const char*>(place_of(first.inputs[1]).data) : nullptr;
+        auto* out = static_cast<char*>(y.data);
+        const int64_t a_row = size_of(map.a) * map.channels, y_row = size_of(map.y) * map.channels;
+        const int64_t b_row = map.two ? size_of(map.b) * map.channels : 0;
+        return in_parts(rows, product(y.shape), kElements, [=](int64_t begin, int64_t end, int64_t) {
+            run_map(layer, a + begin * a_row, map.two ? b + begin * b_row : nullptr,
+                    out + begin * y_row, end - begin);
+        });
+    }
+
+    bool lookup_of_bytes(const Group& group) const {
+        const Step& first = step(group.steps[0]);
+        return group.steps.size() == 1 && first.op == Op::lookup &&
+               size_of(tensor(first.inputs[0]).storage) == 1 &&
+               size_of(tensor(first.output).storage) == 1;
+    }
+
+    std::function<void()> bytes(const Group& group) {
+        const Step& first = step(group.steps[0]);
+        const Tensor& entries = tensor(first.inputs[1]);
+        const int64_t count = product(entries.shape);
+        const std::vector<int64_t> values = widened(entries.data, entries.storage, count);
+        const bool is_signed = tensor(first.inputs[0]).storage == Storage::i8;
+        std::array<uint8_t, 256> table;
+        for (int i = 0; i < 256; ++i) {
+            const int64_t code = is_signed ? static_cast<int8_t>(i) : i;
+            const int64_t at = std::clamp<int64_t>(code - first.offset, 0, count - 1);
+            table[static_cast<size_t>(i)] = static_cast<uint8_t>(values[static_cast<size_t>(at)]);
+        }
+        const auto* x = static_cast<const uint8_t*>(place_of(first.inputs[0]).data);
+        auto* y = static_cast<uint8_t*>(place_of(first.output).data);
+        const int64_t size = product(place_of(first.output).shape);
+        const Level level = options_.level;
+        return in_parts(size, size, kElements, [=](int64_t begin, int64_t end, int64_t) {
+            look_up(x + begin, table.data(), y + begin, end - begin, level);
+        });
+    }
+
+    // -- elementwise --------------------------------------------------------------------------
+
+    // A tensor, spread over `shape`.
+    Operand operand(uint32_t index, const Shape& shape, bool wide) const {
+        const Place& place = place_of(index);
+        const bool constant = tensor(index).kind == Kind::constant;
+        Operand made;
+        made.data = place.data;
+        made.storage = place.storage;
+        if (!constant && place.shape == shape) {
+            made.spread = Operand::Spread::dense;
+            return made;
+        }
+        const std::vector<int64_t> dense = dense_strides(place.shape);
+        const size_t missing = shape.size() - place.shape.size();
+        made.sizes = shape;
+        made.strides.assign(shape.size(), 0);
+        size_t first = shape.size();  // the first dimension along which it is not the same
+        for (size_t i = 0; i < place.shape.size(); ++i) {
+            if (place.shape[i] == 1) continue;
+            made.strides[missing + i] = dense[i];
+            first = std::min(first, missing + i);
+        }
+        made.spread = Operand::Spread::strided;
+        if (made.sizes.empty()) {
+            made.sizes = {1};
+            made.strides = {1};
+        }
+        const int64_t period =
+            product(Shape(shape.begin() + static_cast<ptrdiff_t>(first), shape.end()));
+        if (!constant || period > kPeriod) return made;
+        std::vector<int64_t> values(static_cast<size_t>(period));
+        Chain spreading{true, made, {}, Storage::i64, values.data()};
+        engine::run(spreading, 0, period);
+        return repeated(values, wide);
+    }
+
+    // Values on the way of a chain fit into 32 bits if those of all tensors do.
+    bool is_wide(const Group& group) const {
+        const auto wide = [&](uint32_t index) {
+            return tensor(index).low < INT32_MIN || tensor(index).high > INT32_MAX;
+        };
+        for (const uint32_t index : group.steps) {
+            const Step& found = step(index);
+            if (wide(found.output)) return true;
+            for (const uint32_t input : found.inputs) {
+                if (wide(input)) return true;
+            }
+            for (const int64_t shift : found.shifts) {
+                if (shift < 0 || shift > 30) return true;
+            }
+            if (found.op == Op::requantize && (found.low < INT32_MIN || found.high > INT32_MAX)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    std::function<void()> chain(const Group& group) const {
+        const uint32_t made = output_of(group);
+        const Shape& shape = place_of(made).shape;
+        auto chain = std::make_shared<Chain>();
+        chain->wide = is_wide(group);
+        uint32_t value = step(group.steps[0]).inputs[0];
+        chain->source = operand(value, shape, chain->wide);
+        for (const uint32_t index : group.steps) {
+            const Step& found = step(index);
+            if (is_binary(found.op)) {
+                const bool swapped = found.inputs[0] != value;
+                const uint32_t other = found.inputs[swapped ? 0 : 1];
+                chain->micros.push_back(
+                    {kind_of(found.op, swapped), operand(other, shape, chain->wide)});
+            } else if (found.op == Op::clip) {
+                add_bound(*chain, Micro::Kind::maximum, found.lows);
+                add_bound(*chain, Micro::Kind::minimum, found.highs);
+            } else if (found.op == Op::requantize) {
+                chain->micros.push_back({Micro::Kind::requantize,
+                                         repeated(found.shifts, chain->wide), found.rounding,
+                                         found.wrap, found.low, found.high});
+            } else {
+                chain->micros.push_back(lookup(found, chain->wide));
+            }
+            value = found.output;
+        }
+        chain->storage = place_of(made).storage;
+        chain->y = place_of(made).data;
+        const int64_t size = product(shape);
+        return in_parts(size, size, kElements,
+                        [chain](int64_t begin, int64_t end, int64_t) { engine::run(*chain, begin, end); });
+    }
+
+    static Micro::Kind kind_of(Op op, bool swapped) {
+        switch (op) {
+            case Op::add:
+                return Micro::Kind::add;
+            case Op::sub:
+                return swapped ? Micro::Kind::sub_from : Micro::Kind::sub;
+            case Op::mul:
+                return Micro::Kind::mul;
+            case Op::maximum:
+                return Micro::Kind::maximum;
+            default:
+                return Micro::Kind::minimum;
+        }
+    }
+
+    static void add_bound(Chain& chain, Micro::Kind kind, const std::vector<int64_t>& bounds) {
+        if (!bounds.empty()) chain.micros.push_back({kind, repeated(bounds, chain.wide)});
+    }
+
+    Micro lookup(const Step& found, bool wide) const {
+        const Tensor& entries = tensor(found.inputs[1]);
+        Micro micro{Micro::Kind::lookup, {}};
+        micro.offset = found.offset;
+        micro.table_size = product(entries.shape);
+        micro.table = typed(widened(entries.data, entries.storage, micro.table_size), wide);
+        return micro;
+    }
+
+    // -- the others ---------------------------------------------------------------------------
+
+    std::function<void()> single(const Group& group) {
+        const Step& found = step(group.steps[0]);
+        const Place &x = place_of(group.x), &y = place_of(found.output);
+        switch (found.op) {
+            case Op::max_pool:
+                return pool(found);
+            case Op::reduce_max:
+                return [=, axes = found.list] { reduce_max(axes, x, y); };
+            case Op::reshape:
+                if (is_alias(group)) return [] {};
+                return [=] {
+                    convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape));
+                };
+            case Op::transpose:
+            case Op::slice:
+                return strided(found);
+            case Op::concat:
+                return concat(found);
+            case Op::pad:
+                return [=, begin = every_second(found.list)] {
+                    std::memset(y.data, 0,
+                                static_cast<size_t>(product(y.shape) * size_of(y.storage)));
+                    insert(x, y, begin);
+                };
+            case Op::take:
+                return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
+            default:
+                return plain_conv(group);
+        }
+    }
+
+    std::function<void()> strided(const Step& found) const {
+        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
+        const std::vector<int64_t> dense = dense_strides(x.shape);
+        std::vector<int64_t> strides;
+        int64_t begin = 0;
+        for (size_t i = 0; i < dense.size(); ++i) {
+            if (found.op == Op::transpose) {
+                strides.push_back(dense[static_cast<size_t>(found.list[i])]);
+            } else {
+                begin += found.list[i] * dense[i];
+                strides.push_back(found.steps[i] * dense[i]);
+            }
+        }
+        return [=] { copy(x, begin, strides, y); };
+    }
+
+    std::function<void()> concat(const Step& found) const {
+        const Place& y = place_of(found.output);
+        std::vector<std::pair<Place, std::vector<int64_t>>> parts;
+        std::vector<int64_t> begin(y.shape.size(), 0);
+        for (const uint32_t input : found.inputs) {
+            parts.emplace_back(place_of(input), begin);
+            begin[static_cast<size_t>(found.axis)] +=
+                place_of(input).shape[static_cast<size_t>(found.axis)];
+        }
+        return [=] {
+            for (const auto& [x, at] : parts) insert(x, y, at);
+        };
+    }
+
+    static std::vector<int64_t> every_second(const std::vector<int64_t>& list) {
+        std::vector<int64_t> found;
+        for (size_t i = 0; i < list.size(); i += 2) found.push_back(list[i]);
+        return found;
+    }
+
+    std::function<void()> pool(const Step& found) const {
+        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
+        const Window window = found.window;
+        const int64_t pixels = y.shape[0] * y.shape[1] * y.shape[2];
+        const int64_t work = product(y.shape) * window.kernel[0] * window.kernel[1];
+        Pool pool;
+        const bool known = code_of(tensor(found.inputs[0]), pool.type) && x.storage == y.storage &&
+                           pool.type != Code::u16;
+        if (!known) {
+            return in_parts(pixels, work, kElements, [=](int64_t begin, int64_t end, int64_t) {
+                max_pool(window, x, y, begin, end);
+            });
+        }
+        pool.height = x.shape[1], pool.width = x.shape[2], pool.channels = x.shape[3];
+        pool.kernel_height = window.kernel[0], pool.kernel_width = window.kernel[1];
+        pool.stride_height = window.strides[0], pool.stride_width = window.strides[1];
+        pool.pad_top = window.pads[0], pool.pad_left = window.pads[2];
+        pool.out_height = y.shape[1], pool.out_width = y.shape[2];
+        const Level level = options_.level;
+        return in_parts(pixels, work, kElements,
+                        [=, from = x.data, to = y.data](int64_t begin, int64_t end, int64_t) {
+                            max_pool(pool, from, to, begin, end, level);
+                        });
+    }
+
+    std::function<void()> plain_conv(const Group& group) const {
+        const Step& found = step(group.steps[0]);
+        const Tensor& w = tensor(found.inputs[1]);
+        auto conv = std::make_shared<PlainConv>();
+        conv->window = group.window;
+        conv->groups = found.groups;
+        conv->depthwise = found.op == Op::depthwise_conv2d;
+        conv->weights = widened(w.data, w.storage, product(w.shape));
+        conv->x = place_of(group.x);
+        conv->y = place_of(found.output);
+        if (found.op == Op::matmul) {  // a convolution of images of one pixel
+            conv->window = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}};
+            conv->groups = 1;
+            conv->x.shape = {conv->x.shape[0], 1, 1, conv->x.shape[1]};
+            conv->y.shape = {conv->y.shape[0], 1, 1, conv->y.shape[1]};
+        }
+        conv->out_channels = conv->y.shape[3];
+        const int64_t pixels = product(conv->y.shape) / conv->out_channels;
+        return in_parts(pixels, pixels * product(w.shape), kProducts,
+                        [conv](int64_t begin, int64_t end, int64_t) { engine::run(*conv, begin, end); });
+    }
+
+    const Network& network_;
+    const int64_t samples_;
+    const std::vector<bool>& kept_;
+    const Options& options_;
+    Packed& packed_;
+    const std::vector<Group> groups_;
+    Plan plan_{};
+};
+
+}  // namespace
+
+Plan make_plan(const Network& network, int64_t samples, const std::vector<bool>& kept,
+               const Options& options, Packed& packed) {
+    return Planner(network, samples, kept, options, packed).make();
+}
+
+}  // namespace qgraph::engine

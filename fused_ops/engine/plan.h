@@ -1,0 +1,48 @@
+#pragma once
+
+// How a network is run on so many samples: where everything lies in memory, and which calls there
+// are.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/groups.h"
+#include "engine/memory.h"
+#include "engine/network.h"
+#include "engine/plain.h"
+
+namespace qgraph::engine {
+
+struct Options {
+    int threads;
+    Level level;
+    bool fuse;
+    int64_t memory;  // bytes that may be used
+};
+
+// Weights as kernels want them, by what a call reads, its first and its last step. They serve every
+// plan.
+using Packed = std::map<std::array<uint32_t, 3>, Aligned>;
+
+struct Call {
+    std::vector<uint32_t> steps;
+    std::function<void()> run;
+};
+
+struct Plan {
+    std::vector<Call> calls;
+    std::vector<Place> places;  // of every tensor that is there after a run, or has data
+    Aligned memory;
+    int64_t bytes;
+};
+
+// `kept` says of each tensor if it is looked at afterwards. Throws LoadFailure where the memory
+// that is allowed does not do.
+Plan make_plan(const Network& network, int64_t samples, const std::vector<bool>& kept,
+               const Options& options, Packed& packed);
+
+}  // namespace qgraph::engine

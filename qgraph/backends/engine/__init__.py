@@ -1,0 +1,7 @@
+"""The integer engine: a program as a file, what runs it, and both as a form."""
+
+from qgraph.backends.engine.engine import LEVELS, Engine, levels
+from qgraph.backends.engine.file import engine_file
+from qgraph.backends.engine.form import EngineForm
+
+__all__ = ["LEVELS", "Engine", "EngineForm", "engine_file", "levels"]

@@ -1,0 +1,188 @@
+"""The integer engine: a program's file, mapped into memory and run by native code."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.program import Program
+from qgraph.backends.engine.file import CONSTANT, STORAGES, engine_file
+
+# The enumeration in fused_ops/engine/kernels/kernels.h has the order of the last three.
+LEVELS = ("auto", "plain", "avx2", "avx512vnni")
+MAX_THREADS = 256
+MEMORY = 16 << 30
+
+
+@dataclass(frozen=True)
+class EngineTensor:
+    """What an engine knows of a tensor; in its shape 1 stands for a free batch."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    low: int
+    high: int
+    constant: bool
+
+
+class Engine:
+    """A network that is ready to be run. Made by `Engine.open`, or `Engine.of` a program."""
+
+    def __init__(self, handle: Any, path: str) -> None:
+        self._handle = handle
+        self.batch_free: bool = handle.batch_free
+        self._tensors = [_tensor(row, path) for row in handle.tensors]
+        self._index = {tensor.name: i for i, tensor in enumerate(self._tensors)}
+        self.entries: tuple[str, ...] = tuple(self._tensors[i].name for i in handle.entries)
+        self.exits: tuple[str, ...] = tuple(self._tensors[i].name for i in handle.exits)
+        self.tensors = {tensor.name: tensor for tensor in self._tensors}
+
+    @staticmethod
+    def open(
+        path: str | Path,
+        threads: int = 1,
+        level: str = "auto",
+        fuse: bool = True,
+        memory: int = MEMORY,
+    ) -> Engine:
+        """Open a `.qgi` file.
+
+        threads: of the calling one and of helpers, for one run. level: which instructions, one of
+        `LEVELS`. fuse: several ops in one call where kernels can. memory: bytes that weights and
+        tensors may take. None of them changes a code.
+
+        Raises LoadError for a file that is damaged or needs more memory, UsageError for options
+        that are not, UnsupportedError where this build or CPU does not have the level.
+        """
+        if not 1 <= threads <= MAX_THREADS:
+            raise UsageError(f"threads are 1 to {MAX_THREADS}, not {threads}")
+        native = _native()
+        number = _level(native, level)
+        try:
+            handle = native.open(str(path), threads, number, fuse, memory)
+        except (native.LoadFailure, MemoryError) as error:
+            raise LoadError(
+                str(error) or "out of memory", node=str(path), hint="export the network again"
+            ) from None
+        return Engine(handle, str(path))
+
+    @staticmethod
+    def of(
+        program: Program,
+        threads: int = 1,
+        level: str = "auto",
+        fuse: bool = True,
+        memory: int = MEMORY,
+    ) -> Engine:
+        """The engine of a program, by way of a file that is gone afterwards."""
+        with tempfile.NamedTemporaryFile(suffix=".qgi") as file:
+            file.write(engine_file(program))
+            file.flush()
+            return Engine.open(file.name, threads, level, fuse, memory)
+
+    def run_codes(
+        self, codes: Mapping[str, Array], keep: Collection[str] | None = None
+    ) -> dict[str, Array]:
+        """Codes of the exits, or of the tensors in `keep`, by name, in the tensors' own dtypes.
+
+        codes: integers for every entry, N samples where the batch is free. Raises GraphError for
+        codes that are missing or do not fit, LoadError where the memory does not do for N.
+        """
+        samples = self._samples(codes)
+        given = [self._codes(name, codes[name], samples) for name in self.entries]
+        names = list(dict.fromkeys(self.exits if keep is None else keep))
+        for name in names:
+            if name not in self._index:
+                raise GraphError("the engine has no such tensor", node=name)
+        results = {n: np.empty(self._shape(n, samples), self.tensors[n].dtype) for n in names}
+        wanted = [self._index[name] for name in names]
+        try:
+            self._handle.run(samples, given, wanted, list(results.values()))
+        except ValueError as error:
+            raise GraphError(str(error)) from None
+        except (_native().LoadFailure, MemoryError) as error:
+            raise LoadError(str(error) or "out of memory", hint="run fewer samples") from None
+        return results
+
+    def profile(self, samples: int = 1, runs: int = 10) -> list[tuple[str, float]]:
+        """Seconds of each call, the least of so many runs, with the ops that it does."""
+        steps = self._handle.steps
+        rows = self._handle.profile(samples, runs)
+        return [
+            (f"{self._tensors[steps[of[-1]][1]].name}: {'+'.join(steps[i][0] for i in of)}", time)
+            for of, time in rows
+        ]
+
+    def memory(self, samples: int = 1) -> int:
+        """Bytes of all tensors but constants, planned for a run of so many samples."""
+        return int(self._handle.memory(samples))
+
+    def _shape(self, name: str, samples: int) -> tuple[int, ...]:
+        tensor = self.tensors[name]
+        free = self.batch_free and not tensor.constant
+        return (samples, *tensor.shape[1:]) if free else tensor.shape
+
+    def _samples(self, codes: Mapping[str, Array]) -> int:
+        for name in self.entries:
+            if name not in codes:
+                raise GraphError("no codes are given for this entry", node=name)
+        if not self.batch_free or not self.entries or not np.ndim(codes[self.entries[0]]):
+            return 1
+        return len(codes[self.entries[0]])
+
+    def _codes(self, name: str, codes: Array, samples: int) -> Array:
+        tensor, codes = self.tensors[name], np.asarray(codes)
+        if codes.dtype.kind not in "iu":
+            raise GraphError(f"codes are integers, found {codes.dtype}", node=name)
+        if codes.shape != self._shape(name, samples) or not samples:
+            wanted = self._shape(name, samples)
+            raise GraphError(f"expects codes {wanted}, found {codes.shape}", node=name)
+        if codes.dtype != tensor.dtype and (codes.min() < tensor.low or codes.max() > tensor.high):
+            raise GraphError(f"codes leave {tensor.low}..{tensor.high}", node=name)
+        return np.ascontiguousarray(codes, tensor.dtype)
+
+
+def _native() -> ModuleType:
+    native = kernels.native_engine()
+    if native is None:
+        raise UnsupportedError(
+            "the engine is native code, which isn't built here",
+            hint="`qgraph doctor` says why; pip install . builds it",
+        )
+    return native
+
+
+def _level(native: Any, level: str) -> int:
+    """The number of a level; -1 for the best there is."""
+    if level not in LEVELS:
+        raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
+    number = LEVELS.index(level) - 1
+    if number >= 0 and not native.supports(number):
+        raise UnsupportedError(
+            f"this machine or build has no {level}", hint="`auto` takes the best there is"
+        )
+    return number
+
+
+def levels() -> Sequence[str]:
+    """The levels that this machine and build have, all but `auto`."""
+    native = _native()
+    return [level for i, level in enumerate(LEVELS[1:]) if native.supports(i)]
+
+
+def _tensor(row: Any, path: str) -> EngineTensor:
+    name, storage, kind, shape, low, high = row
+    try:
+        return EngineTensor(name.decode(), STORAGES[storage], shape, low, high, kind == CONSTANT)
+    except UnicodeDecodeError:
+        raise LoadError("a name is no text", node=path, hint="export the network again") from None

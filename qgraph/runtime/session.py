@@ -1,0 +1,138 @@
+"""A whole quantized network: float inputs, integers in the engine, float outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.errors import ExactnessError, UsageError
+from qgraph.exact.reference import Reference, Value, as_float
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
+from qgraph.numerics import quantize
+from qgraph.program import Program
+from qgraph.backends.engine.engine import Engine
+
+EXACT_FLOAT32_BITS = 24
+
+
+class Session:
+    """Runs a calibrated graph: what `qgraph.exact.reference.Reference.outputs` gives, to the bit.
+
+    Layers of integers are run by `engine`, all at once; what is float in front of them or behind
+    is run by the definitions of its ops, in numpy.
+    """
+
+    def __init__(self, graph: Graph, program: Program, engine: Engine) -> None:
+        self.graph, self.program, self.engine = graph, program, engine
+        self._reference = Reference(graph)
+        constants = self._reference.constants
+        sources = [entry.source for entry in program.entries]
+        self._before = _needed(graph, sources, constants)
+        self._behind = _needed(graph, graph.outputs.values(), {*constants, *program.exits})
+
+    @staticmethod
+    def open(
+        folder: str | Path, threads: int = 1, level: str = "auto", fuse: bool = True
+    ) -> Session:
+        """Open what `qgraph quantize` wrote. Options are those of `Engine.open`.
+
+        Raises LoadError, and UnsupportedError where the network has no integer program.
+        """
+        from qgraph.stored import load_network
+
+        network = load_network(folder)
+        engine = Engine.of(network.program, threads, level, fuse)
+        return Session(network.graph, network.program, engine)
+
+    def run(self, feeds: Mapping[str, Array], batch: int | None = None) -> dict[str, Array]:
+        """The graph's outputs by public name, as float32.
+
+        feeds: one array for each input, of any number of samples where the batch is free; then the
+        engine runs so many of them as `batch` says at once, or all. Raises UsageError for feeds
+        that do not fit, ExactnessError for NaN.
+        """
+        _check_feeds(self.graph, feeds)
+        values: dict[str, Value] = {**self._reference.constants, **feeds}
+        self._step_through(self._before, values)
+        codes = {
+            entry.tensor: self._entry(values[entry.source], entry.tensor, entry.spec)
+            for entry in self.program.entries
+        }
+        for name, found in self._run_engine(codes, batch).items():
+            exponent = self.program.tensors[name].exponent
+            held = exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
+            values[name] = Fixed(found.astype(np.int64), held)
+        self._step_through(self._behind, values)
+        return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
+
+    def _run_engine(self, codes: Mapping[str, Array], batch: int | None) -> dict[str, Array]:
+        first = next(iter(codes.values()))
+        if batch is None or not self.program.batch_free or len(first) <= batch:
+            return self.engine.run_codes(codes)
+        parts = [
+            self.engine.run_codes({n: array[i : i + batch] for n, array in codes.items()})
+            for i in range(0, len(first), batch)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _step_through(self, nodes: Iterable[Node], values: dict[str, Value]) -> None:
+        for node in nodes:
+            result = self._reference.step(node, [values[v] for v in node.inputs])
+            results = result if node.outputs > 1 else (result,)
+            values.update(zip(node.values, results, strict=True))
+
+    def _entry(self, value: Value, name: str, spec: QuantSpec) -> Array:
+        x = as_float(value)
+        codes = _quick_codes(x, spec, self.program.tensors[name].storage)
+        if codes is not None:
+            return codes
+        try:
+            return quantize(x, spec).codes
+        except ExactnessError as error:
+            raise ExactnessError(error.message, node=name, hint=error.hint) from None
+
+
+def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
+    """What `quantize` gives, by the native kernel; None where that does not do."""
+    exponent = spec.exponent
+    if (
+        x.dtype != np.float32
+        or not isinstance(exponent, int)
+        or abs(exponent) > kernels.MAX_FRACTION_BITS
+        or spec.overflow != "saturate"
+        or spec.bits > EXACT_FLOAT32_BITS
+    ):
+        return None
+    values = kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding)
+    if values.size and np.isnan(values.min()):
+        return None
+    values *= np.float32(2.0**exponent)
+    return values.astype(dtype)
+
+
+def _needed(graph: Graph, wanted: Iterable[str], given: Collection[str]) -> list[Node]:
+    """The nodes that make `wanted` from inputs and what is `given`, in order."""
+    needs = {v for v in wanted if v not in given}
+    found = []
+    for node in reversed(graph.topological()):
+        if node.op != "input" and not needs.isdisjoint(node.values):
+            found.append(node)
+            needs.update(v for v in node.inputs if v not in given)
+    return found[::-1]
+
+
+def _check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
+    listed = ", ".join(f"`{name}` {graph.types[name]}" for name in graph.inputs)
+    for name in feeds:
+        if name not in graph.inputs:
+            raise UsageError(f"`{name}` is fed, but is no input", hint=f"inputs: {listed}")
+    for name in graph.inputs:
+        if name not in feeds:
+            raise UsageError(f"input `{name}` is not fed", hint=f"inputs: {listed}")
+        found, promised = type_of(np.asarray(feeds[name])), graph.types[name]
+        if not promised.accepts(found):
+            raise UsageError(f"input `{name}` is {promised}, but is fed {found}")

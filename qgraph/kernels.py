@@ -31,10 +31,7 @@ MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
-NATIVE = (
-    *("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d"),
-    "engine",
-)
+NATIVE = ("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d")
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
@@ -60,7 +57,7 @@ def backend() -> str:
 
 def native_engine() -> Any:
     """The integer engine's native half, for qgraph/backends/engine; None where it isn't built."""
-    return None if _native is None else _native.engine
+    return getattr(_native, "engine", None)
 
 
 def set_threads(count: int) -> None:

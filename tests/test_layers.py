@@ -23,7 +23,7 @@ LAYERS = (
     ("frontends",),
     ("backends",),
     ("static", "train"),
-    ("compiler", "artifacts", "stored"),
+    ("compiler", "artifacts", "stored", "runtime"),
     ("exports",),
     ("report", "retrain", "verification"),
     ("cli",),

@@ -1,11 +1,12 @@
-// qgraph._native.engine. qgraph/backends/engine/engine.py, its only caller, has checked dtypes and shapes;
-// what is in a file is checked here.
+// qgraph._native.engine. qgraph/backends/engine/engine.py, its only caller, has checked dtypes and
+// shapes; what is in a file is checked here.
 
 #include "bindings/engine.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -46,7 +47,7 @@ nb::list steps(const Engine& engine) {
 }
 
 void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entries,
-         const std::vector<uint32_t>& wanted, const std::vector<Room>& results) {
+                const std::vector<uint32_t>& wanted, const std::vector<Room>& results) {
     std::vector<const void*> read;
     for (const Codes& codes : entries) read.push_back(codes.data());
     std::vector<void*> written;

@@ -36,8 +36,8 @@ void gather(const Operand& operand, int64_t begin, int64_t count, T* tile) {
             at += rest % operand.sizes[axis] * operand.strides[axis];
         }
         const int64_t run = std::min(count, inner - begin % inner);
-        engine::convert(data + at * size_of(operand.storage), operand.storage, step, tile,
-                        kOwn<T>, run);
+        engine::convert(data + at * size_of(operand.storage), operand.storage, step, tile, kOwn<T>,
+                        run);
         begin += run;
         count -= run;
         tile += run;
@@ -172,8 +172,8 @@ void run_tiles(const Chain& chain, int64_t begin, int64_t end) {
         const T* source = fetch(chain.source, begin, count, tile);
         if (source != tile) std::copy(source, source + count, tile);
         for (const Micro& micro : chain.micros) apply(micro, begin, count, tile, other);
-        convert(tile, kOwn<T>, 1,
-                static_cast<char*>(chain.y) + begin * size_of(chain.storage), chain.storage, count);
+        convert(tile, kOwn<T>, 1, static_cast<char*>(chain.y) + begin * size_of(chain.storage),
+                chain.storage, count);
     }
 }
 

@@ -56,9 +56,8 @@ void Engine::run(int64_t samples, const std::vector<const void*>& entries,
         const Place& place = plan.places[network_.entries[i]];
         const int64_t count = product(place.shape);
         bool fits = true;
-        with_type(tensor.storage, [&](auto type) {
-            fits = in_range<decltype(type)>(entries[i], count, tensor);
-        });
+        with_type(tensor.storage,
+                  [&](auto type) { fits = in_range<decltype(type)>(entries[i], count, tensor); });
         if (!fits) {
             throw std::invalid_argument("codes of `" + std::string(tensor.name) + "` leave " +
                                         std::to_string(tensor.low) + ".." +

@@ -60,9 +60,8 @@ class Grouping {
             if (!taken_[i] && !is_folded_pad(i)) groups.push_back(made_from(i));
         }
         // A group runs where its last step stands: there all its inputs are there.
-        std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-            return a.steps.back() < b.steps.back();
-        });
+        std::sort(groups.begin(), groups.end(),
+                  [](const Group& a, const Group& b) { return a.steps.back() < b.steps.back(); });
         return groups;
     }
 
@@ -162,7 +161,8 @@ class Grouping {
             }
         });
         const int64_t most = *std::max_element(sums.begin(), sums.end());
-        return most > INT32_MAX ? Range{INT64_MIN, INT64_MAX} : Range{-most * largest, most * largest};
+        return most > INT32_MAX ? Range{INT64_MIN, INT64_MAX}
+                                : Range{-most * largest, most * largest};
     }
 
     bool has_kernel(const Step& step) const {

@@ -48,7 +48,7 @@ MappedFile::MappedFile(const std::string& path) {
     const auto fail = [&] { throw LoadFailure(std::strerror(errno)); };
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) fail();
-    struct stat status {};
+    struct stat status{};
     const bool known = fstat(file, &status) == 0;
     if (known && S_ISREG(status.st_mode) && status.st_size > 0) {
         size_ = static_cast<uint64_t>(status.st_size);

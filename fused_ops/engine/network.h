@@ -75,16 +75,16 @@ struct Step {
     uint32_t output;
     Window window;
     int64_t groups;
-    int64_t axis;                // concat, take
-    int64_t offset;              // lookup
-    std::vector<int64_t> lows;   // clip: none, one, or one for each last index
+    int64_t axis;               // concat, take
+    int64_t offset;             // lookup
+    std::vector<int64_t> lows;  // clip: none, one, or one for each last index
     std::vector<int64_t> highs;
     std::vector<int64_t> shifts;  // requantize: one, or one for each last index
     int64_t low;                  // requantize
     int64_t high;
     Rounding rounding;
     bool wrap;
-    std::vector<int64_t> list;  // perm, begins, paddings, indices, reduced axes
+    std::vector<int64_t> list;   // perm, begins, paddings, indices, reduced axes
     std::vector<int64_t> steps;  // slice
 };
 

@@ -9,7 +9,7 @@
 namespace qgraph::engine {
 namespace {
 
-constexpr int64_t kLargest = int64_t{1} << 53;     // of codes and of partial sums
+constexpr int64_t kLargest = int64_t{1} << 53;    // of codes and of partial sums
 constexpr int64_t kMostBytes = int64_t{1} << 40;  // of one tensor
 constexpr uint32_t kMostTensors = 1 << 15;
 
@@ -64,11 +64,11 @@ Header checked_header(const void* file, uint64_t size) {
     require(size >= sizeof header, "the file is too short for an engine");
     std::memcpy(&header, file, sizeof header);
     require(std::memcmp(header.magic, kMagic, sizeof kMagic) == 0, "this is no engine");
-    require(header.version == kVersion,
-            "the file has version " + std::to_string(header.version) +
-                " of the format, this build reads " + std::to_string(kVersion));
-    require(header.size == size, "the file has " + std::to_string(size) + " bytes, it should have " +
-                                     std::to_string(header.size));
+    require(header.version == kVersion, "the file has version " + std::to_string(header.version) +
+                                            " of the format, this build reads " +
+                                            std::to_string(kVersion));
+    require(header.size == size, "the file has " + std::to_string(size) +
+                                     " bytes, it should have " + std::to_string(header.size));
     Header blank = header;
     blank.checksum = 0;
     uint32_t crc = crc32(0, &blank, sizeof blank);
@@ -149,8 +149,8 @@ void check_order(const Network& network) {
             require(there[input], "tensor `" + std::string(network.tensors[input].name) +
                                       "` is used before it is made");
         }
-        require(!there[step.output], "tensor `" + std::string(network.tensors[step.output].name) +
-                                         "` is made twice");
+        require(!there[step.output],
+                "tensor `" + std::string(network.tensors[step.output].name) + "` is made twice");
         there[step.output] = true;
     }
     for (const uint32_t exit : network.exits) {

@@ -73,7 +73,8 @@ void run(const PlainConv& conv, int64_t begin, int64_t end) {
             for (int64_t channel = 0; channel < inputs; ++channel) {
                 // Filters of a depthwise layer lie as [tap, channel, multiplier].
                 const int64_t group = channel / in;
-                const int64_t row = conv.depthwise ? tap * inputs + channel : tap * in + channel % in;
+                const int64_t row =
+                    conv.depthwise ? tap * inputs + channel : tap * in + channel % in;
                 const int64_t width = conv.depthwise ? out : outputs;
                 const int64_t* w = &conv.weights[static_cast<size_t>(
                     row * width + (conv.depthwise ? 0 : group * out))];

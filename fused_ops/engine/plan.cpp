@@ -44,8 +44,8 @@ class Planner {
 
     void allow(int64_t bytes) const {
         if (bytes > options_.memory) {
-            throw LoadFailure("it takes " + std::to_string(bytes) + " bytes of memory, allowed are " +
-                              std::to_string(options_.memory));
+            throw LoadFailure("it takes " + std::to_string(bytes) +
+                              " bytes of memory, allowed are " + std::to_string(options_.memory));
         }
     }
 
@@ -149,7 +149,8 @@ class Planner {
     }
 
     // The stages behind the first step; all steps where `all`.
-    std::vector<Stage> stages(const Group& group, bool all, std::vector<StageNumbers>& memory) const {
+    std::vector<Stage> stages(const Group& group, bool all,
+                              std::vector<StageNumbers>& memory) const {
         std::vector<Stage> made;
         memory.resize(group.steps.size());
         for (size_t i = all ? 0 : 1; i < group.steps.size(); ++i) {
@@ -229,7 +230,8 @@ class Planner {
         if (map.two) code_of(tensor(first.inputs[1]), map.b);
         code_of(tensor(made), map.y);
         const Place& y = place_of(made);
-        map.channels = y.shape.empty() ? 1 : y.shape.back();
+        const Shape& one = tensor(made).shape;  // of one sample: all plans share what is packed
+        map.channels = one.empty() ? 1 : one.back();
         const char* layer = packed(group, [&] {
             std::vector<StageNumbers> memory;
             const std::vector<Stage> done = stages(group, !map.two, memory);
@@ -241,14 +243,16 @@ class Planner {
         });
         const int64_t rows = product(y.shape) / map.channels;
         const auto* a = static_cast<const char*>(place_of(first.inputs[0]).data);
-        const auto* b = map.two ? static_cast<const char*>(place_of(first.inputs[1]).data) : nullptr;
+        const auto* b =
+            map.two ? static_cast<const char*>(place_of(first.inputs[1]).data) : nullptr;
         auto* out = static_cast<char*>(y.data);
         const int64_t a_row = size_of(map.a) * map.channels, y_row = size_of(map.y) * map.channels;
         const int64_t b_row = map.two ? size_of(map.b) * map.channels : 0;
-        return in_parts(rows, product(y.shape), kElements, [=](int64_t begin, int64_t end, int64_t) {
-            run_map(layer, a + begin * a_row, map.two ? b + begin * b_row : nullptr,
-                    out + begin * y_row, end - begin);
-        });
+        return in_parts(rows, product(y.shape), kElements,
+                        [=](int64_t begin, int64_t end, int64_t) {
+                            run_map(layer, a + begin * a_row, map.two ? b + begin * b_row : nullptr,
+                                    out + begin * y_row, end - begin);
+                        });
     }
 
     bool lookup_of_bytes(const Group& group) const {
@@ -366,8 +370,9 @@ class Planner {
         chain->storage = place_of(made).storage;
         chain->y = place_of(made).data;
         const int64_t size = product(shape);
-        return in_parts(size, size, kElements,
-                        [chain](int64_t begin, int64_t end, int64_t) { engine::run(*chain, begin, end); });
+        return in_parts(size, size, kElements, [chain](int64_t begin, int64_t end, int64_t) {
+            engine::run(*chain, begin, end);
+        });
     }
 
     static Micro::Kind kind_of(Op op, bool swapped) {
@@ -410,9 +415,7 @@ class Planner {
                 return [=, axes = found.list] { reduce_max(axes, x, y); };
             case Op::reshape:
                 if (is_alias(group)) return [] {};
-                return [=] {
-                    convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape));
-                };
+                return [=] { convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape)); };
             case Op::transpose:
             case Op::slice:
                 return strided(found);
@@ -510,8 +513,9 @@ class Planner {
         }
         conv->out_channels = conv->y.shape[3];
         const int64_t pixels = product(conv->y.shape) / conv->out_channels;
-        return in_parts(pixels, pixels * product(w.shape), kProducts,
-                        [conv](int64_t begin, int64_t end, int64_t) { engine::run(*conv, begin, end); });
+        return in_parts(
+            pixels, pixels * product(w.shape), kProducts,
+            [conv](int64_t begin, int64_t end, int64_t) { engine::run(*conv, begin, end); });
     }
 
     const Network& network_;

@@ -10,7 +10,7 @@
 namespace qgraph::engine {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 31;   // of sizes, strides and pads
+constexpr int64_t kMost = int64_t{1} << 31;     // of sizes, strides and pads
 constexpr int64_t kLargest = int64_t{1} << 53;  // of codes
 
 class Rule {
@@ -187,7 +187,8 @@ class Rule {
         step_.shifts = by_channel(-kMost, kMost);
         check(!step_.shifts.empty(), "has no shift");
         const uint64_t span = static_cast<uint64_t>(step_.high - step_.low) + 1;
-        check(!step_.wrap || (span & (span - 1)) == 0, "wraps into a range that is no power of two");
+        check(!step_.wrap || (span & (span - 1)) == 0,
+              "wraps into a range that is no power of two");
         return shape_of(0);
     }
 
@@ -303,7 +304,8 @@ class Rule {
         check(any, mixes);
         switch (step_.op) {
             case Op::reduce_max:
-                check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(), mixes);
+                check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(),
+                      mixes);
                 break;
             case Op::transpose:
                 check(step_.list[0] == 0, mixes);
@@ -333,9 +335,10 @@ class Rule {
 
 const char* name_of(Op op) {
     static const char* const names[] = {
-        "conv2d",     "depthwise_conv2d", "matmul",   "add",        "sub",     "mul",  "maximum",
-        "minimum",    "clip",             "requantize", "lookup",   "max_pool", "reduce_max",
-        "reshape",    "transpose",        "slice",    "concat",     "pad",     "take",
+        "conv2d", "depthwise_conv2d", "matmul",     "add",     "sub",
+        "mul",    "maximum",          "minimum",    "clip",    "requantize",
+        "lookup", "max_pool",         "reduce_max", "reshape", "transpose",
+        "slice",  "concat",           "pad",        "take",
     };
     return names[static_cast<uint32_t>(op)];
 }

@@ -9,7 +9,10 @@ enum class Storage : uint8_t { i8, u8, i16, u16, i32, u32, i64 };
 constexpr int kStorages = 7;
 
 constexpr int64_t size_of(Storage storage) {
-    return storage <= Storage::u8 ? 1 : storage <= Storage::u16 ? 2 : storage <= Storage::u32 ? 4 : 8;
+    return storage <= Storage::u8    ? 1
+           : storage <= Storage::u16 ? 2
+           : storage <= Storage::u32 ? 4
+                                     : 8;
 }
 
 constexpr int64_t lowest(Storage storage) {

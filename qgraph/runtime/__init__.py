@@ -6,8 +6,7 @@ outputs = session.run({"image": images})            # float in, float out, exact
 engine = Engine.open("network.qgi", threads=2)      # codes in, codes out
 """
 
-from qgraph.backends.engine.engine import LEVELS, Engine, levels
-from qgraph.backends.engine.file import engine_file
+from qgraph.backends.engine import LEVELS, Engine, levels
 from qgraph.runtime.session import Session
 
-__all__ = ["LEVELS", "Engine", "Session", "engine_file", "levels"]
+__all__ = ["LEVELS", "Engine", "Session", "levels"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from qgraph import kernels
+from qgraph.backends.engine.engine import Engine
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exact.reference import Reference, Value, as_float
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
 from qgraph.numerics import quantize
 from qgraph.program import Program
-from qgraph.backends.engine.engine import Engine
 
 EXACT_FLOAT32_BITS = 24
 

@@ -6,16 +6,15 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from qgraph import kernels
+from qgraph.backends.engine.file import CONSTANT, STORAGES, engine_file
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.program import Program
-from qgraph.backends.engine.file import CONSTANT, STORAGES, engine_file
 
 # The enumeration in fused_ops/engine/kernels/kernels.h has the order of the last three.
 LEVELS = ("auto", "plain", "avx2", "avx512vnni")
@@ -152,7 +151,7 @@ class Engine:
         return np.ascontiguousarray(codes, tensor.dtype)
 
 
-def _native() -> ModuleType:
+def _native() -> Any:
     native = kernels.native_engine()
     if native is None:
         raise UnsupportedError(

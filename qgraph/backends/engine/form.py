@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from qgraph.backends.engine.engine import Engine
+from qgraph.backends.engine.file import engine_file
 from qgraph.backends.forms import Network, Runner
 from qgraph.errors import UnsupportedError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
-from qgraph.backends.engine.engine import Engine
-from qgraph.backends.engine.file import engine_file
 
 FILE = "network.qgi"
 

@@ -18,6 +18,7 @@ from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
+from qgraph.cli.run import run
 from qgraph.cli.train import train
 from qgraph.cli.verify import verify
 from qgraph.errors import QGraphError
@@ -54,6 +55,7 @@ app.command()(train)
 app.command()(finalize)
 app.command()(inspect)
 app.command()(analyze)
+app.command()(run)
 app.command()(report)
 app.command()(export)
 app.command()(verify)

@@ -16,6 +16,7 @@ from qgraph.files import check_free, sha256_of, whole_directory
 # By name: where it is, and what it is.
 FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
+        "engine": ("qgraph.backends.engine", "EngineForm", "a file for the integer engine"),
         "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
         "onnx-integer": ("qgraph.backends.onnx.forms", "OnnxInteger", "ONNX of integer ops only"),
     }

@@ -59,8 +59,8 @@ void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entri
 std::unique_ptr<Engine> open(const std::string& path, int threads, int level, bool fuse,
                              int64_t memory) {
     nb::gil_scoped_release unlocked;
-    const Level chosen = level < 0 ? best_level() : static_cast<Level>(level);
-    return std::make_unique<Engine>(path, Options{threads, chosen, fuse, memory});
+    const Options options{threads, static_cast<Level>(level), fuse, memory};
+    return std::make_unique<Engine>(path, options);
 }
 
 }  // namespace

@@ -136,3 +136,5 @@ def _check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
         found, promised = type_of(np.asarray(feeds[name])), graph.types[name]
         if not promised.accepts(found):
             raise UsageError(f"input `{name}` is {promised}, but is fed {found}")
+        if not np.size(feeds[name]):
+            raise UsageError(f"input `{name}` is fed no samples")

@@ -37,8 +37,9 @@ class EngineTensor:
 class Engine:
     """A network that is ready to be run. Made by `Engine.open`, or `Engine.of` a program."""
 
-    def __init__(self, handle: Any, path: str) -> None:
+    def __init__(self, handle: Any, path: str, level: str) -> None:
         self._handle = handle
+        self.level = level
         self.batch_free: bool = handle.batch_free
         self._tensors = [_tensor(row, path) for row in handle.tensors]
         self._index = {tensor.name: i for i, tensor in enumerate(self._tensors)}
@@ -73,7 +74,7 @@ class Engine:
             raise LoadError(
                 str(error) or "out of memory", node=str(path), hint="export the network again"
             ) from None
-        return Engine(handle, str(path))
+        return Engine(handle, str(path), LEVELS[number + 1])
 
     @staticmethod
     def of(
@@ -143,7 +144,7 @@ class Engine:
         tensor, codes = self.tensors[name], np.asarray(codes)
         if codes.dtype.kind not in "iu":
             raise GraphError(f"codes are integers, found {codes.dtype}", node=name)
-        if codes.shape != self._shape(name, samples) or not samples:
+        if codes.shape != self._shape(name, samples) or not codes.size:
             wanted = self._shape(name, samples)
             raise GraphError(f"expects codes {wanted}, found {codes.shape}", node=name)
         if codes.dtype != tensor.dtype and (codes.min() < tensor.low or codes.max() > tensor.high):
@@ -162,11 +163,13 @@ def _native() -> Any:
 
 
 def _level(native: Any, level: str) -> int:
-    """The number of a level; -1 for the best there is."""
+    """The number of a level, of the best there is for `auto`."""
     if level not in LEVELS:
         raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
+    if level == "auto":
+        return int(native.best_level())
     number = LEVELS.index(level) - 1
-    if number >= 0 and not native.supports(number):
+    if not native.supports(number):
         raise UnsupportedError(
             f"this machine or build has no {level}", hint="`auto` takes the best there is"
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.backends.engine.engine import Engine
+from qgraph.backends.engine.engine import Engine, levels
 from qgraph.backends.engine.file import engine_file
 from qgraph.backends.forms import Network, Runner
-from qgraph.errors import UnsupportedError
+from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 
@@ -20,15 +20,9 @@ FILE = "network.qgi"
 
 @dataclass(frozen=True)
 class EngineForm:
-    """The engine at one level. Its runner shows every tensor that `layers` leaves in memory.
-
-    layers: every tensor is shown and nothing is fused; else exits are all that is seen.
-    """
+    """The engine's file; its runner shows every tensor."""
 
     name: str = "engine"
-    level: str = "auto"
-    threads: int = 1
-    layers: bool = True
 
     def refusal(self, network: Network) -> str | None:
         try:
@@ -41,11 +35,18 @@ class EngineForm:
         write_whole(folder / FILE, engine_file(network.program))
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        engine = Engine.open(folder / FILE, self.threads, self.level, fuse=not self.layers)
-        shown = [step.output for step in network.program.steps] if self.layers else None
+        """Every tensor, one op at a time, after all levels have agreed on the fused exits."""
+        file = folder / FILE
+        fused = {level: Engine.open(file, level=level) for level in levels()}
+        apart = Engine.open(file, fuse=False)
+        shown = [step.output for step in network.program.steps]
 
         def run(codes: Mapping[str, Array]) -> Mapping[str, Array]:
-            found = engine.run_codes(codes, shown)
+            found = apart.run_codes(codes, {*shown, *network.program.exits})
+            for level, engine in fused.items():
+                for name, array in engine.run_codes(codes).items():
+                    if not np.array_equal(array, found[name]):
+                        raise ExactnessError(f"fused on {level}, other codes", node=name)
             return {name: array.astype(np.int64) for name, array in found.items()}
 
         return run

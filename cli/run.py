@@ -1,0 +1,100 @@
+"""`qgraph run`: a quantized network on inputs, by the integer engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from qgraph.ir.types import Array
+
+BATCH = 32
+SHOWN = 5
+
+
+def run(
+    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    inputs: Annotated[
+        Path, typer.Option("--input", "-i", metavar="FILE", help="A .npy or .npz of inputs.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this .npz."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Run only the first N inputs.")
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="So many samples at once.")
+    ] = BATCH,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads for one run.")] = 1,
+    level: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2 or avx512vnni."),
+    ] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""
+    from qgraph.cli.console import console, print_table
+    from qgraph.quant.data import load_data
+    from qgraph.runtime import Session
+
+    session = Session.open(directory, threads, level)
+    data = load_data(inputs, session.graph, limit)
+    begin = time.perf_counter()
+    found = session.run(data, batch)
+    seconds = time.perf_counter() - begin
+    if output is not None:
+        _write(output, found)
+    samples = len(next(iter(data.values())))
+    if as_json:
+        print(json.dumps(_facts(session.engine.level, threads, samples, seconds, found)))
+        return
+    rows = [(name, str(list(array.shape)), _beginning(array)) for name, array in found.items()]
+    print_table(f"outputs of {directory}", ("name", "=shape", "first sample"), rows)
+    on = f"{session.engine.level}, {threads} thread{'s' * (threads > 1)}"
+    out = console()
+    out.print(f"{seconds / samples * 1e3:.3f} ms a sample, {samples} of them ({on})")
+    if output is None:
+        out.print(f"next: qgraph run {directory} --input {inputs} -o outputs.npz", soft_wrap=True)
+    else:
+        out.print(f"written to {output}", soft_wrap=True)
+        out.print(f"next: qgraph verify {directory}", soft_wrap=True)
+
+
+def _write(path: Path, found: Mapping[str, Array]) -> None:
+    import io
+
+    import numpy as np
+
+    from qgraph.files import write_whole
+
+    content = io.BytesIO()
+    arrays: dict[str, Any] = dict(found)
+    np.savez(content, **arrays)
+    write_whole(path, content.getvalue())
+
+
+def _facts(
+    level: str, threads: int, samples: int, seconds: float, found: Mapping[str, Array]
+) -> dict[str, Any]:
+    return {
+        "level": level,
+        "threads": threads,
+        "samples": samples,
+        "milliseconds_a_sample": round(seconds / samples * 1e3, 4),
+        "outputs": {name: list(array.shape) for name, array in found.items()},
+    }
+
+
+def _beginning(array: Array) -> str:
+    first = array[0].ravel() if array.ndim else array.ravel()
+    shown = ", ".join(f"{value:.5g}" for value in first[:SHOWN])
+    return f"{shown}{', ...' if first.size > SHOWN else ''}"

@@ -1,0 +1,1 @@
+"""Programs as C99: integers only, no allocation, no library."""

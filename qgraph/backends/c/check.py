@@ -1,0 +1,197 @@
+"""The test's .c file: it reads samples, runs them and writes or compares the answers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.backends.c.layers import elements
+from qgraph.backends.c.names import literal
+from qgraph.backends.c.source import Port, Unit
+
+CHECK = """\
+/* Runs {net}_run on samples from a file.
+ *
+ *     {net}_test INPUTS ANSWERS          writes what comes out
+ *     {net}_test INPUTS --check ANSWERS  compares with it, and says PASS or FAIL
+ *
+ * INPUTS: for each sample the codes of every entry, in the order of the header; each code in the
+ * bytes of its type, lowest byte first. ANSWERS: in the same way the codes of every exit, and, if
+ * compiled with {NET}_TRACE, of every tensor below, in that order.
+ */
+#include "{net}.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef {NET}_TRACE
+#define ANSWER {traced_bytes} /* bytes */
+#else
+#define ANSWER {bytes}
+#endif
+
+typedef struct {{
+    const char *name;
+    int32_t begin; /* in an answer */
+    int32_t codes;
+    int bytes; /* of a code */
+}} tensor;
+
+static const tensor tensors[] = {{
+{outputs}
+#ifdef {NET}_TRACE
+{traced}
+#endif
+}};
+static unsigned char answer[ANSWER], wanted[ANSWER];
+
+static void put(const tensor *of, int32_t index, int64_t code)
+{{
+    unsigned char *to = answer + of->begin + index * of->bytes;
+
+    for (int k = 0; k < of->bytes; ++k)
+        to[k] = (unsigned char)((uint64_t)code >> (8 * k) & 255);
+}}
+
+/* Reads a code. 0 at the end of the file, -1 within a code, -2 for one that is not in low..high. */
+static int get(FILE *file, int bytes, int64_t low, int64_t high, int64_t *code)
+{{
+    uint64_t bits = 0, sign = (uint64_t)1 << (8 * bytes - 1);
+
+    for (int k = 0; k < bytes; ++k) {{
+        const int byte = getc(file);
+
+        if (byte == EOF)
+            return k ? -1 : 0;
+        bits |= (uint64_t)byte << (8 * k);
+    }}
+    *code = (int64_t)(bits & (sign - 1));
+    if (bits & sign)
+        *code = low < 0 ? *code - (int64_t)(sign - 1) - 1 : *code + (int64_t)(sign - 1) + 1;
+    return *code < low || *code > high ? -2 : 1;
+}}
+
+#ifdef {NET}_TRACE
+void {net}_trace(int number, int32_t index, int64_t code)
+{{
+    put(&tensors[{exits} + number], index, code);
+}}
+#endif
+
+static int compare(long sample)
+{{
+    for (size_t t = 0; t < sizeof tensors / sizeof *tensors; ++t) {{
+        const tensor *of = &tensors[t];
+
+        for (int32_t i = 0; i < of->codes; ++i) {{
+            const int32_t at = of->begin + i * of->bytes;
+
+            if (memcmp(answer + at, wanted + at, (size_t)of->bytes) != 0) {{
+                printf("FAIL: sample %ld, %s, code %ld differs\\n", sample, of->name, (long)i);
+                return 0;
+            }}
+        }}
+    }}
+    return 1;
+}}
+
+int main(int count, char **words)
+{{
+{buffers}
+    const int check = count == 4 && strcmp(words[2], "--check") == 0;
+    FILE *inputs = count > 2 ? fopen(words[1], "rb") : NULL;
+    const char *mode = check ? "rb" : "wb";
+    FILE *answers = inputs && (check || count == 3) ? fopen(words[count - 1], mode) : NULL;
+    long sample = 0;
+    int64_t code = 0;
+
+    if (!answers) {{
+        fprintf(stderr, "usage: %s INPUTS [--check] ANSWERS, files that can be opened\\n", words[0]);
+        return 2;
+    }}
+    for (;; ++sample) {{
+        int read = 1, begun = 0;
+
+{reads}
+        if (read < 0 || (read == 0 && begun)) {{
+            fprintf(stderr, "%s: sample %ld %s\\n", words[1], sample,
+                    read == -2 ? "has a code out of range" : "is not whole");
+            return 2;
+        }}
+        if (read == 0)
+            break;
+        {net}_run({arguments});
+{writes}
+        if (check) {{
+            if (fread(wanted, 1, ANSWER, answers) != ANSWER) {{
+                printf("FAIL: %ld samples, fewer answers\\n", sample + 1);
+                return 1;
+            }}
+            if (!compare(sample))
+                return 1;
+        }} else if (fwrite(answer, 1, ANSWER, answers) != ANSWER) {{
+            fprintf(stderr, "%s: cannot be written\\n", words[2]);
+            return 2;
+        }}
+    }}
+    if (fclose(answers) != 0)
+        return 2;
+    if (check)
+        printf("PASS: %ld samples\\n", sample);
+    return 0;
+}}
+"""
+
+
+def check(unit: Unit) -> str:
+    """The whole file."""
+    tensors, begin, rows = unit.program.tensors, 0, []
+    for name in (*(p.tensor for p in unit.exits), *unit.traced):
+        size = np.dtype(tensors[name].storage).itemsize
+        rows.append(f"    {{{literal(name)}, {begin}, {elements(tensors[name])}, {size}}},")
+        begin += size * elements(tensors[name])
+    exits = len(unit.exits)
+    return CHECK.format(
+        net=unit.net,
+        NET=unit.net.upper(),
+        bytes=answer_bytes(unit, traced=False),
+        traced_bytes=answer_bytes(unit, traced=True),
+        outputs="\n".join(rows[:exits]),
+        traced="\n".join(rows[exits:]),
+        exits=exits,
+        buffers="\n".join(_buffer(unit, p) for p in (*unit.entries, *unit.exits)),
+        reads="\n".join(_read(unit, p) for p in unit.entries),
+        arguments=", ".join(p.name for p in (*unit.entries, *unit.exits)),
+        writes="\n".join(_write(i, unit, p) for i, p in enumerate(unit.exits)),
+    )
+
+
+def answer_bytes(unit: Unit, *, traced: bool) -> int:
+    """Of an answer to one sample."""
+    names = (*(p.tensor for p in unit.exits), *(unit.traced if traced else ()))
+    tensors = [unit.program.tensors[name] for name in names]
+    return sum(elements(t) * np.dtype(t.storage).itemsize for t in tensors)
+
+
+def _macro(unit: Unit, port: Port) -> str:
+    return f"{unit.net}_{port.name}".upper()
+
+
+def _buffer(unit: Unit, port: Port) -> str:
+    kind = unit.program.tensors[port.tensor].storage
+    return f"    static {kind}_t {port.name}[{_macro(unit, port)}_SIZE];"
+
+
+def _read(unit: Unit, port: Port) -> str:
+    kind, macro = unit.program.tensors[port.tensor].storage, _macro(unit, port)
+    return f"""\
+        for (int32_t i = 0; read > 0 && i < {macro}_SIZE; ++i) {{
+            read = get(inputs, sizeof *{port.name}, {macro}_LOW, {macro}_HIGH, &code);
+            {port.name}[i] = ({kind}_t)code;
+            begun |= read > 0;
+        }}"""
+
+
+def _write(i: int, unit: Unit, port: Port) -> str:
+    return f"""\
+        for (int32_t i = 0; i < {_macro(unit, port)}_SIZE; ++i)
+            put(&tensors[{i}], i, {port.name}[i]);"""

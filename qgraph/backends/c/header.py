@@ -1,0 +1,86 @@
+"""The .h file: what a caller needs."""
+
+from __future__ import annotations
+
+from qgraph.backends.c.layers import elements
+from qgraph.backends.c.names import comment
+from qgraph.backends.c.source import Port, Unit
+
+HEADER = """\
+#ifndef {NET}_H
+#define {NET}_H
+
+/* {title}
+ *
+ * Tensors are stored row by row, channels last. A code stands for code * 2^-EXPONENT. Codes that
+ * are given have to lie in LOW..HIGH. Memory for what is between entries and exits is the arena.
+ */
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{ports}
+#define {NET}_ARENA_BYTES {arena}
+
+typedef union {{
+{members}
+}} {net}_arena;
+
+/* One run, in memory of the caller's; what the arena holds before does not matter. */
+void {net}_run_in({net}_arena *arena, {parameters});
+
+/* One run, in an arena of its own: one at a time. {NET}_NO_STATIC_ARENA leaves it out. */
+void {net}_run({parameters});
+
+#ifdef {NET}_TRACE
+/* Yours to define. It is given each code of each tensor; the test says which number is which. */
+void {net}_trace(int tensor, int32_t index, int64_t code);
+#endif
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+MEMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
+
+
+def header(unit: Unit) -> str:
+    """The whole file."""
+    members = [
+        f"    {kind}_t {kind[0] if kind[0] == 'u' else 'i'}{bits}[{unit.arena * 8 // bits}];"
+        for kind in MEMBERS
+        for bits in [int(kind.strip("uint"))]
+    ]
+    return HEADER.format(
+        net=unit.net,
+        NET=unit.net.upper(),
+        title=comment(unit.program.name),
+        ports="\n".join(_port(unit, p) for p in (*unit.entries, *unit.exits)),
+        arena=unit.arena,
+        members="\n".join(members),
+        parameters=unit.parameters,
+    )
+
+
+def _port(unit: Unit, port: Port) -> str:
+    tensor = unit.program.tensors[port.tensor]
+    kind = "entry" if port in unit.entries else "exit"
+    stem = f"{unit.net}_{port.name}".upper()
+    exponent = tensor.exponent
+    scale = ("EXPONENT", f"({exponent})")
+    if isinstance(exponent, tuple):  # one for each channel
+        scale = ("EXPONENTS", f"{{{', '.join(map(str, exponent))}}}")
+    facts = (
+        ("SIZE", elements(tensor)),
+        ("RANK", len(tensor.shape)),
+        ("SHAPE", f"{{{', '.join(map(str, tensor.shape))}}}"),
+        ("LOW", f"({tensor.low})"),
+        ("HIGH", f"({tensor.high})"),
+        scale,
+    )
+    defines = [f"#define {stem}_{key} {value}" for key, value in facts]
+    return "\n".join([f"/* {kind} {comment(port.tensor)} */", *defines, ""])

@@ -1,0 +1,135 @@
+"""Helpers of the generated file that make one row of channels. Each is written where it is used.
+
+A template is filled with the types of the image, of the weights and of the sums.
+"""
+
+from __future__ import annotations
+
+WINDOW = """\
+/* Where a window stands on an image, and what it makes of it. */
+typedef struct {
+    int32_t height, width, channels;
+    int32_t kernel_height, kernel_width;
+    int32_t stride_y, stride_x;
+    int32_t dilation_y, dilation_x;
+    int32_t top, left; /* padding */
+    int32_t outputs;   /* channels of the result */
+    int32_t groups;    /* of channels, each with outputs of its own */
+} window;
+"""
+# What all windows share: from one output position to the pixels under it.
+TAPS = """\
+    for (int32_t i = 0; i < at->kernel_height; ++i) {{
+        const int32_t line = y * at->stride_y + i * at->dilation_y - at->top;
+
+        if (line < 0 || line >= at->height)
+            continue;
+        for (int32_t j = 0; j < at->kernel_width; ++j) {{
+            const int32_t column = x * at->stride_x + j * at->dilation_x - at->left;
+
+            if (column < 0 || column >= at->width)
+                continue;
+            const {x} *pixel = image + (line * at->width + column) * at->channels;
+"""
+CONV2D = (
+    """\
+/* Sums of products for every output channel at (y, x). Weights: [height][width][inputs][outputs]. */
+static void {name}(const {x} *restrict image, const {w} *restrict weights,
+    {a} *restrict sums, int32_t y, int32_t x, const window *at)
+{{
+    const int32_t inputs = at->channels / at->groups, outputs = at->outputs / at->groups;
+
+    memset(sums, 0, (size_t)at->outputs * sizeof *sums);
+"""
+    + TAPS
+    + """\
+            for (int32_t k = 0; k < at->channels; ++k) {{
+                const {a} code = pixel[k];
+                const int32_t first = k / inputs * outputs; /* of this group's outputs */
+                const int32_t tap = (i * at->kernel_width + j) * inputs + k % inputs;
+                const {w} *row = weights + tap * at->outputs + first;
+
+                for (int32_t o = 0; o < outputs; ++o)
+                    sums[first + o] += code * row[o];
+            }}
+        }}
+    }}
+}}
+"""
+)
+DEPTHWISE_HEAD = """\
+/* Sums of products at (y, x), each channel for itself. Weights: [height][width][outputs]. */
+static void {name}(const {x} *restrict image, const {w} *restrict weights,
+    {a} *restrict sums, int32_t y, int32_t x, const window *at)
+{{
+    memset(sums, 0, (size_t)at->outputs * sizeof *sums);
+"""
+DEPTHWISE = (
+    DEPTHWISE_HEAD
+    + TAPS
+    + """\
+            const {w} *taps = weights + (i * at->kernel_width + j) * at->channels;
+
+            for (int32_t c = 0; c < at->channels; ++c)
+                sums[c] += ({a})pixel[c] * taps[c];
+        }}
+    }}
+}}
+"""
+)
+DEPTHWISE_MULTIPLIED = (
+    DEPTHWISE_HEAD
+    + TAPS
+    + """\
+            const int32_t each = at->outputs / at->channels; /* outputs of a channel */
+            const {w} *taps = weights + (i * at->kernel_width + j) * at->outputs;
+
+            for (int32_t o = 0; o < at->outputs; ++o)
+                sums[o] += ({a})pixel[o / each] * taps[o];
+        }}
+    }}
+}}
+"""
+)
+MAX_POOL = (
+    """\
+/* The largest code of each channel at (y, x); padding is none. */
+static void {name}(const {x} *restrict image, {x} *restrict row,
+    int32_t y, int32_t x, const window *at)
+{{
+    int first = 1;
+
+"""
+    + TAPS
+    + """\
+            for (int32_t c = 0; c < at->channels; ++c) {{
+                if (first || pixel[c] > row[c])
+                    row[c] = pixel[c];
+            }}
+            first = 0;
+        }}
+    }}
+}}
+"""
+)
+MATMUL = """\
+/* Sums of products for every output. Weights: [inputs][outputs]. */
+static void {name}(const {x} *restrict row, const {w} *restrict weights,
+    {a} *restrict sums, int32_t inputs, int32_t outputs)
+{{
+    memset(sums, 0, (size_t)outputs * sizeof *sums);
+    for (int32_t k = 0; k < inputs; ++k) {{
+        const {a} code = row[k];
+
+        for (int32_t o = 0; o < outputs; ++o)
+            sums[o] += code * weights[k * outputs + o];
+    }}
+}}
+"""
+KERNELS = {
+    "conv2d": CONV2D,
+    "depthwise_conv2d": DEPTHWISE,
+    "depthwise_conv2d_multiplied": DEPTHWISE_MULTIPLIED,
+    "max_pool": MAX_POOL,
+    "matmul": MATMUL,
+}

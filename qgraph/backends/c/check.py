@@ -105,7 +105,7 @@ int main(int count, char **words)
     int64_t code = 0;
 
     if (!answers) {{
-        fprintf(stderr, "usage: %s INPUTS [--check] ANSWERS, files that can be opened\\n", words[0]);
+        fprintf(stderr, "usage: %s INPUTS [--check] ANSWERS\\n", words[0]);
         return 2;
     }}
     for (;; ++sample) {{

@@ -28,7 +28,7 @@ def _fits(program: Program, step: Step) -> bool:
     if step.op in ("add", "sub", "mul", "conv2d", "depthwise_conv2d", "matmul"):
         return tensors[-1].magnitude <= INT32
     if step.op == "lookup":
-        return max(-tensors[0].low, tensors[0].high) + abs(step.attrs["offset"]) <= INT32
+        return bool(max(-tensors[0].low, tensors[0].high) + abs(step.attrs["offset"]) <= INT32)
     return step.op != "requantize" or _requantize_fits(step, max(-tensors[0].low, tensors[0].high))
 
 
@@ -39,10 +39,12 @@ def _requantize_fits(step: Step, largest: int) -> bool:
     least = shift if isinstance(shift, int) else min(shift)
     most = shift if isinstance(shift, int) else max(shift)
     narrow = high - low < INT32 and max(-low, high) <= INT32
-    return most <= 31 and largest << max(-least, 0) <= INT32 and narrow
+    return bool(most <= 31 and largest << max(-least, 0) <= INT32 and narrow)
 
 
-def expression(step: Step, operands: Sequence[str], bits: int, largest: int, call: Call, at: At) -> str:
+def expression(
+    step: Step, operands: Sequence[str], bits: int, largest: int, call: Call, at: At
+) -> str:
     """The code that a pointwise step makes of its operands.
 
     largest: of the first operand, in magnitude.
@@ -55,9 +57,9 @@ def expression(step: Step, operands: Sequence[str], bits: int, largest: int, cal
     if step.op in ("maximum", "minimum"):
         return call(step.op[:3], *operands)
     if step.op == "lookup":
-        table, offset = operands[1], step.attrs["offset"]
-        sign = "-" if offset >= 0 else "+"
-        return f"{table}[{operands[0]} {sign} {abs(offset)}]" if offset else f"{table}[{operands[0]}]"
+        offset = step.attrs["offset"]
+        moved = f" - {offset}" if offset > 0 else f" + {-offset}" if offset else ""
+        return f"{operands[1]}[{operands[0]}{moved}]"
     if step.op == "clip":
         return _clip(step, operands[0], bits, call, at)
     assert step.op == "requantize"

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from qgraph.backends.c.header import header
 from qgraph.backends.c.layers import OPS, elements
 from qgraph.backends.c.names import file_stem
 from qgraph.backends.c.source import Unit, unit
+from qgraph.backends.forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
-from qgraph.ir.types import Array, Codes
-from qgraph.program import Program
+from qgraph.exact.reference import Reference
+from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.program import Program, Tensor, run
 from qgraph.program.run import batch_of
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -27,7 +29,37 @@ COMPILERS = ("cc", "gcc", "clang")
 MOST = 2**31 - 1  # bytes of a tensor, and elements, that int32 counts
 
 
-def refusal(program: Program) -> str | None:
+@dataclass(frozen=True)
+class CForm:
+    """A .c, a .h and a test that reads samples; and a sample with its answer."""
+
+    name: ClassVar[str] = "c"
+
+    def refusal(self, network: Network) -> str | None:
+        return refused(network.program)
+
+    def write(self, network: Network, folder: Path) -> None:
+        made = write_program(network.program, folder)
+        if not network.sample:
+            return
+        names = [entry.tensor for entry in network.program.entries]
+        values = Reference(network.graph).run(network.sample, names)
+        codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
+        exits = [port.tensor for port in made.exits]
+        answer = run(network.program, codes, exits)
+        (folder / f"{made.net}_inputs.bin").write_bytes(packed(made, names, codes))
+        (folder / f"{made.net}_answers.bin").write_bytes(packed(made, exits, answer))
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        """Shows every tensor. Raises UnsupportedError where there is no compiler."""
+        made = unit(network.program, file_stem(network.program.name))
+        place = tempfile.TemporaryDirectory(prefix="qgraph-")
+        executable = Path(place.name, "test")
+        build(folder, made.net, executable, ("-O2", f"-D{made.net.upper()}_TRACE"))
+        return Compiled(made, executable, True, place)
+
+
+def refused(program: Program) -> str | None:
     """Why C cannot carry a program, naming the layer; None where it can."""
     for step in program.steps:
         if step.op not in OPS:
@@ -40,9 +72,9 @@ def refusal(program: Program) -> str | None:
     return None
 
 
-def write(program: Program, folder: Path) -> Unit:
+def write_program(program: Program, folder: Path) -> Unit:
     """`<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
-    why = refusal(program)
+    why = refused(program)
     if why is not None:
         raise UnsupportedError(why, hint="take another form of it")
     made = unit(program, file_stem(program.name))
@@ -76,39 +108,43 @@ class Compiled:
     unit: Unit
     executable: Path
     traced: bool
+    place: Any = None  # what holds the executable, as long as this lives
 
     def __call__(self, entries: Mapping[str, Array]) -> dict[str, Codes]:
         """Codes of exits, and of every inner tensor if traced, by tensor name.
 
         entries: codes of every entry, N samples where the batch is free.
         """
-        program, tensors = self.unit.program, self.unit.program.tensors
-        samples = batch_of(program, entries)
-        shapes = {name: self._shape(name, samples) for name in tensors}
-        fed = [
-            np.asarray(entries[p.tensor]).astype(np.dtype(tensors[p.tensor].storage).newbyteorder("<"))
-            for p in self.unit.entries
-        ]
-        inputs = b"".join(part[i].tobytes() for i in range(samples) for part in self._samples(fed))
-        answers = _run(self.executable, inputs)
+        program = self.unit.program
+        inputs = packed(self.unit, [p.tensor for p in self.unit.entries], entries)
         names = [p.tensor for p in self.unit.exits]
         names += self.unit.traced if self.traced else ()
-        kind = [
-            (f"{i}", np.dtype(tensors[n].storage).newbyteorder("<"), (elements(tensors[n]),))
-            for i, n in enumerate(names)
-        ]
-        rows: Any = np.frombuffer(answers, np.dtype(kind))
+        tensors = [program.tensors[name] for name in names]
+        row = [(f"{i}", _stored(t), (elements(t),)) for i, t in enumerate(tensors)]
+        rows: Any = np.frombuffer(_run(self.executable, inputs), np.dtype(row))
+        samples = batch_of(program, entries)
+        # Exits stand first and are set last: what was stored counts, not what was traced.
         return {
-            name: rows[f"{i}"].astype(np.int64).reshape(shapes[name])
-            for i, name in enumerate(names)
+            name: rows[f"{i}"].astype(np.int64).reshape(self._shape(name, samples))
+            for i, name in reversed([*enumerate(names)])
         }
 
     def _shape(self, name: str, samples: int) -> tuple[int, ...]:
         shape = self.unit.program.tensors[name].shape
         return (samples, *shape[1:]) if self.unit.program.batch_free else shape
 
-    def _samples(self, fed: Sequence[Array]) -> Sequence[Any]:
-        return fed if self.unit.program.batch_free else [part[None] for part in fed]
+
+def packed(unit: Unit, names: Sequence[str], codes: Mapping[str, Array]) -> bytes:
+    """Tensors as the test's files have them: sample by sample, all tensors of one in a row."""
+    program = unit.program
+    parts = [np.asarray(codes[n]).astype(_stored(program.tensors[n])) for n in names]
+    if not program.batch_free:
+        return b"".join(part.tobytes() for part in parts)
+    return b"".join(part[i].tobytes() for i in range(len(parts[0])) for part in parts)
+
+
+def _stored(tensor: Tensor) -> Any:
+    return np.dtype(tensor.storage).newbyteorder("<")
 
 
 def _run(executable: Path, inputs: bytes) -> bytes:

@@ -32,7 +32,7 @@ ONE = (1, 1)
 
 @dataclass
 class Source:
-    """What the functions written so far need: names, constants, helpers, kernels, traced tensors."""
+    """What the functions that are written need: names, constants, helpers, kernels."""
 
     program: Program
     names: Names
@@ -247,9 +247,7 @@ class _Writer:
         """The largest code over the reduced axes, from the element at their start."""
         x = self.tensors[head.inputs[0]]
         axes = head.attrs["axes"]
-        sizes, (steps,) = merged(
-            [x.shape[a] for a in axes], [[strides(x.shape)[a] for a in axes]]
-        )
+        sizes, (steps,) = merged([x.shape[a] for a in axes], [[strides(x.shape)[a] for a in axes]])
         over = [(f"r{k}", size) for k, size in enumerate(sizes)]
         array = self._array(head.inputs[0])
         start = index(places, counters)

@@ -33,7 +33,7 @@ TAPS = """\
 """
 CONV2D = (
     """\
-/* Sums of products for every output channel at (y, x). Weights: [height][width][inputs][outputs]. */
+/* Sums of products for every output at (y, x). Weights: [height][width][inputs][outputs]. */
 static void {name}(const {x} *restrict image, const {w} *restrict weights,
     {a} *restrict sums, int32_t y, int32_t x, const window *at)
 {{

@@ -79,9 +79,7 @@ def _joins(program: Program, step: Step, group: list[Step]) -> bool:
         and group[0].op not in (*MOVES, "reshape")
         and program.tensors[step.output].shape == shape
         and all(
-            program.tensors[v].shape == shape
-            for v in step.inputs
-            if v in {s.output for s in group}
+            program.tensors[v].shape == shape for v in step.inputs if v in {s.output for s in group}
         )
     )
 

@@ -58,7 +58,9 @@ def write_walk(text: Text, walk: Walk, array: str, same_type: bool) -> None:
         place = index(steps[: len(outer)], outer, walk.start)
         to_place = index(to_steps[: len(outer)], outer, walk.to_start)
         if whole:
-            text.line(f"memcpy({_at('to', to_place)}, {_at(array, place)}, {sizes[-1]} * sizeof *to);")
+            text.line(
+                f"memcpy({_at('to', to_place)}, {_at(array, place)}, {sizes[-1]} * sizeof *to);"
+            )
         else:
             text.line(f"to[{to_place}] = {array}[{place}];")
 

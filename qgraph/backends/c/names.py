@@ -1,4 +1,4 @@
-"""Names of tensors as C identifiers, comments and string literals: whatever they hold, C compiles."""
+"""Names of tensors, whatever they hold, as C identifiers, comments and string literals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import re
 
 LONGEST = 40
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Lower case only: that is what identifiers are made of.
-KEYWORDS = frozenset(
+KEYWORDS = _words(
     """
     auto break case char const continue default do double else enum extern float for goto if
     inline int long register restrict return short signed sizeof static struct switch typedef union
@@ -17,20 +22,22 @@ KEYWORDS = frozenset(
     dynamic_cast explicit export false friend mutable namespace new noexcept not not_eq nullptr
     operator or or_eq private protected public reinterpret_cast requires static_assert static_cast
     template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq
-    """.split()
+    """
 )
 # What some compilers define, and what the generated file itself uses.
-USED = frozenset(
+USED = _words(
     """
-    unix linux i386 errno main memcpy memset stdin stdout stderr
-    arena at to from row sums window image weights size_t restrict
-    """.split()
+    unix linux i386 errno main memcpy memset memcmp strcmp stdin stdout stderr
+    arena at to from row sums window image weights size_t largest
+    answer wanted tensors tensor sample inputs answers code count words check mode read begun put
+    get compare
+    """
 )
-HEADERS = frozenset(
+HEADERS = _words(
     """
     assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg
     stdbool stddef stdint stdio stdlib string tgmath time wchar wctype
-    """.split()
+    """
 )
 # Helpers of the generated file end like that, loop variables look like that, types end in _t.
 TAKEN = re.compile(r".*_[iu](8|16|32|64)|[dr][0-9]+|u?int.*_t|[a-z]_*")

@@ -1,4 +1,4 @@
-"""The .c file: helpers, a function for each layer, what runs them in order, constants at the end."""
+"""The .c file: helpers, a function for each layer, what runs them, constants at the end."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class Unit:
     def parameters(self) -> str:
         tensors = self.program.tensors
         read = [f"const {tensors[p.tensor].storage}_t *{p.name}" for p in self.entries]
-        return ", ".join(
-            [*read, *(f"{tensors[p.tensor].storage}_t *{p.name}" for p in self.exits)]
-        )
+        return ", ".join([*read, *(f"{tensors[p.tensor].storage}_t *{p.name}" for p in self.exits)])
 
     @property
     def text(self) -> str:
@@ -179,7 +177,9 @@ class _Unit:
             source = self.idents[port.tensor]
             if port.tensor in self.program.constants:
                 source = self.source.constant(port.tensor)
-            text.line(f"    memcpy({port.name}, {source}, {elements(tensor)} * sizeof *{port.name});")
+            text.line(
+                f"    memcpy({port.name}, {source}, {elements(tensor)} * sizeof *{port.name});"
+            )
         if not offsets:
             text.line("    (void)arena;")
         text.line("}")
@@ -215,7 +215,9 @@ class _Unit:
         ]
         given = [self.idents[n] for n in written.arguments]
         if written.scratch:
-            given.insert(len(given) - len(layer.stored), self._in_arena(written.scratch[0], offsets[f"{i}"]))
+            given.insert(
+                len(given) - len(layer.stored), self._in_arena(written.scratch[0], offsets[f"{i}"])
+            )
         return [*lines, f"{written.name}({', '.join(given)});"]
 
 

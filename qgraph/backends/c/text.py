@@ -87,7 +87,8 @@ def index(strides: Shape, counters: Sequence[tuple[str, int]], offset: int = 0) 
 
 def strides(shape: Shape) -> list[int]:
     """Of a tensor that is stored row by row."""
-    found, step = [], 1
+    found: list[int] = []
+    step = 1
     for size in reversed(shape):
         found.insert(0, step)
         step *= size
@@ -96,9 +97,7 @@ def strides(shape: Shape) -> list[int]:
 
 def broadcast(shape: Shape, onto: Shape) -> list[int]:
     """Strides of a tensor of `shape` along the dimensions of `onto`: 0 where it repeats."""
-    own = [
-        0 if size == 1 else step for size, step in zip(shape, strides(shape), strict=True)
-    ]
+    own = [0 if size == 1 else step for size, step in zip(shape, strides(shape), strict=True)]
     return [0] * (len(onto) - len(shape)) + own
 
 

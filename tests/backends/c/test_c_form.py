@@ -1,0 +1,65 @@
+"""C among the forms of a quantized network."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.artifacts import save
+from qgraph.backends.c.form import compiler
+from qgraph.compiler import quantize
+from qgraph.exports import export
+from qgraph.frontends import load
+from qgraph.stored import load_network
+from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.pb"
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> Path:
+    images = np.random.default_rng(0).uniform(0, 16, (4, 8, 8, 1)).astype(np.float32)
+    result = quantize(load(DIGITS), images, plan="method=max")
+    return save(result, tmp_path_factory.mktemp("digits") / "out")
+
+
+@needs_compiler
+def test_every_tensor_of_digits(digits: Path) -> None:
+    found = verify(digits, forms=["c"])
+    tally = found.compared.tallies["c"]
+    program = load_network(digits).program
+    steps = {s.output for s in program.steps}
+    assert found.equal and tally.wrong == 0 and not found.refused
+    assert tally.tensors >= {s for s in steps if not s.endswith("/table")}
+    assert tally.elements > 10_000
+
+
+@needs_compiler
+def test_an_export_tests_itself(digits: Path, tmp_path: Path) -> None:
+    """As a user compiles it, with the sample that lies beside it."""
+    export(load_network(digits), "c", tmp_path / "c")
+    net = next((tmp_path / "c").glob("*.h")).stem
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2"]
+    files = [f"{net}.c", f"{net}_test.c"]
+    subprocess.run([compiler(), *flags, *files, "-o", "test"], cwd=tmp_path / "c", check=True)
+    command = ["./test", f"{net}_inputs.bin", "--check", f"{net}_answers.bin"]
+    done = subprocess.run(command, cwd=tmp_path / "c", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "PASS: 1 samples\n")
+
+
+@needs_compiler
+def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
+    from qgraph.backends.c import form
+
+    whole = form.write_program
+
+    def altered(program, folder):
+        unit = whole(program, folder)
+        source = folder / f"{unit.net}.c"
+        source.write_text(source.read_text().replace("sums[o] += code *", "sums[o] += 2 * code *"))
+        return unit
+
+    monkeypatch.setattr(form, "write_program", altered)
+    assert not verify(digits, forms=["c"]).equal

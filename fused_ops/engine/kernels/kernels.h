@@ -45,6 +45,8 @@ struct Stage {
     Numbers high{INT32_MAX};
 };
 
+constexpr int kMaxStages = 8;
+
 // A result is saturated to its type when it is stored.
 struct Stages {
     const Stage* stages = nullptr;

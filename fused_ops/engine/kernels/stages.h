@@ -7,18 +7,17 @@
 
 namespace qgraph::engine {
 
-// qgraph.numerics.round_shift for s32, saturated to [-2^62, 2^62].
+// qgraph.numerics.round_shift; left shifts are saturated to [-2^62, 2^62].
 inline int64_t round_shift(int64_t v, int shift, Rounding rounding) {
     if (shift <= 0) {
-        if (v == 0) return 0;
-        const int64_t limit = int64_t{1} << 62;
-        if (shift <= -31) return v > 0 ? limit : -limit;
-        return v * (int64_t{1} << -shift);
+        const int left = std::min(-shift, 61);
+        const int64_t limit = int64_t{1} << (62 - left);
+        return std::min(std::max(v, -limit), limit) * (int64_t{1} << left);
     }
     shift = std::min(shift, 62);
     const int64_t whole = v >> shift;
-    const int64_t rest = v - (whole << shift);
     const int64_t half = int64_t{1} << (shift - 1);
+    const int64_t rest = v & (half * 2 - 1);
     bool up = false;
     if (rounding == Rounding::half_even) up = rest > half || (rest == half && (whole & 1) != 0);
     if (rounding == Rounding::half_up) up = rest >= half;

@@ -1,0 +1,149 @@
+// Depthwise convolutions of bytes, one output for each channel: four taps at a time are interleaved
+// so that a sum finds its four bytes side by side. Included once by each level, which has defined
+// interleave.
+
+#pragma once
+
+#include "engine/kernels/finish_body.h"
+#include "engine/kernels/gather.h"
+
+namespace qgraph::engine {
+namespace {
+
+alignas(64) const char kZeros[4 * kRegister] = {};
+
+// Where the taps of a pixel are: all at fixed distances, or each somewhere.
+struct Inside {
+    const char* base;
+    const int64_t* offsets;
+    const char* operator[](int64_t tap) const { return base + offsets[tap]; }
+};
+struct Anywhere {
+    const char* const* taps;
+    const char* operator[](int64_t tap) const { return taps[tap]; }
+};
+
+template <bool whole>
+inline Bytes load_tap(const char* from, const Block& block) {
+    return whole ? load<Bytes>(from) : load_part(from, block.channels);
+}
+
+// Adds four taps, given where the first of them is.
+template <bool whole, typename Taps>
+inline void add_taps(const Taps& taps, int64_t first, Bytes flip, const Block& block,
+                     const Ints* weights, Ints* sums) {
+    Bytes four[4];
+    for (int i = 0; i < 4; ++i) four[i] = load_tap<whole>(taps[first + i], block) ^ flip;
+    Ints together[4];
+    interleave(four, together);
+    for (int i = 0; i < 4; ++i) sums[i] = dot_bytes(sums[i], together[i], weights[i]);
+}
+
+class Depthwise {
+  public:
+    Depthwise(const Layer& layer, const Block& block)
+        : layer_(layer),
+          block_(block),
+          flip_((Bytes)fill(static_cast<int32_t>(layer.flip))),
+          offsets_(reinterpret_cast<const int64_t*>(layer.at(layer.tap_table))),
+          weights_(layer.at(layer.weights) + block.position * layer.taps) {
+        const auto* start = numbers(layer, layer.finish.start, block);
+        for (int i = 0; i < 4; ++i) start_[i] = load<Ints>(start + i * kWide);
+        for (int i = 0; i < 12; ++i) {
+            const bool there = i < layer.taps;
+            first_[i] = there ? load<Ints>(weights_ + i * kRegister) : Ints{};
+        }
+    }
+
+    // The sums of pixels [begin, end), which are at most kTileRows.
+    void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
+        if (block_.channels == kRegister) {
+            run<true>(x, begin, end, sums, taps);
+        } else {
+            run<false>(x, begin, end, sums, taps);
+        }
+    }
+
+  private:
+    template <bool whole>
+    void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
+        const Conv& s = layer_.conv;
+        const int64_t bottom = (s.kernel_height - 1) * s.dilation_height;
+        const int64_t right = (s.kernel_width - 1) * s.dilation_width;
+        Window w = window_of(s, begin);
+        for (int64_t pixel = begin; pixel < end; ++pixel, sums += 4 * kWide) {
+            const char* base =
+                x + ((w.image * s.height + w.top) * s.width + w.left) * s.channels + block_.channel;
+            if (w.top >= 0 && w.left >= 0 && w.top + bottom < s.height &&
+                w.left + right < s.width) {
+                add_all<whole>(Inside{base, offsets_}, sums);
+            } else {
+                find(base, w, taps);
+                add_all<whole>(Anywhere{taps}, sums);
+            }
+            w.left += s.stride_width;
+            if (w.left + s.pad_left == s.out_width * s.stride_width) w = window_of(s, pixel + 1);
+        }
+    }
+
+    void find(const char* base, const Window& w, const char** taps) const {
+        const Conv& s = layer_.conv;
+        int64_t tap = 0;
+        for (int64_t ky = 0; ky < s.kernel_height; ++ky) {
+            const int64_t iy = w.top + ky * s.dilation_height;
+            for (int64_t kx = 0; kx < s.kernel_width; ++kx, ++tap) {
+                const int64_t ix = w.left + kx * s.dilation_width;
+                const bool there = iy >= 0 && iy < s.height && ix >= 0 && ix < s.width;
+                taps[tap] = there ? base + offsets_[tap] : kZeros;
+            }
+        }
+        for (; tap < layer_.taps; ++tap) taps[tap] = kZeros;
+    }
+
+    template <bool whole, typename Taps>
+    void add_all(const Taps& taps, int32_t* out) const {
+        Ints sums[4] = {start_[0], start_[1], start_[2], start_[3]};
+        if (layer_.taps == 12) {
+            for (int i = 0; i < 12; i += 4) {
+                add_taps<whole>(taps, i, flip_, block_, first_ + i, sums);
+            }
+        } else {
+            for (int64_t i = 0; i < layer_.taps; i += 4) {
+                Ints weights[4];
+                for (int j = 0; j < 4; ++j) {
+                    weights[j] = load<Ints>(weights_ + (i + j) * kRegister);
+                }
+                add_taps<whole>(taps, i, flip_, block_, weights, sums);
+            }
+        }
+        for (int i = 0; i < 4; ++i) store(out + i * kWide, sums[i]);
+    }
+
+    const Layer& layer_;
+    const Block& block_;
+    Bytes flip_;
+    const int64_t* offsets_;  // of the taps, from the window's corner
+    const char* weights_;     // for each four taps 4 registers: of each channel 4 bytes
+    Ints start_[4];
+    Ints first_[12];
+};
+
+void run_depthwise(const Layer& layer, const char* x, char* y, const Part& part, char* scratch) {
+    const int64_t y_size = size_of(layer.conv.y);
+    const int64_t y_row = layer.conv.out_channels * y_size;
+    auto* sums = reinterpret_cast<int32_t*>(scratch);
+    auto* taps = reinterpret_cast<const char**>(scratch + kTileRows * 4 * kWide * 4);
+    for (int64_t i = part.first_block; i < part.last_block; ++i) {
+        const Block& block = *layer.block(i);
+        const Depthwise depthwise(layer, block);
+        for (int64_t pixel = part.begin; pixel < part.end; pixel += kTileRows) {
+            const int64_t end = std::min(pixel + kTileRows, part.end);
+            depthwise.run(x, pixel, end, sums, taps);
+            finish_rows(layer, block, sums, static_cast<int>(end - pixel),
+                        y + pixel * y_row + block.channel * y_size, y_row);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace qgraph::engine

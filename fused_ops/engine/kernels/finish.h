@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kernels/kernels.h"
+
+namespace qgraph::engine {
+
+// Channels of a result that are computed together: `vectors` registers of 4 * lanes sums, `lanes`
+// being how many times 128 bits a register has. The sums lie such that packing registers within
+// their lanes to bytes puts the channels in order: sum i of lane l of vector j is that of channel
+// 4 * vectors * l + 4 * j + i.
+struct Block {
+    int64_t channel;   // the first
+    int64_t channels;  // fewer than there are sums in the last block
+    int64_t position;  // of the first sum, among the sums of all blocks
+    int vectors;       // 1, 2 or 4
+};
+
+int64_t channel_in_block(const Block& block, int lanes, int64_t position);
+
+// The blocks of `groups` groups of channels. `whole`: all have 4 vectors.
+std::vector<Block> blocks_of(int64_t channels, int64_t groups, int lanes, bool whole);
+
+// One step of what is done with sums. Arrays have a number for each position; they are given by
+// where they begin in the packed memory.
+//   round   v >> a, made the wanted rounding by b and c (see `rounded` in finish_body.h); half of
+//           2^a has been added already
+//   add     v + a
+//   clip    clip(v, a, b)
+//   left    v << a, saturated; b and c are the least and largest v that do not overflow
+//   exact   round_shift(v, a) for any v and a, saturated; slow
+struct Step {
+    enum class Kind { round, add, clip, left, exact };
+    Kind kind = Kind::add;
+    Rounding rounding = Rounding::floor;
+    bool uniform = false;  // all channels have the same numbers
+    int64_t a = 0, b = 0, c = 0;
+};
+
+constexpr int kMaxSteps = 6 * kMaxStages;
+
+// Stages made ready to run: sums begin at `start`, go through the steps, and are clipped at last.
+struct Finish {
+    // What the steps are, where there is a loop of its own for them.
+    enum class Chain { none, round, round_add_round, any };
+    Code y;
+    Chain chain;
+    int count;
+    Step steps[kMaxSteps];
+    int64_t start;      // for each position, in s32
+    int64_t low, high;  // likewise
+    int64_t byte_low;   // for each channel, where y has bytes; 64 bytes more than channels
+    int64_t byte_high;
+};
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+using Values = std::vector<int64_t>;  // for each channel
+
+// What sums can be before the stages, and a constant to add to each, for each channel.
+struct Sums {
+    Values low, high;
+    std::vector<uint32_t> start;
+};
+
+int64_t finish_size(int64_t positions, int64_t channels, int stages);
+
+// Writes arrays from memory + at on.
+Finish make_finish(Stages stages, Code y, const std::vector<Block>& blocks, int lanes,
+                   const Sums& sums, char* memory, int64_t at);
+
+}  // namespace qgraph::engine

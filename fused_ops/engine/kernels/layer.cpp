@@ -1,0 +1,239 @@
+#include "engine/kernels/layer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "engine/kernels/codes.h"
+
+namespace qgraph::engine {
+namespace {
+
+constexpr int64_t kGathered = 192 << 10;  // bytes of input that stay in the second-level cache
+
+int64_t ceil_to(int64_t count, int64_t multiple) {
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+bool is_depthwise(const Conv& conv) {
+    const bool bytes = size_of(conv.x) == 1 && size_of(conv.w) == 1;
+    return conv.depthwise && conv.out_channels == conv.channels && bytes;
+}
+
+// A depthwise layer that has no kernel of its own is one of many groups.
+Conv matrix_form(Conv conv) {
+    if (conv.depthwise && !is_depthwise(conv)) {
+        conv.depthwise = false;
+        conv.groups = conv.channels;
+    }
+    return conv;
+}
+
+int64_t taps_of(const Conv& conv) { return conv.kernel_height * conv.kernel_width; }
+
+int64_t inputs_of(const Conv& conv) { return conv.depthwise ? 1 : conv.channels / conv.groups; }
+
+bool is_direct(const Conv& s) {
+    const bool alone = taps_of(s) == 1 && s.stride_height == 1 && s.stride_width == 1;
+    const bool same =
+        s.pad_top == 0 && s.pad_left == 0 && s.out_height == s.height && s.out_width == s.width;
+    return alone && same && inputs_of(s) * size_of(s.x) % 4 == 0;
+}
+
+std::vector<Block> blocks_of(const Conv& conv, int lanes) {
+    return engine::blocks_of(conv.out_channels, conv.depthwise ? 1 : conv.groups, lanes,
+                             conv.depthwise);
+}
+
+int64_t positions_of(const std::vector<Block>& blocks, int lanes) {
+    return blocks.back().position + int64_t{4} * lanes * blocks.back().vectors;
+}
+
+// All but the arrays; `finish` is where those of the stages begin, `end` is past the last.
+struct Plan {
+    Layer layer;
+    std::vector<Block> blocks;
+    int64_t finish;
+    int64_t end;
+};
+
+Plan plan_of(const Conv& given, int stages, Level level) {
+    Plan plan{};
+    Layer& layer = plan.layer;
+    const Conv conv = matrix_form(given);
+    const Kernels& kernels = *kernels_of(level);
+    layer.level = level;
+    layer.conv = conv;
+    plan.blocks = blocks_of(conv, kernels.lanes);
+    layer.blocks = static_cast<int64_t>(plan.blocks.size());
+    layer.blocks_in_group = layer.blocks / (conv.depthwise ? 1 : conv.groups);
+    layer.words = size_of(conv.x) == 2 || conv.w == Code::s16;
+    layer.flip = conv.x == Code::s8 && !layer.words ? 0x80808080 : 0;
+    if (conv.x == Code::u16) layer.flip = 0x80008000;
+    const int64_t positions = positions_of(plan.blocks, kernels.lanes);
+    const int64_t tile = int64_t{kTileRows} * 4 * 4 * kernels.lanes * 4;
+    int64_t weights = 0;
+    if (conv.depthwise) {
+        layer.taps = ceil_to(taps_of(conv), 4);
+        weights = positions * layer.taps;
+        layer.scratch = tile + aligned(layer.taps * static_cast<int64_t>(sizeof(char*)));
+    } else {
+        const int64_t codes = taps_of(conv) * inputs_of(conv);
+        layer.steps = ceil_to(codes * (layer.words ? 2 : 1), 4) / 4;
+        const bool widens = layer.words && size_of(conv.x) == 1;
+        layer.direct = is_direct(conv) && layer.flip == 0 && !widens;
+        layer.row = layer.direct ? conv.channels * size_of(conv.x) : layer.steps * 4;
+        weights = positions * layer.steps * 4;
+        layer.rows = std::max(kGathered / layer.row / kernels.rows, int64_t{1}) * kernels.rows;
+        layer.scratch = tile + (layer.direct ? 0 : aligned(layer.rows * layer.row + kAlign));
+    }
+    layer.block_table = aligned(sizeof(Layer));
+    layer.weights = layer.block_table + aligned(layer.blocks * static_cast<int64_t>(sizeof(Block)));
+    layer.tap_table = layer.weights + aligned(weights);
+    plan.finish = layer.tap_table + aligned(layer.taps * 8);
+    plan.end = plan.finish + finish_size(positions, conv.out_channels, stages);
+    return plan;
+}
+
+Plan plan_of(const Map& map, Stages stages, Level level) {
+    Plan plan{};
+    Layer& layer = plan.layer;
+    const int lanes = kernels_of(level)->lanes;
+    layer.level = level;
+    layer.map = map;
+    layer.direct = true;
+    for (int i = 0; i < stages.count; ++i) {
+        const Stage& s = stages.stages[i];
+        for (const Numbers* numbers : {&s.shift, &s.term, &s.low, &s.high}) {
+            layer.direct &= numbers->of_channel == nullptr;
+        }
+    }
+    const int64_t channels = layer.direct ? int64_t{16} * lanes : map.channels;
+    plan.blocks = engine::blocks_of(channels, 1, lanes, true);
+    layer.blocks = static_cast<int64_t>(plan.blocks.size());
+    layer.block_table = aligned(sizeof(Layer));
+    plan.finish = layer.block_table + aligned(layer.blocks * static_cast<int64_t>(sizeof(Block)));
+    plan.end = plan.finish + finish_size(positions_of(plan.blocks, lanes), channels, stages.count);
+    return plan;
+}
+
+Layer* begin(const Plan& plan, void* memory) {
+    std::memset(memory, 0, static_cast<size_t>(plan.finish));
+    auto* layer = new (memory) Layer(plan.layer);
+    std::memcpy(static_cast<char*>(memory) + layer->block_table, plan.blocks.data(),
+                plan.blocks.size() * sizeof(Block));
+    return layer;
+}
+
+// What sums can be, given the weights, and the constant that makes up for flipped codes.
+Sums sums_of(const Layer& layer, const void* weights) {
+    const Conv& conv = layer.conv;
+    const auto channels = static_cast<size_t>(conv.out_channels);
+    Sums sums{Values(channels), Values(channels), std::vector<uint32_t>(channels)};
+    const int64_t codes = taps_of(conv) * inputs_of(conv);
+    for (int64_t k = 0; k < codes; ++k) {
+        for (size_t c = 0; c < channels; ++c) {
+            const int64_t w =
+                load_code(conv.w, weights, k * conv.out_channels + static_cast<int64_t>(c));
+            const int64_t ends[] = {w * low_of(conv.x), w * high_of(conv.x)};
+            sums.low[c] += std::min(ends[0], ends[1]);
+            sums.high[c] += std::max(ends[0], ends[1]);
+            const int64_t made_up = layer.flip == 0 ? 0 : layer.words ? w * 32768 : w * -128;
+            sums.start[c] += static_cast<uint32_t>(made_up);
+        }
+    }
+    const int64_t bound = conv.bound > 0 ? std::min<int64_t>(conv.bound, INT32_MAX) : INT32_MAX;
+    for (size_t c = 0; c < channels; ++c) {
+        sums.low[c] = std::max(sums.low[c], conv.bound > 0 ? -bound : INT32_MIN);
+        sums.high[c] = std::min(sums.high[c], bound);
+    }
+    return sums;
+}
+
+// Where the weight of a code and a position is.
+void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t position, int64_t k,
+                int64_t w, char* weights) {
+    const int64_t in_register = position % wide;
+    if (layer.conv.depthwise) {
+        char* at = weights + block.position * layer.taps;
+        at[(k / 4 * 4 + position / wide) * wide * 4 + in_register * 4 + k % 4] =
+            static_cast<char>(w);
+        return;
+    }
+    const int64_t together = std::min(block.vectors, 2);  // registers
+    const int64_t size = layer.words ? 2 : 1;
+    const int64_t pair = position / wide / together;
+    char* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
+    const int64_t step = k * size / 4;
+    at += ((step * together + position / wide % together) * wide + in_register) * 4;
+    std::memcpy(at + k * size % 4, &w, static_cast<size_t>(size));
+}
+
+void put_weights(const Layer& layer, int lanes, const void* weights, char* to) {
+    const Conv& conv = layer.conv;
+    const int64_t codes = taps_of(conv) * inputs_of(conv);
+    for (int64_t i = 0; i < layer.blocks; ++i) {
+        const Block& block = *layer.block(i);
+        for (int64_t position = 0; position < int64_t{4} * lanes * block.vectors; ++position) {
+            const int64_t channel = channel_in_block(block, lanes, position);
+            if (channel >= block.channels) continue;
+            for (int64_t k = 0; k < codes; ++k) {
+                const int64_t from = k * conv.out_channels + block.channel + channel;
+                put_weight(layer, block, int64_t{4} * lanes, position, k,
+                           load_code(conv.w, weights, from), to);
+            }
+        }
+    }
+}
+
+void put_taps(const Layer& layer, char* to) {
+    const Conv& conv = layer.conv;
+    for (int64_t tap = 0; tap < taps_of(conv); ++tap) {
+        const int64_t row = tap / conv.kernel_width * conv.dilation_height;
+        const int64_t column = tap % conv.kernel_width * conv.dilation_width;
+        const int64_t offset = (row * conv.width + column) * conv.channels;
+        std::memcpy(to + tap * 8, &offset, 8);
+    }
+}
+
+}  // namespace
+
+size_t packed_size(const Conv& conv, Stages stages, Level level) {
+    return static_cast<size_t>(plan_of(conv, stages.count, level).end);
+}
+
+void pack(const Conv& conv, const void* weights, Stages stages, Level level, void* memory) {
+    const Plan plan = plan_of(conv, stages.count, level);
+    Layer* layer = begin(plan, memory);
+    char* at = static_cast<char*>(memory);
+    const int lanes = kernels_of(level)->lanes;
+    put_weights(*layer, lanes, weights, at + layer->weights);
+    if (layer->conv.depthwise) put_taps(*layer, at + layer->tap_table);
+    layer->finish =
+        make_finish(stages, conv.y, plan.blocks, lanes, sums_of(*layer, weights), at, plan.finish);
+}
+
+size_t packed_size(const Map& map, Stages stages, Level level) {
+    return static_cast<size_t>(plan_of(map, stages, level).end);
+}
+
+void pack(const Map& map, Stages stages, Level level, void* memory) {
+    const Plan plan = plan_of(map, stages, level);
+    Layer* layer = begin(plan, memory);
+    const auto channels =
+        static_cast<size_t>(plan.blocks.back().channel + plan.blocks.back().channels);
+    Sums sums{Values(channels), Values(channels), std::vector<uint32_t>(channels)};
+    const auto add = [&](Code code) {
+        for (size_t c = 0; c < channels; ++c) {
+            sums.low[c] += low_of(code);
+            sums.high[c] += high_of(code);
+            if (code == Code::s8) sums.start[c] -= 128;
+        }
+    };
+    add(map.a);
+    if (map.two) add(map.b);
+    layer->finish = make_finish(stages, map.y, plan.blocks, kernels_of(level)->lanes, sums,
+                                static_cast<char*>(memory), plan.finish);
+}
+
+}  // namespace qgraph::engine

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/kernels/finish.h"
+#include "engine/kernels/kernels.h"
+
+namespace qgraph::engine {
+
+// Where what has been packed begins: offsets are from here.
+struct Layer {
+    Level level;
+    Conv conv;
+    Map map;
+    Finish finish;
+    int64_t blocks;  // how many
+    int64_t block_table;
+    int64_t blocks_in_group;
+    int64_t weights;
+    int64_t scratch;  // bytes
+    // Matrix form: a row of input codes for each pixel, in steps of 4 bytes.
+    bool words;     // 16-bit codes, not bytes
+    bool direct;    // rows are those of x itself; of a map: all channels are treated alike
+    uint32_t flip;  // xor to each 4 bytes of x, which makes codes unsigned bytes or signed words
+    int64_t steps;  // in a row
+    int64_t row;    // bytes from row to row
+    int64_t rows;   // that are gathered at a time
+    // Depthwise form.
+    int64_t taps;       // a multiple of 4; the last may be there to fill up
+    int64_t tap_table;  // bytes of each tap from the window's corner
+
+    const char* at(int64_t offset) const { return reinterpret_cast<const char*>(this) + offset; }
+    const Block* block(int64_t i) const {
+        return reinterpret_cast<const Block*>(at(block_table)) + i;
+    }
+};
+
+// What a level has. `part` is clipped to what there is.
+struct Kernels {
+    int lanes;
+    int rows;  // of a tile
+    void (*matrix)(const Layer& layer, const char* x, char* y, const Part& part, char* scratch);
+    void (*depthwise)(const Layer& layer, const char* x, char* y, const Part& part, char* scratch);
+    void (*map)(const Layer& layer, const char* a, const char* b, char* y, int64_t rows);
+    void (*max_pool)(const Pool& pool, const char* x, char* y, int64_t begin, int64_t end);
+};
+
+// Each is null where it isn't compiled in.
+const Kernels* plain_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512vnni_kernels();
+
+// Null where this CPU has no such level.
+const Kernels* kernels_of(Level level);
+
+constexpr int kTileRows = 16;  // of sums, at most
+
+}  // namespace qgraph::engine

@@ -1,0 +1,81 @@
+#include "engine/kernels/layer.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+
+namespace qgraph::engine {
+namespace {
+constexpr int kLanes = 2;
+constexpr int kRows = 4;
+}  // namespace
+}  // namespace qgraph::engine
+
+#include "engine/kernels/vectors.h"
+
+namespace qgraph::engine {
+namespace {
+
+inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
+    return plus(sums, (Ints)_mm256_madd_epi16((__m256i)codes, (__m256i)weights));
+}
+
+// By words, two bytes at a time: sums of products of bytes would not fit into words.
+inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
+    const auto w = (__m256i)weights;
+    const Ints even = (Ints)_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8);
+    const Ints odd = (Ints)_mm256_srai_epi16(w, 8);
+    const Ints even_codes = codes & 0x00ff00ff;
+    const Ints odd_codes = (Ints)_mm256_srli_epi16((__m256i)codes, 8);
+    return dot_words(dot_words(sums, even_codes, even), odd_codes, odd);
+}
+
+inline __m256i pack_shorts(Ints a, Ints b) { return _mm256_packs_epi32((__m256i)a, (__m256i)b); }
+
+inline Bytes pack_unsigned(Ints a, Ints b, Ints c, Ints d) {
+    return (Bytes)_mm256_packus_epi16(pack_shorts(a, b), pack_shorts(c, d));
+}
+
+inline Bytes pack_signed(Ints a, Ints b, Ints c, Ints d) {
+    return (Bytes)_mm256_packs_epi16(pack_shorts(a, b), pack_shorts(c, d));
+}
+
+inline Bytes load_part(const char* from, int64_t count) {
+    Bytes bytes{};
+    std::memcpy(&bytes, from, static_cast<size_t>(count));
+    return bytes;
+}
+
+inline void store_part(char* to, Bytes bytes, int64_t count) {
+    std::memcpy(to, &bytes, static_cast<size_t>(count));
+}
+
+// Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four.
+inline void interleave(const Bytes* four, Ints* out) {
+    const auto of = [&](int i) { return (__m256i)four[i]; };
+    const __m256i low01 = _mm256_unpacklo_epi8(of(0), of(1));
+    const __m256i low23 = _mm256_unpacklo_epi8(of(2), of(3));
+    const __m256i high01 = _mm256_unpackhi_epi8(of(0), of(1));
+    const __m256i high23 = _mm256_unpackhi_epi8(of(2), of(3));
+    out[0] = (Ints)_mm256_unpacklo_epi16(low01, low23);
+    out[1] = (Ints)_mm256_unpackhi_epi16(low01, low23);
+    out[2] = (Ints)_mm256_unpacklo_epi16(high01, high23);
+    out[3] = (Ints)_mm256_unpackhi_epi16(high01, high23);
+}
+
+}  // namespace
+}  // namespace qgraph::engine
+
+#include "engine/kernels/level_body.h"
+#endif
+
+namespace qgraph::engine {
+
+const Kernels* avx2_kernels() {
+#ifdef __AVX2__
+    return &kKernels;
+#else
+    return nullptr;
+#endif
+}
+
+}  // namespace qgraph::engine

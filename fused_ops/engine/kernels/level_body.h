@@ -1,0 +1,15 @@
+// All kernels of a level. Included once by each, after its vectors.
+
+#pragma once
+
+#include "engine/kernels/depthwise_body.h"
+#include "engine/kernels/map_body.h"
+#include "engine/kernels/matrix_body.h"
+
+namespace qgraph::engine {
+namespace {
+
+const Kernels kKernels{kLanes, kRows, &run_matrix, &run_depthwise, &run_map, &max_pool};
+
+}  // namespace
+}  // namespace qgraph::engine

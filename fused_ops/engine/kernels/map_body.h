@@ -1,0 +1,120 @@
+// What is done elementwise: maps, maxima over windows, tables. Included once by each level.
+
+#pragma once
+
+#include "engine/kernels/codes.h"
+#include "engine/kernels/finish_body.h"
+
+namespace qgraph::engine {
+namespace {
+
+// One row of a block of codes, added to sums. Signed bytes come out 128 too large.
+inline void add_bytes(const char* codes, const Block& block, Bytes flip, Ints* sums) {
+    const bool whole = block.channels == kRegister;
+    const Bytes bytes = whole ? load<Bytes>(codes) : load_part(codes, block.channels);
+    const Bytes four[4] = {bytes ^ flip, Bytes{}, Bytes{}, Bytes{}};
+    Ints wide[4];
+    interleave(four, wide);
+    for (int i = 0; i < 4; ++i) sums[i] = plus(sums[i], wide[i]);
+}
+
+inline void add_codes(Code type, const char* codes, const Block& block, Ints* sums) {
+    if (size_of(type) == 1) {
+        return add_bytes(codes, block, (Bytes)fill(type == Code::s8 ? 0x80808080 : 0), sums);
+    }
+    int32_t row[4 * kWide] = {};
+    for (int64_t i = 0; i < block.channels; ++i) {
+        row[i] = static_cast<int32_t>(load_code(type, codes, i));
+    }
+    for (int vector = 0; vector < 4; ++vector) {
+        Ints more;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            std::memcpy(reinterpret_cast<char*>(&more) + 16 * lane, row + 16 * lane + 4 * vector,
+                        16);
+        }
+        sums[vector] = plus(sums[vector], more);
+    }
+}
+
+// Rows of one block; a, b and y have rows of as many codes.
+void map_rows(const Layer& layer, const Block& block, const char* a, const char* b, char* y,
+              int64_t rows, int64_t row) {
+    const Map& map = layer.map;
+    const int32_t* start = numbers(layer, layer.finish.start, block);
+    alignas(64) int32_t tile[kTileRows * 4 * kWide];
+    for (int64_t first = 0; first < rows; first += kTileRows) {
+        const int count = static_cast<int>(std::min<int64_t>(rows - first, kTileRows));
+        for (int i = 0; i < count; ++i) {
+            const int64_t at = (first + i) * row;
+            Ints sums[4];
+            for (int j = 0; j < 4; ++j) sums[j] = load<Ints>(start + j * kWide);
+            add_codes(map.a, a + at * size_of(map.a), block, sums);
+            if (map.two) add_codes(map.b, b + at * size_of(map.b), block, sums);
+            for (int j = 0; j < 4; ++j) store(tile + (i * 4 + j) * kWide, sums[j]);
+        }
+        const int64_t y_row = row * size_of(map.y);
+        finish_rows(layer, block, tile, count, y + first * y_row, y_row);
+    }
+}
+
+void run_map(const Layer& layer, const char* a, const char* b, char* y, int64_t rows) {
+    const Map& map = layer.map;
+    const auto from = [&](int64_t at, const Block& block, int64_t count, int64_t row) {
+        map_rows(layer, block, a + at * size_of(map.a), map.two ? b + at * size_of(map.b) : nullptr,
+                 y + at * size_of(map.y), count, row);
+    };
+    if (!layer.direct) {
+        for (int64_t i = 0; i < layer.blocks; ++i) {
+            from(layer.block(i)->channel, *layer.block(i), rows, map.channels);
+        }
+        return;
+    }
+    // All channels are treated alike, so that rows may as well have as many as there are sums.
+    Block block = *layer.block(0);
+    const int64_t count = rows * map.channels;
+    const int64_t whole = count / kRegister * kRegister;
+    from(0, block, whole / kRegister, kRegister);
+    block.channels = count - whole;
+    if (block.channels > 0) from(whole, block, 1, kRegister);
+}
+
+template <typename T>
+void pool_pixels(const Pool& s, const char* x, char* y, int64_t begin, int64_t end) {
+    const T* from = reinterpret_cast<const T*>(x);
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+        T* to = reinterpret_cast<T*>(y) + pixel * s.channels;
+        const int64_t left = pixel % s.out_width * s.stride_width - s.pad_left;
+        const int64_t top = pixel / s.out_width % s.out_height * s.stride_height - s.pad_top;
+        const int64_t image = pixel / (s.out_width * s.out_height) * s.height;
+        bool first = true;
+        for (int64_t iy = std::max<int64_t>(top, 0); iy < std::min(top + s.kernel_height, s.height);
+             ++iy) {
+            for (int64_t ix = std::max<int64_t>(left, 0);
+                 ix < std::min(left + s.kernel_width, s.width); ++ix) {
+                const T* codes = from + ((image + iy) * s.width + ix) * s.channels;
+                for (int64_t c = 0; c < s.channels; ++c) {
+                    to[c] = first ? codes[c] : std::max(to[c], codes[c]);
+                }
+                first = false;
+            }
+        }
+    }
+}
+
+void max_pool(const Pool& pool, const char* x, char* y, int64_t begin, int64_t end) {
+    switch (pool.type) {
+        case Code::u8:
+            return pool_pixels<uint8_t>(pool, x, y, begin, end);
+        case Code::s8:
+            return pool_pixels<int8_t>(pool, x, y, begin, end);
+        case Code::u16:
+            return pool_pixels<uint16_t>(pool, x, y, begin, end);
+        case Code::s16:
+            return pool_pixels<int16_t>(pool, x, y, begin, end);
+        default:
+            return pool_pixels<int32_t>(pool, x, y, begin, end);
+    }
+}
+
+}  // namespace
+}  // namespace qgraph::engine

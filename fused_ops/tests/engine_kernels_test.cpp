@@ -11,6 +11,7 @@ namespace qgraph {
 namespace {
 
 using namespace qgraph::engine;
+using namespace qgraph::engine::kernels;
 
 using Values = std::vector<int64_t>;
 

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/stages.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 template <typename T>
 T code_at(const void* codes, int64_t i) {
@@ -37,4 +37,4 @@ inline void store_code(Code type, void* codes, int64_t i, int64_t v) {
     std::memcpy(static_cast<char*>(codes) + i * size, &v, static_cast<size_t>(size));
 }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

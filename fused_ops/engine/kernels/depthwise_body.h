@@ -7,7 +7,7 @@
 #include "engine/kernels/finish_body.h"
 #include "engine/kernels/gather.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 alignas(64) const char kZeros[4 * kRegister] = {};
@@ -146,4 +146,4 @@ void run_depthwise(const Layer& layer, const char* x, char* y, const Part& part,
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -5,7 +5,7 @@
 
 #include "engine/kernels/stages.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kInfinity = int64_t{1} << 60;
@@ -299,4 +299,4 @@ Finish make_finish(Stages stages, Code y, const std::vector<Block>& blocks, int 
     return Compiler(y, blocks, lanes, sums, memory, at).run(stages);
 }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

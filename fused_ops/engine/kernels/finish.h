@@ -5,7 +5,7 @@
 
 #include "engine/kernels/kernels.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 // Channels of a result that are computed together: `vectors` registers of 4 * lanes sums, `lanes`
 // being how many times 128 bits a register has. The sums lie such that packing registers within
@@ -72,4 +72,4 @@ int64_t finish_size(int64_t positions, int64_t channels, int stages);
 Finish make_finish(Stages stages, Code y, const std::vector<Block>& blocks, int lanes,
                    const Sums& sums, char* memory, int64_t at);
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

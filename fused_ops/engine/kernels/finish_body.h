@@ -6,7 +6,7 @@
 #include "engine/kernels/stages.h"
 #include "engine/kernels/vectors.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 inline const int32_t* numbers(const Layer& layer, int64_t array, const Block& block) {
@@ -205,4 +205,4 @@ void finish_rows(const Layer& layer, const Block& block, const int32_t* sums, in
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

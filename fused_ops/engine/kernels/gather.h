@@ -9,7 +9,7 @@
 
 #include "engine/kernels/layer.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 // Where pixels of the output have their windows.
@@ -116,4 +116,4 @@ class Gather {
 };
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -5,6 +5,7 @@
 #include "engine/kernels/layer.h"
 
 namespace qgraph::engine {
+namespace kernels {
 
 const Kernels* kernels_of(Level level) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -18,6 +19,10 @@ const Kernels* kernels_of(Level level) {
 #endif
     return level == Level::plain ? plain_kernels() : nullptr;
 }
+
+}  // namespace kernels
+
+using namespace kernels;
 
 bool supports(Level level) { return kernels_of(level) != nullptr; }
 

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/codes.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kGathered = 192 << 10;  // bytes of input that stay in the second-level cache
@@ -41,8 +41,8 @@ bool is_direct(const Conv& s) {
 }
 
 std::vector<Block> blocks_of(const Conv& conv, int lanes) {
-    return engine::blocks_of(conv.out_channels, conv.depthwise ? 1 : conv.groups, lanes,
-                             conv.depthwise);
+    return kernels::blocks_of(conv.out_channels, conv.depthwise ? 1 : conv.groups, lanes,
+                              conv.depthwise);
 }
 
 int64_t positions_of(const std::vector<Block>& blocks, int lanes) {
@@ -61,17 +61,17 @@ Plan plan_of(const Conv& given, int stages, Level level) {
     Plan plan{};
     Layer& layer = plan.layer;
     const Conv conv = matrix_form(given);
-    const Kernels& kernels = *kernels_of(level);
+    const Kernels& all = *kernels_of(level);
     layer.level = level;
     layer.conv = conv;
-    plan.blocks = blocks_of(conv, kernels.lanes);
+    plan.blocks = blocks_of(conv, all.lanes);
     layer.blocks = static_cast<int64_t>(plan.blocks.size());
     layer.blocks_in_group = layer.blocks / (conv.depthwise ? 1 : conv.groups);
     layer.words = size_of(conv.x) == 2 || conv.w == Code::s16;
     layer.flip = conv.x == Code::s8 && !layer.words ? 0x80808080 : 0;
     if (conv.x == Code::u16) layer.flip = 0x80008000;
-    const int64_t positions = positions_of(plan.blocks, kernels.lanes);
-    const int64_t tile = int64_t{kTileRows} * 4 * 4 * kernels.lanes * 4;
+    const int64_t positions = positions_of(plan.blocks, all.lanes);
+    const int64_t tile = int64_t{kTileRows} * 4 * 4 * all.lanes * 4;
     int64_t weights = 0;
     if (conv.depthwise) {
         layer.taps = ceil_to(taps_of(conv), 4);
@@ -84,7 +84,7 @@ Plan plan_of(const Conv& given, int stages, Level level) {
         layer.direct = is_direct(conv) && layer.flip == 0 && !widens;
         layer.row = layer.direct ? conv.channels * size_of(conv.x) : layer.steps * 4;
         weights = positions * layer.steps * 4;
-        layer.rows = std::max(kGathered / layer.row / kernels.rows, int64_t{1}) * kernels.rows;
+        layer.rows = std::max(kGathered / layer.row / all.rows, int64_t{1}) * all.rows;
         layer.scratch = tile + (layer.direct ? 0 : aligned(layer.rows * layer.row + kAlign));
     }
     layer.block_table = aligned(sizeof(Layer));
@@ -109,7 +109,7 @@ Plan plan_of(const Map& map, Stages stages, Level level) {
         }
     }
     const int64_t channels = layer.direct ? int64_t{16} * lanes : map.channels;
-    plan.blocks = engine::blocks_of(channels, 1, lanes, true);
+    plan.blocks = kernels::blocks_of(channels, 1, lanes, true);
     layer.blocks = static_cast<int64_t>(plan.blocks.size());
     layer.block_table = aligned(sizeof(Layer));
     plan.finish = layer.block_table + aligned(layer.blocks * static_cast<int64_t>(sizeof(Block)));
@@ -197,6 +197,12 @@ void put_taps(const Layer& layer, char* to) {
 }
 
 }  // namespace
+
+}  // namespace qgraph::engine::kernels
+
+namespace qgraph::engine {
+
+using namespace kernels;
 
 size_t packed_size(const Conv& conv, Stages stages, Level level) {
     return static_cast<size_t>(plan_of(conv, stages.count, level).end);

@@ -5,7 +5,7 @@
 #include "engine/kernels/finish.h"
 #include "engine/kernels/kernels.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 // Where what has been packed begins: offsets are from here.
 struct Layer {
@@ -55,4 +55,4 @@ const Kernels* kernels_of(Level level);
 
 constexpr int kTileRows = 16;  // of sums, at most
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

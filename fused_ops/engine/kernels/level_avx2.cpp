@@ -3,16 +3,16 @@
 #ifdef __AVX2__
 #include <immintrin.h>
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 2;
 constexpr int kRows = 4;
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/vectors.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
@@ -63,12 +63,12 @@ inline void interleave(const Bytes* four, Ints* out) {
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/level_body.h"
 #endif
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 const Kernels* avx2_kernels() {
 #ifdef __AVX2__
@@ -78,4 +78,4 @@ const Kernels* avx2_kernels() {
 #endif
 }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -3,16 +3,16 @@
 #ifdef __AVX512VNNI__
 #include <immintrin.h>
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 4;
 constexpr int kRows = 14;
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/vectors.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
@@ -57,12 +57,12 @@ inline void interleave(const Bytes* four, Ints* out) {
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/level_body.h"
 #endif
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 const Kernels* avx512vnni_kernels() {
 #ifdef __AVX512VNNI__
@@ -72,4 +72,4 @@ const Kernels* avx512vnni_kernels() {
 #endif
 }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -6,10 +6,10 @@
 #include "engine/kernels/map_body.h"
 #include "engine/kernels/matrix_body.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 const Kernels kKernels{kLanes, kRows, &run_matrix, &run_depthwise, &run_map, &max_pool};
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -1,15 +1,15 @@
 #include "engine/kernels/layer.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 1;
 constexpr int kRows = 4;
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/vectors.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 inline Ints times(Ints a, Ints b) { return (Ints)((Words)a * (Words)b); }
@@ -60,12 +60,12 @@ inline void interleave(const Bytes* four, Ints* out) {
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels
 
 #include "engine/kernels/level_body.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 const Kernels* plain_kernels() { return &kKernels; }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

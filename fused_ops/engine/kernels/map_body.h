@@ -5,7 +5,7 @@
 #include "engine/kernels/codes.h"
 #include "engine/kernels/finish_body.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 // One row of a block of codes, added to sums. Signed bytes come out 128 too large.
@@ -117,4 +117,4 @@ void max_pool(const Pool& pool, const char* x, char* y, int64_t begin, int64_t e
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

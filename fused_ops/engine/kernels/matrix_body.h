@@ -6,7 +6,7 @@
 #include "engine/kernels/finish_body.h"
 #include "engine/kernels/gather.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 struct Operands {
@@ -121,4 +121,4 @@ void run_matrix(const Layer& layer, const char* x, char* y, const Part& part, ch
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

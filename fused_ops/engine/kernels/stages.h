@@ -5,7 +5,7 @@
 
 #include "engine/kernels/kernels.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 
 // qgraph.numerics.round_shift; left shifts are saturated to [-2^62, 2^62].
 inline int64_t round_shift(int64_t v, int shift, Rounding rounding) {
@@ -61,4 +61,4 @@ inline int64_t high_of(Code code) {
     }
 }
 
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

@@ -9,7 +9,7 @@
 
 #include "engine/kernels/layer.h"
 
-namespace qgraph::engine {
+namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int kWide = 4 * kLanes;       // sums in a register
@@ -47,4 +47,4 @@ inline T smaller(T a, T b) {
 }
 
 }  // namespace
-}  // namespace qgraph::engine
+}  // namespace qgraph::engine::kernels

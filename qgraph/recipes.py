@@ -19,6 +19,7 @@ from qgraph.transforms.fold_batch_norm import FoldBatchNorm
 from qgraph.transforms.fold_centering import FoldCentering
 from qgraph.transforms.fold_constant_channels import FoldConstantChannels
 from qgraph.transforms.fold_constants import FoldConstants
+from qgraph.transforms.fold_flattens import FoldFlattens
 from qgraph.transforms.hoist_quantizers import HoistQuantizers
 from qgraph.transforms.insert_quantizers import InsertQuantizers
 from qgraph.transforms.lower_batch_norm import LowerBatchNorm
@@ -31,6 +32,7 @@ from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
+from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
 from qgraph.transforms.strip_unused import StripUnused
@@ -48,6 +50,8 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
+    FoldFlattens(),
+    SinkSqueezes(),
     ConvertDilations(),
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
 )

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Graph, Node
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import channel_vector, channels_of, is_channel_mean
-from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
+from qgraph.rewrite.pattern import Bindings, Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 X, M, GAMMA, BETA = Var("x"), Var("m"), Const("gamma"), Const("beta")
@@ -27,6 +27,17 @@ WHOLE: tuple[Pattern, ...] = (
     Op("add", Op("mul", X, M), Op("add", Op("mul", Op("neg", MEAN), M), BETA)),
 )
 EPSILON = Const("epsilon")
+# The form of exporters to ONNX: (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+CENTRED = Op("sub", X, MEAN)
+SQUARES: tuple[Pattern, ...] = (
+    Op("mean", Op("pow", CENTRED, Const(equals=2.0)), bind="variance"),
+    Op("mean", Op("mul", CENTRED, CENTRED), bind="variance"),
+    *SPREAD,
+)
+QUOTIENTS: tuple[Pattern, ...] = tuple(
+    Op("add", Op("mul", Op("div", CENTRED, Op("sqrt", Op("add", s, EPSILON))), GAMMA), BETA)
+    for s in SQUARES
+)
 FACTORS: tuple[Pattern, ...] = tuple(
     Op("mul", Op("rsqrt", Op("add", spread, EPSILON)), GAMMA) for spread in SPREAD
 )
@@ -42,14 +53,26 @@ class RecognizeLayerNorm(RewritePass):
         return (Rule("written-out", ("add",), _written_out),)
 
 
-def _written_out(rewriter: Rewriter, node: Node) -> bool:
-    graph = rewriter.graph
-    whole = next((m for form in WHOLE if (m := match(graph, node.name, form))), None)
+def _found(graph: Graph, name: str) -> tuple[Bindings, Bindings] | None:
+    """What holds x and beta, and what holds gamma, epsilon, mean and variance."""
+    quotient = next((m for form in QUOTIENTS if (m := match(graph, name, form))), None)
+    if quotient is not None:
+        return quotient, quotient
+    whole = next((m for form in WHOLE if (m := match(graph, name, form))), None)
     if whole is None:
-        return False
+        return None
     factor = next((m for form in FACTORS if (m := match(graph, whole["m"], form))), None)
     if factor is None or factor["x"] != whole["x"] or factor["mean"] != whole["mean"]:
+        return None
+    return whole, factor
+
+
+def _written_out(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    found = _found(graph, node.name)
+    if found is None:
         return False
+    whole, factor = found
     x, epsilon = whole["x"], graph.constant(factor["epsilon"])
     if not all(is_channel_mean(graph, graph.nodes[factor[v]]) for v in ("mean", "variance")):
         return False

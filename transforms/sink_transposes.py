@@ -11,13 +11,15 @@ import numpy as np
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.arithmetic import FLOAT_BINARY, FLOAT_UNARY, SAME_SCALE
+from qgraph.ir.types import Shape
 from qgraph.passes import RewritePass
+from qgraph.rewrite.axes import Group, groups_of
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
 UNARY = ("identity", "cast", "relu", "relu6", "leaky_relu", *POINTWISE, *FLOAT_UNARY)
-BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, "greater_equal")
+BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, "greater_equal", "equal")
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
 
@@ -28,8 +30,9 @@ class SinkTransposes(RewritePass):
 
     Imported NCHW layers stand between two transposes; those of neighbours cancel once the ops
     between are passed. One direction only, so it ends. A name keeps its value: where `relu` is
-    passed, `relu` becomes the transpose and `relu/untransposed` the op. Refusal: an elementwise
-    op of which only some inputs are transposed.
+    passed, `relu` becomes the transpose and `relu/untransposed` the op. A reshape is passed where
+    it joins axes that lie side by side before the transpose, too. Refusal: an elementwise op of
+    which only some inputs are transposed.
     """
 
     name: ClassVar[str] = "sink-transposes"
@@ -41,6 +44,8 @@ class SinkTransposes(RewritePass):
             Rule("last-axis", LAST_AXIS, _last_axis),
             Rule("concat", ("concat",), _concat),
             Rule("axes", ("pad", "slice"), _axes),
+            Rule("expand", ("expand_dims",), _expand),
+            Rule("regroup", ("reshape",), _regroup),
             Rule("reduction", REDUCTIONS, _reduction),
         )
 
@@ -79,13 +84,22 @@ def _merge(rewriter: Rewriter, node: Node) -> bool:
 def _as_reshape(rewriter: Rewriter, node: Node) -> bool:
     """A transpose that only moves dimensions of size 1 is a reshape."""
     perm, shape = node.attrs["perm"], rewriter.graph.types[node.inputs[0]].shape
-    if shape is None or shape.count(None) > 1 or 0 in shape:
+    if shape is None or not _is_reshape(shape, perm):
+        return False
+    return rewriter.put(replace(node, op="reshape", attrs={"shape": _target(shape, perm)}))
+
+
+def _is_reshape(shape: Shape, perm: Perm) -> bool:
+    """Whether the permutation only moves dimensions of size 1."""
+    if shape.count(None) > 1 or 0 in shape:
         return False
     moving = [p for p in perm if shape[p] != 1]
-    if moving != sorted(moving):
-        return False
-    target = tuple(-1 if shape[p] is None else shape[p] for p in perm)
-    return rewriter.put(replace(node, op="reshape", attrs={"shape": target}))
+    return moving == sorted(moving)
+
+
+def _target(shape: Shape, perm: Perm) -> tuple[int, ...]:
+    dims = (shape[p] for p in perm)
+    return tuple(-1 if d is None else d for d in dims)
 
 
 def _merge_reshapes(rewriter: Rewriter, node: Node) -> bool:
@@ -119,7 +133,7 @@ def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[st
     if perm is None:
         return False
     for value, found in zip(node.inputs, perms, strict=True):
-        if found != perm and not _fits(rewriter, node, value, len(perm)):
+        if found != perm and (found or not _fits(rewriter, node, value, perm)):
             state = f"transposed by {found}" if found else "not transposed"
             reason = f"`{value}` is {state}, another input by {perm}"
             return rewriter.refuse(node, reason)
@@ -130,21 +144,38 @@ def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[st
     return _sink(rewriter, node, inputs, attrs(perm), perm)
 
 
-def _fits(rewriter: Rewriter, node: Node, value: str, rank: int) -> bool:
-    constant = rewriter.graph.constant(value)
+def _fits(rewriter: Rewriter, node: Node, value: str, perm: Perm) -> bool:
+    """Whether a value that is not transposed can be turned back at no cost."""
+    rank, constant = len(perm), rewriter.graph.constant(value)
     if constant is None:
-        return False
+        shape = rewriter.graph.types[value].shape
+        if shape is None or len(shape) != rank:
+            return False
+        return _is_reshape(shape, perm) or _at_the_rim(rewriter, node, value)
     return constant.ndim == rank if node.op == "concat" else constant.ndim <= rank
+
+
+def _at_the_rim(rewriter: Rewriter, node: Node, value: str) -> bool:
+    """An input of the graph, beside what is computed: the transpose is better above it."""
+    graph = rewriter.graph
+    others = (graph.producer(v) for v in node.inputs if v != value)
+    sources = [graph.producer(n.inputs[0]).op for n in others if n.op == "transpose"]
+    return graph.producer(value).op == "input" and "input" not in sources
 
 
 def _unpermuted(rewriter: Rewriter, value: str, perm: Perm) -> str:
     """A constant as it has to be for its transpose by `perm` to be what it was."""
-    constant = rewriter.graph.constant(value)
-    assert constant is not None
+    constant, back = rewriter.graph.constant(value), tuple(int(p) for p in np.argsort(perm))
+    if constant is None:
+        name, shape = f"{value}/untransposed", rewriter.graph.types[value].shape or ()
+        if _is_reshape(shape, back):
+            attrs = {"shape": _target(shape, back)}
+            return rewriter.add("reshape", value, name=name, attrs=attrs)
+        return rewriter.add("transpose", value, name=name, attrs={"perm": back})
     if constant.ndim == 0:
         return value
     full = constant.reshape((1,) * (len(perm) - constant.ndim) + constant.shape)
-    array = np.ascontiguousarray(full.transpose(np.argsort(perm)))
+    array = np.ascontiguousarray(full.transpose(back))
     return rewriter.const(array, f"{value}/untransposed")
 
 
@@ -181,3 +212,52 @@ def _reduction(rewriter: Rewriter, node: Node) -> bool:
         left = [p for i, p in enumerate(perm) if i not in gone]
         perm = tuple(sorted(left).index(p) for p in left)
     return _sink(rewriter, node, (_source(rewriter, node.inputs[0]),), attrs, perm)
+
+
+def _expand(rewriter: Rewriter, node: Node) -> bool:
+    perm = _perm(rewriter, node.inputs[0])
+    if perm is None:
+        return False
+    axis = node.attrs["axis"] % (len(perm) + 1)
+    place = perm[axis] if axis < len(perm) else len(perm)
+    moved = [p + (p >= place) for p in perm]
+    made = (*moved[:axis], place, *moved[axis:])
+    return _sink(rewriter, node, (_source(rewriter, node.inputs[0]),), {"axis": place}, made)
+
+
+def _regroup(rewriter: Rewriter, node: Node) -> bool:
+    """Pass a reshape, group by group of its axes; what is turned within a group stays above it."""
+    graph, x = rewriter.graph, node.inputs[0]
+    perm, before, after = _perm(rewriter, x), graph.types[x].shape, graph.types[node.name].shape
+    if perm is None or before is None or after is None:
+        return False
+    groups = groups_of(before, after)
+    places = None if groups is None else _places(groups, perm, before)
+    if groups is None or places is None:
+        return False
+    order = sorted(range(len(groups)), key=lambda g: places[g])
+    if order == list(range(len(groups))):
+        return False
+    inner = tuple(perm[axis] for g in order for axis in groups[g].before)
+    kept = [axis for g in order for axis in groups[g].after]
+    source = _source(rewriter, x)
+    if inner != tuple(range(len(inner))):
+        attrs = {"perm": inner}
+        source = rewriter.add("transpose", source, name=f"{node.name}/turned", attrs=attrs)
+    shape = tuple(-1 if after[axis] is None else after[axis] for axis in kept)
+    back = tuple(kept.index(axis) for axis in range(len(after)))
+    return _sink(rewriter, node, (source,), {"shape": shape}, back)
+
+
+def _places(groups: Sequence[Group], perm: Perm, before: Shape) -> list[tuple[int, int]] | None:
+    """Where each group lies before the transpose; None where one is scattered there."""
+    long = [p for p, axis in sorted((p, axis) for axis, p in enumerate(perm)) if before[axis] != 1]
+    made: list[tuple[int, int]] = []
+    last = -1
+    for index, group in enumerate(groups):
+        held = sorted(long.index(perm[axis]) for axis in group.before if before[axis] != 1)
+        if held and held[-1] - held[0] != len(held) - 1:
+            return None
+        last = held[0] if held else last
+        made.append((last, index))
+    return made

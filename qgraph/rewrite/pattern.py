@@ -87,6 +87,8 @@ def _matches_op(graph: Graph, value: str, pattern: Op, bound: Bindings) -> Itera
     if node.op not in ops or len(node.inputs) != len(pattern.inputs) or value != node.name:
         return
     if pattern.bind:
+        if bound.get(pattern.bind, value) != value:
+            return
         bound = {**bound, pattern.bind: value}
     orders = permutations(node.inputs) if node.op in COMMUTATIVE else iter([node.inputs])
     for inputs in orders:

@@ -32,6 +32,21 @@ def written_out(axes=(-1,), dtype="float64", spread="squared_difference", same=T
     return g
 
 
+def quotient(power="pow") -> Graph:
+    """As exporters to ONNX write it."""
+    g = Graph("net")
+    x = g.input("x", "float64", (3, 8))
+    gamma, beta = (g.const(RNG.normal(size=8), n) for n in ("gamma", "beta"))
+    over = {"axes": (-1,), "keepdims": True}
+    centred = g.add("sub", x, g.add("mean", x, attrs=over))
+    factor = g.const(np.asarray(2.0)) if power == "pow" else centred
+    variance = g.add("mean", g.add(power, centred, factor), attrs=over)
+    deviation = g.add("sqrt", g.add("add", variance, g.const(np.asarray(1e-5))))
+    normal = g.add("div", centred, deviation)
+    g.outputs["y"] = g.add("add", g.add("mul", normal, gamma), beta, name="norm")
+    return g
+
+
 def ops(g: Graph) -> list[str]:
     return [n.op for n in g.topological() if n.op != "const"]
 
@@ -41,6 +56,13 @@ def test_recognised(spread):
     g = written_out(spread=spread)
     run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
     assert ops(g) == ["input", "layer_norm"] and g.nodes["norm"].attrs == {"epsilon": 1e-6}
+
+
+@pytest.mark.parametrize("power", ["pow", "mul"])
+def test_quotient_recognised(power):
+    g = quotient(power)
+    run_pass(RecognizeLayerNorm(), g, tolerance=1e-9)
+    assert ops(g) == ["input", "layer_norm"] and g.nodes["norm"].attrs == {"epsilon": 1e-5}
 
 
 def test_another_axis_or_another_mean_is_another_thing():

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.ir.ops.base import Attrs, Evaluate, Integer, OpDef, broadcast, one_scale, same_as_first
+from qgraph.errors import GraphError
+from qgraph.ir.ops.base import (
+    Attrs,
+    Evaluate,
+    Integer,
+    OpDef,
+    broadcast,
+    broadcast_shapes,
+    one_scale,
+    same_as_first,
+)
 from qgraph.ir.ops.linear import product_exponent
 from qgraph.ir.types import Fixed, TensorType
 
@@ -32,6 +42,13 @@ def _product(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
 
 def _comparison(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType("bool", broadcast(attrs, inputs).shape)
+
+
+def _select_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    if inputs[0].dtype != "bool":
+        raise GraphError(f"the condition must be bool, found {inputs[0]}")
+    kind = broadcast(attrs, inputs[1:])
+    return kind.with_shape(broadcast_shapes([t.shape for t in inputs]))
 
 
 def _cast_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -74,5 +91,8 @@ OPS = (
     *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in FLOAT_BINARY.items()),
     *(OpDef(name, (1, 1), same_as_first, _unary(f)) for name, f in FLOAT_UNARY.items()),
     OpDef("greater_equal", (2, 2), _comparison, _binary(np.greater_equal)),
+    OpDef("equal", (2, 2), _comparison, _binary(np.equal)),
+    # condition, value where it is true, value where it is false
+    OpDef("select", (3, 3), _select_type, lambda attrs, inputs: np.where(*inputs)),
     OpDef("cast", (1, 1), _cast_type, _cast, attrs=("dtype",)),
 )

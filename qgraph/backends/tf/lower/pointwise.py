@@ -81,11 +81,20 @@ def _leaky_relu(e: Emission, node: Node) -> str:
     )
 
 
-def _comparison(e: Emission, node: Node) -> str:
-    dtype = e.type_name(node.inputs[0])
-    return e.builder.add(
-        "GreaterEqual", node.name, [e.tensor(v, dtype) for v in node.inputs], T=DType(dtype)
-    )
+def _comparison(op: str) -> Lower:
+    def lower(e: Emission, node: Node) -> str:
+        dtype = e.type_name(node.inputs[0])
+        inputs = [e.tensor(v, dtype) for v in node.inputs]
+        return e.builder.add(op, node.name, inputs, T=DType(dtype))
+
+    return lower
+
+
+def _select(e: Emission, node: Node) -> str:
+    condition, *values = node.inputs
+    dtype = e.dtypes[node.name]
+    inputs = [e.tensor(condition), *(e.tensor(v, dtype) for v in values)]
+    return e.builder.add("SelectV2", node.name, inputs, T=DType(dtype))
 
 
 def _cast(e: Emission, node: Node) -> str:
@@ -117,7 +126,9 @@ POINTWISE: Mapping[str, Lower] = {
     "square": simple("Square"),
     "reciprocal": simple("Reciprocal"),
     "floor": simple("Floor"),
-    "greater_equal": _comparison,
+    "greater_equal": _comparison("GreaterEqual"),
+    "equal": _comparison("Equal"),
+    "select": _select,
     "cast": _cast,
     "relu": simple("Relu"),
     "relu6": _relu6,

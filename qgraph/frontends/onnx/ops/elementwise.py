@@ -64,13 +64,19 @@ def _less_or_equal(site: Site) -> Result:
     return site.emit("greater_equal", site.inputs[1], site.inputs[0])
 
 
+def _where(site: Site) -> Result:
+    if site.type(1).dtype != site.type(2).dtype or site.type(1).dtype == "string":
+        return None
+    return site.emit("select", *site.inputs)
+
+
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         **{
             op: _plain(name)
             for op, name in {
                 "Add": "add", "Sub": "sub", "Mul": "mul", "Neg": "neg", "Abs": "abs",
-                "GreaterOrEqual": "greater_equal",
+                "GreaterOrEqual": "greater_equal", "Equal": "equal",
             }.items()
         },
         **{
@@ -86,5 +92,6 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Sum": _fold("add"),
         "Mean": _mean,
         "LessOrEqual": _less_or_equal,
+        "Where": _where,
     }
 )  # fmt: skip

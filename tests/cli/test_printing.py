@@ -42,7 +42,8 @@ def test_quantize_shows_layers_files_and_what_to_type_next(model, samples, tmp_p
         ["second", "matmul"],
     ]
     assert "float, outside the integer graph: scores (softmax)" in lines
-    assert lines[-1] == f"next: qgraph report {tmp_path / 'out'}"
+    out = tmp_path / "out"
+    assert lines[-1] == f"next: qgraph verify {out}, qgraph report {out}"
     assert done.err == ""
 
 

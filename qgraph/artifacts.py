@@ -44,8 +44,8 @@ FILES = MappingProxyType(
         "profile.yaml": "the target profile, for --profile",
     }
 )
-# Made from the files above by `qgraph report`; it goes with them.
-REPORT = "report.html"
+# Made from the files above by `qgraph report` and `qgraph verify`; they go with them.
+REPORT, CERTIFICATE = "report.html", "certificate.json"
 
 
 def check_output(path: Path, *, force: bool = False) -> None:
@@ -54,7 +54,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
 
 
 def _replaceable(force: bool) -> tuple[str, ...]:
-    return (*FILES, REPORT) if force else ()
+    return (*FILES, REPORT, CERTIFICATE) if force else ()
 
 
 def save(result: Quantized, path: Path, *, force: bool = False) -> Path:

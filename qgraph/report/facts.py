@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qgraph.artifacts import read_manifest
+from qgraph.artifacts import CERTIFICATE, read_manifest
 from qgraph.errors import LoadError
 from qgraph.files import sha256_of
 from qgraph.quant.plan import Plan
@@ -45,6 +45,7 @@ def read_facts(folder: Path) -> Facts:
         "trials": [_trial(t) for t in manifest["trials"]],
         "rewrites": _by_pass(log["rewrites"]),
         "refusals": _alike(log["refusals"]),
+        "certificate": _certificate(folder, manifest),
     }
     return {**facts, "verdict": verdict(facts), "next": next_steps(facts)}
 
@@ -79,6 +80,17 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "biases_corrected": bool(manifest["plan"].get("correct_bias")),
         "plan_spec": Plan(**manifest["plan"]).spec(),
     }
+
+
+def _certificate(folder: Path, manifest: Mapping[str, Any]) -> Facts | None:
+    """What `qgraph verify` compared, if it was this network; None where it was not run."""
+    try:
+        found: Facts = json.loads((folder / CERTIFICATE).read_text("utf-8"))
+        if found["hashes"]["graph"] != manifest["files"].get("graph.txt"):
+            return None
+        return {key: found[key] for key in ("equal", "cases", "forms")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _clipped(tensor: Mapping[str, Any]) -> float | None:

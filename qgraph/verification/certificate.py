@@ -24,7 +24,6 @@ from qgraph.quant.profile import Profile
 from qgraph.verification.compare import Compared, Difference, Saturation, Tally, in_order
 
 FORMAT = 1
-NAME = "certificate.json"
 
 
 def certificate(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qgraph.artifacts import CERTIFICATE
 from qgraph.backends.forms import Network, Runner
 from qgraph.errors import UnsupportedError
 from qgraph.exports import FORMS, form
@@ -19,7 +20,7 @@ from qgraph.progress import Progress, silent
 from qgraph.quant.data import load_data
 from qgraph.stored import load_graph, load_network
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
-from qgraph.verification.certificate import NAME, certificate
+from qgraph.verification.certificate import certificate
 from qgraph.verification.compare import Compared, compare
 
 SEEDS = (1, 2)
@@ -78,7 +79,7 @@ def verify(
         cases = list(_cases(network, data))
         compared = compare(network, runners, _with_progress(cases, progress))
     made = certificate(folder, network, compared, refused)
-    write_whole(folder / NAME, (json.dumps(made, indent=1) + "\n").encode())
+    write_whole(folder / CERTIFICATE, (json.dumps(made, indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
 
 

@@ -9,7 +9,7 @@ from qgraph.artifacts import FILES
 from qgraph.report.facts import read_facts
 from qgraph.report.page import breakable, prose, render, scale
 from tests.helpers.cli import left_in, run
-from tests.helpers.report import Page, written_directory
+from tests.helpers.report import Page, rewrite, written_directory
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +195,29 @@ def test_the_manifest_of_something_else(tmp_path):
     (folder / "manifest.json").write_text('{"format": 3, "name": "a page"}')
     done = run("report", folder)
     assert done.code == 3 and "not what `qgraph quantize` wrote" in done.err
+
+
+CERTIFICATE = {
+    "equal": False,
+    "cases": {"samples": 3},
+    "forms": {
+        "c": {"compared": True, "tensors": 5, "elements": 1234, "differences": 2,
+              "first": [{"tensor": "a/<b>", "index": [0, 1], "found": 7, "wanted": 8}]},
+        "qonnx": {"compared": False, "reason": "`layer` rounds down"},
+    },
+}  # fmt: skip
+
+
+def test_a_certificate_is_shown_where_it_is_of_this_network(tmp_path) -> None:
+    folder = written_directory(tmp_path / "o")
+    assert "Not tried yet" in render(read_facts(folder))
+    rewrite(folder, **{"graph.txt": "a graph"})
+    graph = json.loads((folder / "manifest.json").read_text())["files"]["graph.txt"]
+    made = {**CERTIFICATE, "hashes": {"graph": graph}}
+    (folder / "certificate.json").write_text(json.dumps(made))
+    html = render(read_facts(folder))
+    assert "1,234" in html and "a/<wbr>&lt;b&gt;" in html and "7, not 8" in html
+    assert "Not every form" in html and "not compared: `layer` rounds down" in html
+    made["hashes"] = {"graph": "of another"}
+    (folder / "certificate.json").write_text(json.dumps(made))
+    assert "Not tried yet" in render(read_facts(folder))

@@ -19,6 +19,7 @@ FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "engine": ("qgraph.backends.engine", "EngineForm", "a file for the integer engine"),
         "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
         "onnx-integer": ("qgraph.backends.onnx.forms", "OnnxInteger", "ONNX of integer ops only"),
+        "onnx-qdq": ("qgraph.backends.onnx.forms", "OnnxQdq", "ONNX with quantizers around float"),
         "c": ("qgraph.backends.c.form", "CForm", "C99, integers only, with a test"),
     }
 )

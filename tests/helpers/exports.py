@@ -67,7 +67,7 @@ class Made:
         self.constants[name] = codes.astype(self.tensors[name].storage)
         return name
 
-    def step(self, op: str, inputs: tuple, shape: tuple, span: tuple, *, name=None, exponent=0,
+    def step(self, op: str, inputs: tuple, shape: tuple, span: tuple, /, *, name=None, exponent=0,
              **attrs) -> str:  # fmt: skip
         name = name or f"{op}{len(self.steps)}"
         self.steps.append(Step(op, inputs, name, attrs))

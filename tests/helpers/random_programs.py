@@ -1,4 +1,7 @@
-"""Random programs: every op on codes of every width, with bounds that are true."""
+"""Random programs: every op on codes of every width, with bounds that are true.
+
+Their scales are true as well: what is added lies on one scale, products multiply them.
+"""
 
 import numpy as np
 
@@ -14,7 +17,10 @@ ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
 class Grower:
     """Grows a program op by op on tensors that are there; whatever would pass 2^52 is not added."""
 
-    def __init__(self, seed: int, image: bool) -> None:
+    def __init__(
+        self, seed: int, image: bool, roundings: tuple, overflows: tuple, bits: tuple
+    ) -> None:
+        self.roundings, self.overflows, self.bits = roundings, overflows, bits
         self.rng = np.random.default_rng(seed)
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -31,29 +37,35 @@ class Grower:
         return options[int(self.rng.integers(len(options)))]
 
     def entry(self, name: str, shape: tuple) -> None:
-        spec = QuantSpec(self.choose(2, 4, 8, 8, 8, 12, 16), self.choose(True, False), "input", 0)
-        self.tensors[name] = Tensor(name, shape, spec.lo, spec.hi, max(-spec.lo, spec.hi), 0)
+        spec = QuantSpec(self.choose(2, 4, 8, 8, 8, 12, 16), self.choose(True, False), "input",
+                         self.choose(-2, 0, 3, 7), self.choose(*self.roundings))  # fmt: skip
+        self.tensors[name] = Tensor(
+            name, shape, spec.lo, spec.hi, max(-spec.lo, spec.hi), spec.exponent
+        )
         self.entries.append(Entry(name, f"{name}/float", spec))
         self.live.append(name)
 
-    def codes(self, *shape: int) -> str:
+    def codes(self, *shape: int, exponent=0) -> str:
         """A constant of 2 to 16 bits; sometimes all at one end of its range."""
         bits, signed = self.choose(2, 4, 8, 8, 8, 8, 13, 16), self.choose(True, True, False)
         spec = QuantSpec(bits, signed, "weight")
         codes = self.rng.integers(spec.lo, spec.hi + 1, shape)
         if self.rng.random() < 0.2:
             codes = np.full(shape, self.choose(spec.lo, spec.hi))
-        return self.constant(codes)
+        return self.constant(codes, exponent)
 
-    def constant(self, codes) -> str:
+    def constant(self, codes, exponent=0) -> str:
         name = f"c{len(self.constants)}"
         low, high = int(codes.min()), int(codes.max())
-        tensor = Tensor(name, codes.shape, low, high, max(-low, high), 0)
+        tensor = Tensor(name, codes.shape, low, high, max(-low, high), exponent)
         self.tensors[name], self.constants[name] = tensor, codes.astype(tensor.storage)
         return name
 
-    def step(self, op: str, inputs: tuple, span: tuple, magnitude=None, **attrs) -> None:
+    def step(
+        self, op: str, inputs: tuple, span: tuple, magnitude=None, exponent=None, **attrs
+    ) -> None:
         low, high = span
+        exponent = self.tensors[inputs[0]].exponent if exponent is None else exponent
         magnitude = max(-low, high, magnitude or 0)
         if magnitude > LIMIT:
             return
@@ -64,11 +76,17 @@ class Grower:
                 values[-1] = values[-1] + attrs["offset"]
         shape = np.shape(RULES[op](attrs, values))
         self.steps.append(Step(op, inputs, name, attrs))
-        self.tensors[name] = Tensor(name, shape, int(low), int(high), int(magnitude), 0)
+        self.tensors[name] = Tensor(name, shape, int(low), int(high), int(magnitude), exponent)
         self.live.append(name)
 
-    def some(self, rank: int | None = None) -> str | None:
-        fitting = [v for v in self.live if rank in (None, len(self.tensors[v].shape))]
+    def some(self, rank: int | None = None, one_scale: bool = True) -> str | None:
+        """A tensor; one whose channels have scales of their own only where that is said to do."""
+        fitting = [
+            v
+            for v in self.live
+            if rank in (None, len(self.tensors[v].shape))
+            and not (one_scale and isinstance(self.tensors[v].exponent, tuple))
+        ]
         late = fitting[-3:] if self.rng.random() < 0.7 else fitting
         return self.choose(*late) if late else None
 
@@ -90,16 +108,27 @@ class Grower:
         if any(n + sum(p) < s for n, p, s in zip(t.shape[1:3], window["pads"], spans, strict=True)):
             return None
         if self.rng.random() < 0.5:
-            w = self.codes(*kernel, channels, self.choose(1, 1, 2))
+            multiplier = self.choose(1, 1, 2)
+            w = self.weights(channels * multiplier, *kernel, channels, multiplier)
             return self.products("depthwise_conv2d", x, w, (0, 1), **window)
         groups = self.choose(1, *(g for g in (2, channels) if channels % g == 0))
-        w = self.codes(*kernel, channels // groups, groups * self.choose(1, 2))
+        outputs = groups * self.choose(1, 2)
+        w = self.weights(outputs, *kernel, channels // groups, outputs)
         return self.products("conv2d", x, w, (0, 1, 2), **window, groups=groups)
+
+    def weights(self, channels: int, *shape: int) -> str:
+        exponent = self.choose(0, 7, 11)
+        if self.rng.random() < 0.3:
+            exponent = tuple(
+                int(e) for e in self.rng.integers(exponent - 2, exponent + 3, channels)
+            )
+        return self.codes(*shape, exponent=exponent)
 
     def matmul(self) -> None:
         x = self.some(2)
         if x is not None:
-            w = self.codes(self.tensors[x].shape[1], self.choose(1, 5, 40))
+            outputs = self.choose(1, 5, 40)
+            w = self.weights(outputs, self.tensors[x].shape[1], outputs)
             self.products("matmul", x, w, (0,))
 
     def products(self, op: str, x: str, w: str, axes: tuple, **attrs) -> None:
@@ -112,31 +141,40 @@ class Grower:
             (x, w),
             ((up * low + down * high).min(), (up * high + down * low).max()),
             (up - down).max() * max(-low, high),
+            plus(t.exponent, self.tensors[w].exponent),
             **attrs,
         )
 
     def binary(self) -> None:
-        x = self.some()
-        shape = self.tensors[x].shape
-        same = [v for v in self.live if self.tensors[v].shape == shape]
-        constant = self.choose((), shape[-1:], (1,) * (len(shape) - 1) + shape[-1:])
-        y = self.choose(*same) if self.rng.random() < 0.6 else self.codes(*constant)
-        a, b = (self.tensors[v] for v in self.choose((x, y), (y, x)))
+        x = self.some(one_scale=False)
+        shape, exponent = self.tensors[x].shape, self.tensors[x].exponent
         op = self.choose("add", "sub", "mul", "maximum", "minimum")
-        rule = {"add": max, "maximum": max, "minimum": min}
+        if op == "mul" and isinstance(exponent, tuple):
+            op = "add"
+        scales = (0, 5, 16) if op == "mul" else (exponent,)
+        same = [v for v in self.live if self.tensors[v].shape == shape
+                and (op == "mul" or self.tensors[v].exponent == exponent)
+                and isinstance(self.tensors[v].exponent, tuple) <= (op != "mul")]  # fmt: skip
+        constant = self.choose((), shape[-1:], (1,) * (len(shape) - 1) + shape[-1:])
+        if isinstance(exponent, tuple) or self.rng.random() < 0.5:
+            constant = shape[-1:]
+        y = self.choose(*same) if self.rng.random() < 0.6 else self.codes(
+            *constant, exponent=scales[int(self.rng.integers(len(scales)))])  # fmt: skip
+        a, b = (self.tensors[v] for v in self.choose((x, y), (y, x)))
         if op == "mul":
             ends = [p * q for p in (a.low, a.high) for q in (b.low, b.high)]
-            self.step(op, (a.name, b.name), (min(ends), max(ends)))
+            span, exponent = (min(ends), max(ends)), a.exponent + b.exponent
         elif op in ("maximum", "minimum"):
-            pick = rule[op]
-            self.step(op, (a.name, b.name), (pick(a.low, b.low), pick(a.high, b.high)))
+            pick = max if op == "maximum" else min
+            span = (pick(a.low, b.low), pick(a.high, b.high))
         elif op == "add":
-            self.step(op, (a.name, b.name), (a.low + b.low, a.high + b.high))
+            span = (a.low + b.low, a.high + b.high)
         else:
-            self.step(op, (a.name, b.name), (a.low - b.high, a.high - b.low))
+            span = (a.low - b.high, a.high - b.low)
+        self.step(op, (a.name, b.name), span, a.magnitude + b.magnitude, exponent)
 
     def clip(self) -> None:
-        x = self.some()
+        x = self.some(one_scale=False)
         t = self.tensors[x]
         if len(t.shape) < 2:
             return
@@ -154,31 +192,37 @@ class Grower:
         self.step("clip", (x,), (least, max(limited, floor)), low=low, high=high)
 
     def requantize(self) -> None:
-        x = self.some()
+        x = self.some(one_scale=False)
         t = self.tensors[x]
         bits = max(-t.low, t.high).bit_length()
         span = (-3, max(bits, 1) + 3) if self.rng.random() < 0.8 else (-62, 63)
-        shift = int(self.rng.integers(*span))
-        if self.rng.random() < 0.3 and len(t.shape) > 1:
-            around = np.clip(shift + self.rng.integers(-3, 4, t.shape[-1]), -62, 62)
-            shift = tuple(int(s) for s in around)
-        made = QuantSpec(self.choose(2, 4, 8, 8, 8, 13, 16, 16, 32), self.choose(True, False), "")
-        overflow = self.choose("saturate", "saturate", "wrap")
-        attrs = {"shift": shift, "rounding": self.choose(*ROUNDINGS), "overflow": overflow}
+        middle = np.max(t.exponent) - int(self.rng.integers(*span))
+        exponent = int(np.clip(middle, np.max(t.exponent) - 62, np.min(t.exponent) + 62))
+        shift = np.asarray(t.exponent) - exponent
+        shift = int(shift) if shift.ndim == 0 else tuple(int(s) for s in shift)
+        made = QuantSpec(self.choose(*self.bits), self.choose(True, False), "")
+        attrs = {
+            "shift": shift,
+            "rounding": self.choose(*self.roundings),
+            "overflow": self.choose(*self.overflows),
+        }
         ends = [round_shift(np.asarray(v), np.asarray(shift), attrs["rounding"])
                 for v in (t.low, t.high)]  # fmt: skip
         low, high = (np.clip(f(ends), made.lo, made.hi) for f in (np.min, np.max))
-        if overflow == "wrap":
+        if attrs["overflow"] == "wrap":
             low, high = made.lo, made.hi
-        self.step("requantize", (x,), (low, high), **attrs, low=made.lo, high=made.hi)
+        self.step(
+            "requantize", (x,), (low, high), None, exponent, **attrs, low=made.lo, high=made.hi
+        )
 
     def lookup(self) -> None:
         x = self.some()
         t = self.tensors[x]
         if t.high - t.low < 1 << 16:
-            table = self.codes(t.high - t.low + 1)
+            table = self.codes(t.high - t.low + 1, exponent=self.choose(0, 7))
             made = self.tensors[table]
-            self.step("lookup", (x, table), (made.low, made.high), offset=t.low)
+            span = (made.low, made.high)
+            self.step("lookup", (x, table), span, None, made.exponent, offset=t.low)
 
     def pool(self) -> None:
         x = self.some(4)
@@ -219,7 +263,8 @@ class Grower:
                 parts = {"begin": begin, "end": end, "strides": strides}
                 self.step(op, (x,), (low, high), **{k: tuple(v) for k, v in parts.items()})
         elif op == "concat":
-            fitting = [v for v in self.live if self.tensors[v].shape == t.shape]
+            fitting = [v for v in self.live if self.tensors[v].shape == t.shape
+                       and self.tensors[v].exponent == t.exponent]  # fmt: skip
             xs = (x, *(self.choose(*fitting) for _ in range(self.choose(1, 2))))
             joined = [self.tensors[v] for v in xs]
             span = (min(t.low for t in joined), max(t.high for t in joined))
@@ -256,6 +301,17 @@ class Grower:
         )
 
 
-def random_program(seed: int, size: int = 8) -> Program:
+def plus(a, b):
+    """The exponent of a product."""
+    return tuple(int(e) for e in np.add(a, b)) if np.ndim(b) else a + b
+
+
+def random_program(
+    seed: int,
+    size: int = 8,
+    roundings: tuple = ROUNDINGS,
+    overflows: tuple = ("saturate", "saturate", "wrap"),
+    bits: tuple = (2, 4, 8, 8, 8, 13, 16, 16, 32),
+) -> Program:
     """A program of `size` steps on images, or on vectors; every free end is an exit."""
-    return Grower(seed, image=seed % 3 > 0).program(size)
+    return Grower(seed, seed % 3 > 0, roundings, overflows, bits).program(size)

@@ -57,9 +57,11 @@ class Builder:
             helper.make_node(op, inputs, [output], name=output, domain=domain, **attrs)
         )
 
-    def constant(self, value: Any, stem: str) -> str:
-        """An initializer; equal ones are held once."""
+    def constant(self, value: Any, stem: str, *, own: bool = False) -> str:
+        """An initializer; equal ones are held once, unless it is to be `own`."""
         value = np.ascontiguousarray(value).reshape(np.shape(value))
+        if own:
+            return self.raw_constant(numpy_helper.from_array(value, stem))
         key = (value.dtype.name, value.shape, value.tobytes())
         if key not in self.constants:
             self.constants[key] = self.fresh(stem)
@@ -67,7 +69,7 @@ class Builder:
         return self.constants[key]
 
     def raw_constant(self, tensor: onnx.TensorProto) -> str:
-        """An initializer of a type that numpy lacks."""
+        """An initializer that nobody else has."""
         tensor.name = self.fresh(tensor.name)
         self._initializers.append(tensor)
         return str(tensor.name)

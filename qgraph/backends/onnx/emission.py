@@ -33,11 +33,16 @@ class Emission:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tensors = program.tensors
-        rim = (*program.exits, *(e.tensor for e in program.entries))
-        self.model = Builder(program.name, self.opset, rim)
+        self.inputs = self.inputs_of_model()
+        reserved = (*program.exits, *self.inputs.values())
+        self.model = Builder(program.name, self.opset, reserved)
         self.held: dict[str, dict[tuple[str, bool], str]] = {}
 
     # -- what a form says for itself ---------------------------------------------------------
+
+    def inputs_of_model(self) -> dict[str, str]:
+        """Names of the model's inputs, by entry."""
+        return {e.tensor: e.tensor for e in self.program.entries}
 
     def working(self, *names: str) -> str:
         """The type that arithmetic on these tensors is done in."""
@@ -69,6 +74,7 @@ class Emission:
                 "entries": {
                     e.tensor: {
                         **self.described(e.tensor),
+                        "input": self.inputs[e.tensor],
                         "source": e.source,
                         "bits": e.spec.bits,
                         "signed": e.spec.signed,
@@ -121,7 +127,8 @@ class Emission:
                 perm = TO_NCHW if nchw else TO_NHWC
                 whole = self.get(name, dtype, not nchw)
                 stem = f"{name}/{'NCHW' if nchw else 'NHWC'}"
-                held[dtype, nchw] = self.model.add("Transpose", [whole], stem, perm=perm)
+                made = self.model.add("Transpose", [whole], stem, perm=perm)
+                held[dtype, nchw] = self.settled(name, name, made, nchw)
             else:
                 held[dtype, nchw] = self.cast(other, dtype, f"{name}/{dtype}")
         return held[dtype, nchw]
@@ -141,6 +148,15 @@ class Emission:
         """A constant of codes of a tensor: one number, or one for each channel."""
         array = self.units(self.tensors[name], np.asarray(codes), dtype)
         return self.model.constant(array.reshape(-1, 1, 1) if nchw and array.ndim else array, stem)
+
+    def put_moved(self, step: Step, value: str, dtype: str, nchw: bool = False) -> None:
+        """As `put`, for a step that leaves values as they are."""
+        value = self.settled(step.inputs[0], step.output, value, nchw)
+        self.put(step.output, value, dtype, nchw)
+
+    def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
+        """What carries a tensor that was only moved from another."""
+        return value
 
     # -- elementwise -------------------------------------------------------------------------
 
@@ -209,14 +225,14 @@ class Emission:
             shape[0] = 0  # as it comes
         sizes = self.model.constant(np.array(shape, np.int64), f"{step.output}/shape")
         value = self.model.add("Reshape", [self.get(name, dtype), sizes], step.output)
-        self.put(step.output, value, dtype)
+        self.put_moved(step, value, dtype)
 
     def _transpose(self, step: Step) -> None:
         (name,) = step.inputs
         dtype, _ = self.made_as(name)
         value = self.get(name, dtype)
         value = self.model.add("Transpose", [value], step.output, perm=step.attrs["perm"])
-        self.put(step.output, value, dtype)
+        self.put_moved(step, value, dtype)
 
     def _slice(self, step: Step) -> None:
         value, dtype, nchw = self._moved(step)
@@ -230,7 +246,7 @@ class Emission:
             columns = [np.array(column, np.int64) for column in zip(*cuts, strict=True)]
             names = [self.model.constant(c, f"{step.output}/cut") for c in columns]
             value = self.model.add("Slice", [value, *names], step.output)
-        self.put(step.output, value, dtype, nchw)
+        self.put_moved(step, value, dtype, nchw)
 
     def _concat(self, step: Step) -> None:
         varying = [v for v in step.inputs if v not in self.program.constants]
@@ -241,7 +257,8 @@ class Emission:
         dtype = types.pop() if same else self.working(*step.inputs)
         inputs = [self.get(v, dtype, nchw) for v in step.inputs]
         axis = axis_in(step.attrs["axis"], nchw)
-        self.put(step.output, self.model.add("Concat", inputs, step.output, axis=axis), dtype, nchw)
+        value = self.model.add("Concat", inputs, step.output, axis=axis)
+        self.put_moved(step, value, dtype, nchw)
 
     def _pad(self, step: Step) -> None:
         (name,) = step.inputs
@@ -251,7 +268,7 @@ class Emission:
         inputs = [self.get(name, dtype, nchw), self.model.constant(pads, f"{step.output}/pads")]
         users = {s.op for s in self.program.steps if step.output in s.inputs}
         value = self.padded(step, inputs, dtype, pooled=not users <= {"conv2d", "depthwise_conv2d"})
-        self.put(step.output, value, dtype, nchw)
+        self.put_moved(step, value, dtype, nchw)
 
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
         """A Pad of zeros that stays one.
@@ -266,7 +283,8 @@ class Emission:
         indices = np.array(step.attrs["indices"], np.int64)
         inputs = [value, self.model.constant(indices, f"{step.output}/indices")]
         axis = axis_in(step.attrs["axis"], nchw)
-        self.put(step.output, self.model.add("Gather", inputs, step.output, axis=axis), dtype, nchw)
+        value = self.model.add("Gather", inputs, step.output, axis=axis)
+        self.put_moved(step, value, dtype, nchw)
 
     def _reduce_max(self, step: Step) -> None:
         (name,) = step.inputs
@@ -277,7 +295,7 @@ class Emission:
         where = np.array([axis_in(a, nchw) for a in axes], np.int64)
         inputs = [self.get(name, dtype, nchw), self.model.constant(where, f"{step.output}/axes")]
         value = self.model.add("ReduceMax", inputs, step.output, keepdims=int(keepdims))
-        self.put(step.output, value, dtype, nchw and keepdims)
+        self.put_moved(step, value, dtype, nchw and keepdims)
 
     # -- windows -----------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from qgraph.backends.forms import Network, Runner
 from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import Emission
 from qgraph.backends.onnx.integer import IntegerEmission
-from qgraph.backends.onnx.session import same, session, shown, with_outputs
+from qgraph.backends.onnx.qdq import QdqEmission
+from qgraph.backends.onnx.session import as_codes, same, session, shown, values_of, with_outputs
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.ir.types import Array
 
@@ -51,7 +52,7 @@ def integer_runner(path: Path) -> Runner:
     exits = {name: e["value"] for name, e in meta["exits"].items()}
 
     def run(codes: Mapping[str, Array]) -> dict[str, Array]:
-        feeds = {name: codes[name].astype(e["dtype"]) for name, e in meta["entries"].items()}
+        feeds = {e["input"]: codes[name].astype(e["dtype"]) for name, e in meta["entries"].items()}
         found = dict(zip(exits, optimised.run(list(exits.values()), feeds), strict=True))
         names = [o.name for o in plain.get_outputs()]
         values = dict(zip(names, plain.run(names, feeds), strict=True))
@@ -62,4 +63,40 @@ def integer_runner(path: Path) -> Runner:
     return run
 
 
-FORMS = (OnnxInteger(),)
+@dataclass(frozen=True)
+class OnnxQdq(OnnxInteger):
+    """QuantizeLinear and DequantizeLinear around float ops: values in, values out."""
+
+    name: str = "onnx-qdq"
+    emission: ClassVar[type[Emission]] = QdqEmission
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        return value_runner(folder / FILE)
+
+
+def value_runner(path: Path) -> Runner:
+    """As `integer_runner`, for a model of values: codes are made of them on the way in and out."""
+    model = onnx.load(path)
+    meta = metadata_of(model)
+    inner = with_outputs(model, (t["value"] for t in meta["tensors"].values()))
+    optimised, plain = session(path, optimised=True), session(inner, optimised=False)
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {
+            e["input"]: values_of(codes[name], e["exponent"]) for name, e in meta["entries"].items()
+        }
+        found = dict(zip(meta["exits"], optimised.run(list(meta["exits"]), feeds), strict=True))
+        names = [o.name for o in plain.get_outputs()]
+        values = dict(zip(names, plain.run(names, feeds), strict=True))
+        for name in meta["exits"]:
+            same(name, found[name], values[name])
+        exponents = {**meta["tensors"], **meta["exits"]}
+        return {
+            name: as_codes(name, value, exponents[name]["exponent"])
+            for name, value in {**shown(model, values), **found}.items()
+        }
+
+    return run
+
+
+FORMS = (OnnxInteger(), OnnxQdq())

@@ -17,7 +17,7 @@ from qgraph.ir.types import Array, Codes
 NHWC = (0, 2, 3, 1)
 
 
-def session(model: onnx.ModelProto | Path, optimised: bool, **config: str) -> Any:
+def session(model: onnx.ModelProto | Path, optimised: bool) -> Any:
     """An ONNX Runtime session on the CPU. Raises UnsupportedError where it is not installed."""
     try:
         import onnxruntime
@@ -31,10 +31,8 @@ def session(model: onnx.ModelProto | Path, optimised: bool, **config: str) -> An
         levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
     )
     options.log_severity_level = 3
-    # Where CPUs lack VNNI, products of uint8 and int8 are summed without saturation.
+    # For CPUs without VNNI, whose fastest products of uint8 and int8 saturate at 16 bits.
     options.add_session_config_entry("session.x64quantprecision", "1")
-    for key, value in config.items():
-        options.add_session_config_entry(key, value)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
@@ -77,3 +75,9 @@ def as_codes(name: str, values: Array, exponent: Any) -> Codes:
     if not np.array_equal(whole, codes):
         raise ExactnessError("its values are not on its grid", node=name)
     return whole
+
+
+def values_of(codes: Array, exponent: Any) -> Array:
+    """What codes are worth, in float32."""
+    values: Array = np.ldexp(codes.astype(np.float64), -np.asarray(exponent)).astype(np.float32)
+    return values

@@ -21,7 +21,7 @@ FORM = OnnxInteger()
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (0, 2))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
     graph = random_cnn(seed, layers=6, dtype="float32")
@@ -34,7 +34,7 @@ def test_random_networks(seed: int, profile: str) -> None:
     assert assert_form(FORM, program, seed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_programs(seed: int) -> None:
     assert assert_form(FORM, random_program(seed), seed)

@@ -1,0 +1,132 @@
+"""Form `onnx-qdq`: float ops between QuantizeLinear and DequantizeLinear, zero points 0.
+
+Whoever runs it may compute the float ops as they stand or replace them by integer kernels: the
+bounds of `values` make both the same codes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from qgraph.backends.onnx.emission import turned
+from qgraph.backends.onnx.values import ValueEmission
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.program import Program, Step
+
+ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
+INT4 = (-8, 7)
+
+
+class QdqEmission(ValueEmission):
+    form: ClassVar[str] = "onnx-qdq"
+    opset: ClassVar[int] = 18  # 21 with what only that has: 4 and 16 bits
+    roundings: ClassVar[tuple[str, ...]] = ("half_even",)
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
+
+    def quantized(self, value: str, name: str, low: int, high: int, nchw: bool) -> str:
+        dtype = narrowest(name, low, high)
+        if value in self.dequantized:
+            # ONNX Runtime makes one of two pairs in a row, and rounds once instead of twice.
+            lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
+            value = self.model.add("Max", [value, lowest], f"{name}/apart")
+        if (np.iinfo(dtype).min, np.iinfo(dtype).max) != (low, high):
+            value = self.clipped(value, name, low, high, nchw, f"{name}/clipped")
+        return self._on_grid(value, name, dtype, nchw)
+
+    def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
+        # Every op between a dequantizer and a quantizer, as runtimes expect it; left out, ONNX
+        # Runtime adds them itself, and in opset 21 wrongly.
+        tensor = self.tensors[name]
+        if value in self.dequantized or self.dequantized.isdisjoint(self.held[source].values()):
+            return value
+        return self._on_grid(value, name, narrowest(name, tensor.low, tensor.high), nchw)
+
+    def _on_grid(self, value: str, name: str, dtype: str, nchw: bool) -> str:
+        grid, axis = self._grid(name, dtype, 1 if nchw else len(self.tensors[name].shape) - 1)
+        codes = self.model.add("QuantizeLinear", [value, *grid], f"{name}/codes", **axis)
+        made = self.model.add("DequantizeLinear", [codes, *grid], name, **axis)
+        self.dequantized.add(made)
+        return made
+
+    def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, Any]]:
+        """Scale and zero point of a tensor; along `axis` where each channel has its own.
+
+        They are its own: ONNX Runtime may rewrite those of one tensor, and then of all.
+        """
+        exponent = self.tensors[name].exponent
+        shape = np.shape(exponent)
+        names = [self.scale(exponent, name)]
+        if dtype in ("int16", "uint16"):
+            self.model.opset = 21
+        if dtype != "int32":  # which has none
+            names.append(self.model.constant(np.zeros(shape, dtype), f"{name}/zero", own=True))
+        return names, {"axis": axis} if shape else {}
+
+    def _values_of(self, name: str, codes: Array, dtype: str, axis: int) -> str:
+        grid, attrs = self._grid(name, dtype, axis)
+        held = self.model.constant(codes.astype(dtype), f"{name}/codes", own=True)
+        return self.model.add("DequantizeLinear", [held, *grid], name, **attrs)
+
+    def constant(self, name: str, dtype: str, nchw: bool = False) -> str:
+        codes, tensor = self.program.constants[name], self.tensors[name]
+        codes = turned(codes) if nchw else codes
+        kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
+        return self._values_of(name, codes, kind, 1 if nchw else codes.ndim - 1)
+
+    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
+        tensor = self.tensors[name]
+        if x not in self.dequantized:
+            # By 4- or 8-bit weights ONNX Runtime multiplies float values with less precision.
+            return self._values_of(name, codes, "int32", axis)
+        if INT4[0] <= tensor.low and tensor.high <= INT4[1]:
+            return self._int4(name, codes, axis)
+        kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
+        return self._values_of(name, codes, kind, axis)
+
+    def _int4(self, name: str, codes: Array, axis: int) -> str:
+        exponent = self.tensors[name].exponent
+        shape = np.shape(exponent)
+        self.model.opset = 21
+        numbers = [int(c) for c in codes.reshape(-1)]
+        zeros = [0] * int(np.prod(shape, dtype=int))
+        held = [
+            self.model.raw_constant(helper.make_tensor(stem, TensorProto.INT4, dims, values))
+            for stem, dims, values in (
+                (f"{name}/codes", codes.shape, numbers),
+                ("int4/zero", shape, zeros),
+            )
+        ]
+        inputs = [held[0], self.scale(exponent, name), held[1]]
+        attrs: dict[str, Any] = {"axis": axis} if shape else {}
+        return self.model.add("DequantizeLinear", inputs, name, **attrs)
+
+    def bias(self, name: str) -> str:
+        return self._values_of(name, self.program.constants[name].reshape(-1), "int32", 0)
+
+    def table(self, step: Step, index: str) -> str:
+        name = step.inputs[1]
+        dtype = narrowest(step.output, self.tensors[name].low, self.tensors[name].high)
+        entries = self.model.constant(self.program.constants[name].astype(dtype), name)
+        codes = self.model.add("Gather", [entries, index], f"{step.output}/codes")
+        grid, _ = self._grid(name, dtype, 0)
+        made = self.model.add("DequantizeLinear", [codes, *grid], step.output)
+        self.dequantized.add(made)
+        return made
+
+
+def narrowest(name: str, low: int, high: int) -> str:
+    """The smallest type of QuantizeLinear that holds codes. Raises UnsupportedError."""
+    for dtype in ACTIVATIONS:
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return dtype
+    raise UnsupportedError(
+        f"its codes are {low}..{high}, QuantizeLinear has 16 bits", node=name,
+        hint="another form carries it",
+    )  # fmt: skip

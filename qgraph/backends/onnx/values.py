@@ -1,0 +1,232 @@
+"""What QDQ and QONNX share: every tensor holds float32 values, `code * 2^-exponent`.
+
+That is the same network as long as float32 holds every sum: up to 2^24 in whatever order it is
+taken (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from qgraph.backends.onnx.emission import Emission
+from qgraph.errors import UnsupportedError
+from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.ir.types import Array
+from qgraph.numerics import aligned
+from qgraph.program import Program, Step, Tensor
+
+# Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
+LEAST_EXPONENT, MOST_EXPONENT = -103, 126
+
+
+class ValueEmission(Emission):
+    """`quantized` is what forms differ in."""
+
+    roundings: ClassVar[tuple[str, ...]]
+
+    def __init__(self, program: Program) -> None:
+        self.users: dict[str, list[Step]] = {}
+        for step in program.steps:
+            for name in step.inputs:
+                self.users.setdefault(name, []).append(step)
+        super().__init__(program)
+
+    def inputs_of_model(self) -> dict[str, str]:
+        """The float values that become codes; of one that does so twice, each is fed apart."""
+        sources = [e.source for e in self.program.entries]
+        return {
+            e.tensor: e.source if sources.count(e.source) == 1 else f"{e.tensor}/float"
+            for e in self.program.entries
+        }
+
+    def quantized(self, value: str, name: str, low: int, high: int, nchw: bool) -> str:
+        """Values as the grid of a tensor has them, in the range of these codes."""
+        raise NotImplementedError
+
+    # -- the rim -----------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        for tensor in self.tensors.values():
+            check_exact(tensor)
+        for entry in self.program.entries:
+            self._check_rounding(entry.tensor, entry.spec.rounding, entry.spec.overflow)
+            name, spec = entry.tensor, entry.spec
+            self.model.input(self.inputs[name], "float32", self.shape(name))
+            value = self.quantized(self.inputs[name], name, spec.lo, spec.hi, False)
+            self.put(name, value, "float32")
+
+    def leave(self) -> dict[str, dict[str, Any]]:
+        exits: dict[str, dict[str, Any]] = {}
+        for name in self.program.exits:
+            self.model.append("Identity", [self.get(name, "float32")], name)
+            self.model.output(name, "float32", self.shape(name))
+            exits[name] = {**self.described(name), "value": name}
+        return exits
+
+    def _check_rounding(self, name: str, rounding: str, overflow: str) -> None:
+        if rounding not in self.roundings:
+            raise UnsupportedError(
+                f"rounds {rounding}, which {self.form} has no word for",
+                node=name,
+                hint=f"profiles that round {' or '.join(self.roundings)}; or another form",
+            )
+        if overflow != "saturate":
+            raise UnsupportedError(
+                f"wraps around, {self.form} only saturates", node=name, hint="another form"
+            )
+
+    # -- numbers -----------------------------------------------------------------------------
+
+    def working(self, *names: str) -> str:
+        return "float32"
+
+    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+        codes = np.asarray(codes)
+        exponent = aligned(tensor.exponent, codes.shape)
+        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
+        return values
+
+    def scale(self, exponent: Any, stem: str) -> str:
+        power = np.ldexp(np.float32(1), -np.asarray(exponent)).astype(np.float32)
+        return self.model.constant(power, f"{stem}/scale", own=True)
+
+    # -- layers ------------------------------------------------------------------------------
+
+    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
+        """Constant weights that the value `x` is multiplied with.
+
+        Where their scales are per channel, channels lie along `axis`.
+        """
+        raise NotImplementedError
+
+    def bias(self, name: str) -> str:
+        """A constant bias, flat, on the scale of the sums that it is added to."""
+        raise NotImplementedError
+
+    def _conv2d(self, step: Step) -> None:
+        x, w = step.inputs
+        codes, groups = self.filters(step, self.constant_weights(step))
+        attrs = self.window(step, dilations=step.attrs["dilations"], group=groups)
+        value = self.get(x, "float32", True)
+        inputs = [value, self.weights(w, codes, 0, value)]
+        self._with_bias(step, "Conv", inputs, nchw=True, **attrs)
+
+    def _depthwise_conv2d(self, step: Step) -> None:
+        self._conv2d(step)
+
+    def _matmul(self, step: Step) -> None:
+        x, w = step.inputs
+        value, constant = self.get(x, "float32"), self.program.constants.get(w)
+        weights = (
+            self.get(w, "float32") if constant is None else self.weights(w, constant, 1, value)
+        )
+        self._with_bias(step, "MatMul", [value, weights], nchw=False)
+
+    def _with_bias(self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: Any) -> None:
+        """A layer and the constant that is added to nothing but its sums, as one node."""
+        made = step.output
+        add = self._bias_step(step)
+        if add is not None:
+            made = add.output
+            inputs = [*inputs, self.bias(add.inputs[1 - add.inputs.index(step.output)])]
+            op = "Gemm" if op == "MatMul" else op
+        self.put(made, self.model.add(op, inputs, made, **attrs), "float32", nchw)
+
+    def _bias_step(self, step: Step) -> Step | None:
+        users = self.users.get(step.output, [])
+        if step.output in self.program.exits or len(users) != 1 or users[0].op != "add":
+            return None
+        other = next((v for v in users[0].inputs if v in self.program.constants), None)
+        channels = self.tensors[step.output].shape[-1]
+        flat = other is not None and self.program.constants[other].size == channels
+        lies = other is not None and self.tensors[other].shape[-1:] == (channels,)
+        return users[0] if flat and lies else None
+
+    def _add(self, step: Step) -> None:
+        if step.output not in self.held:  # with its layer
+            super()._add(step)
+
+    # -- elementwise -------------------------------------------------------------------------
+
+    def _requantize(self, step: Step) -> None:
+        (name,) = step.inputs
+        attrs, nchw = step.attrs, self.made_as(name)[1]
+        self._check_rounding(step.output, attrs["rounding"], attrs["overflow"])
+        value = self.get(name, "float32", nchw)
+        made = self.quantized(value, step.output, attrs["low"], attrs["high"], nchw)
+        self.put(step.output, made, "float32", nchw)
+
+    def _clip(self, step: Step) -> None:
+        low, high = step.attrs["low"], step.attrs["high"]
+        if isinstance(low, tuple) or isinstance(high, tuple):
+            return super()._clip(step)
+        (name,) = step.inputs
+        nchw = self.made_as(name)[1]
+        inputs = [self.get(name, "float32", nchw)]
+        if (low, high) == (0, None):
+            value = self.model.add("Relu", inputs, step.output)
+        else:
+            value = self.clipped(inputs[0], name, low, high, nchw, step.output)
+        return self.put(step.output, value, "float32", nchw)
+
+    def clipped(
+        self, value: str, name: str, low: int | None, high: int | None, nchw: bool, stem: str
+    ) -> str:
+        """Values limited to those of two codes of a tensor; None limits nothing."""
+        exponent = self.tensors[name].exponent
+        # ONNX Runtime drops a Clip that a quantizer makes needless, give or take 1e-7.
+        if isinstance(exponent, tuple) or exponent > 16:
+            for op, code in (("Max", low), ("Min", high)):
+                if code is not None:
+                    limit = self.numbers(name, code, "float32", nchw, f"{stem}/limit")
+                    value = self.model.add(op, [value, limit], stem)
+            return value
+        limits = [
+            "" if code is None else self.numbers(name, code, "float32", nchw, f"{stem}/limit")
+            for code in (low, high)
+        ]
+        return self.model.add("Clip", [value, *limits], stem)
+
+    def table(self, step: Step, index: str) -> str:
+        """Entries of a constant table by index, as values."""
+        raise NotImplementedError
+
+    def _lookup(self, step: Step) -> None:
+        (name, _), nchw = step.inputs, self.made_as(step.inputs[0])[1]
+        value, exponent = self.get(name, "float32", nchw), self.tensors[name].exponent
+        factor = self.model.constant(np.ldexp(np.float32(1), exponent), f"{step.output}/steps")
+        offset = self.model.constant(np.float32(step.attrs["offset"]), f"{step.output}/offset")
+        codes = self.model.add("Mul", [value, factor], f"{step.output}/code")
+        index = self.model.add("Sub", [codes, offset], f"{step.output}/place")
+        whole = self.cast(index, "int64", f"{step.output}/index")
+        self.put(step.output, self.table(step, whole), "float32", nchw)
+
+    # -- windows -----------------------------------------------------------------------------
+
+    def _max_pool(self, step: Step) -> None:
+        attrs = self.window(step, kernel_shape=step.attrs["ksize"])
+        inputs = [self.get(step.inputs[0], "float32", True)]
+        value = self.model.add("MaxPool", inputs, step.output, **attrs)
+        self.put_moved(step, value, "float32", True)
+
+    def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
+        # Zeros that ONNX Runtime does not take for the zeros it moves.
+        zero = [self.model.constant(np.float32(-0.0), "zero")] if pooled else []
+        return self.model.add("Pad", [*inputs, *zero], step.output)
+
+
+def check_exact(tensor: Tensor) -> None:
+    """Raise UnsupportedError unless float32 holds every sum on the way to a tensor's codes."""
+    if tensor.magnitude > FLOAT32_EXACT:
+        raise UnsupportedError(
+            f"sums reach {tensor.magnitude:,}, float32 is exact up to {FLOAT32_EXACT:,}",
+            node=tensor.name,
+            hint="onnx-integer carries it",
+        )
+    exponents = np.asarray(tensor.exponent)
+    if exponents.min() < LEAST_EXPONENT or exponents.max() > MOST_EXPONENT:
+        raise UnsupportedError(
+            f"its scale 2^-{tensor.exponent} is out of float32's range", node=tensor.name
+        )

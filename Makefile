@@ -54,6 +54,7 @@ test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TS
 	@$(CMAKE) -S . -B build/native-$(SANITIZE) -DQGRAPH_NATIVE_TESTS=ON -DQGRAPH_SANITIZE=$(SANITIZE) >/dev/null
 	@$(CMAKE) --build build/native-$(SANITIZE) -j 2 >/dev/null
 	@build/native-$(SANITIZE)/core_test
+	@build/native-$(SANITIZE)/engine_test fused_ops/tests/every_op.qgi
 
 lint: $(STAMP)  ## ruff and clang-format, checking only
 	@$(BIN)/ruff check -q $(LINTED)

@@ -330,3 +330,46 @@ def random_codes(program: Program, samples: int, seed: int) -> dict[str, np.ndar
 
 def with_exits(program: Program, *names: str) -> Program:
     return replace(program, exits=names)
+
+
+def every_op() -> Program:
+    """One program with every op in it, the same wherever it is made."""
+    writer = ProgramWriter(0)
+
+    def codes(*shape):
+        return (np.arange(np.prod(shape)) * 37 % 255 - 127).reshape(shape)
+
+    def requantize(x, shift=9, rounding="half_even", overflow="saturate"):
+        attrs = {"shift": shift, "rounding": rounding, "overflow": overflow}
+        return writer.append("requantize", x, attrs | {"low": -128, "high": 127}, -128, 127)
+
+    ones = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (1, 1))}
+    image, vector = writer.entry((1, 6, 5, 4), 8, False, "image"), writer.entry((1, 7), 16, True)
+    padded = writer.step("pad", image, paddings=((0, 0), (1, 0), (0, 1), (0, 0)))
+    x = writer.linear("conv2d", padded, codes(3, 3, 4, 6), **ones, groups=1)
+    x = requantize(x)
+    x = writer.step("add", x, writer.constant(codes(6)), low=-255, high=254)
+    x = writer.append("clip", x, {"low": 0, "high": (90, 80, 70, 60, 50, 40)}, 0, 90)
+    x = writer.linear("depthwise_conv2d", x, codes(2, 2, 6, 1), **ones)
+    y = requantize(x, shift=(1, 2, 3, 4, 5, 6))
+    pooled = writer.step("max_pool", y, ksize=(2, 2), strides=(2, 2), pads=((0, 1), (0, 0)))
+    table = writer.constant(codes(256)[::-1])
+    pooled = writer.step("lookup", pooled, table, offset=-128, low=-127, high=127)
+    grouped = writer.linear("conv2d", pooled, codes(1, 1, 3, 4), **ones, groups=2)
+    wide = writer.step(
+        "mul", grouped, writer.constant(codes(1, 5, 1)), low=-(1 << 40), high=1 << 40
+    )
+    turned = writer.step("transpose", requantize(wide, overflow="wrap", shift=3), perm=(0, 2, 1, 3))
+    some = writer.step("slice", turned, begin=(0, -1, 1, 0), end=(None,) * 4, strides=(1, -1, 2, 1))
+    more = writer.step("take", turned, axis=2, indices=(0, 2))
+    both = writer.step("concat", some, writer.step("take", more, axis=2, indices=(1,)), axis=2)
+    high = writer.step("reduce_max", both, axes=(1, 2), keepdims=False)
+    flat = writer.step("reshape", both, shape=(1, int(np.prod(writer.tensors[both].shape))))
+    sums = writer.linear("matmul", flat, codes(writer.tensors[flat].shape[1], 4))
+    left = writer.step("sub", requantize(sums), high, low=-255, high=255)
+    right = writer.step("maximum", left, writer.constant([3]), low=3, high=255)
+    scaled = requantize(
+        writer.linear("matmul", vector, codes(7, 4)), shift=16, rounding="half_away"
+    )
+    least = writer.step("minimum", right, scaled, low=-128, high=127)
+    return writer.program((least, wide, high))

@@ -53,7 +53,7 @@ void Engine::run(int64_t samples, const std::vector<const void*>& entries,
     const Plan& plan = this->plan(samples, wanted);
     for (size_t i = 0; i < entries.size(); ++i) {
         const Tensor& tensor = network_.tensors[network_.entries[i]];
-        const Place& place = plan.places[network_.entries[i]];
+        const Place& place = plan.layout.places[network_.entries[i]];
         const int64_t count = product(place.shape);
         bool fits = true;
         with_type(tensor.storage,
@@ -67,7 +67,7 @@ void Engine::run(int64_t samples, const std::vector<const void*>& entries,
     }
     for (const Call& call : plan.calls) call.run();
     for (size_t i = 0; i < wanted.size(); ++i) {
-        const Place& place = plan.places[wanted[i]];
+        const Place& place = plan.layout.places[wanted[i]];
         std::memcpy(results[i], place.data,
                     static_cast<size_t>(product(place.shape) * size_of(place.storage)));
     }
@@ -77,7 +77,7 @@ std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t sa
     const std::lock_guard<std::mutex> lock(mutex_);
     const Plan& plan = this->plan(samples, {});
     for (const uint32_t entry : network_.entries) {
-        const Place& place = plan.places[entry];
+        const Place& place = plan.layout.places[entry];
         std::memset(place.data, 0,
                     static_cast<size_t>(product(place.shape) * size_of(place.storage)));
     }
@@ -96,7 +96,7 @@ std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t sa
 
 int64_t Engine::memory(int64_t samples) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return plan(samples, {}).bytes;
+    return plan(samples, {}).layout.bytes;
 }
 
 }  // namespace qgraph::engine

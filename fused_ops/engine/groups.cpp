@@ -108,8 +108,9 @@ class Grouping {
             const uint32_t output = network_.steps[steps.back()].output;
             if (kept_[output] || users_[output].size() != 1) break;
             const Step& next = network_.steps[users_[output][0]];
+            if (taken_[users_[output][0]]) break;  // by its other input
             if (tensor(next.output).shape != tensor(output).shape) break;
-            if (stages ? !is_stage(next, output) || !after(next, range)
+            if (stages ? steps.size() > kMaxStages || !is_stage(next, output) || !after(next, range)
                        : !is_elementwise(next.op)) {
                 break;
             }

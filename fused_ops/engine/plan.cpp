@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/parallel.h"
+#include "engine/chains.h"
 #include "engine/elementwise.h"
 
 namespace qgraph::engine {
@@ -15,21 +16,19 @@ namespace {
 // Work for which one more thread pays, in elements written or products summed up.
 constexpr int64_t kElements = 1 << 15;
 constexpr int64_t kProducts = 1 << 18;
-constexpr int64_t kPeriod = 1 << 16;  // of a constant that is spread once and for all
 
 class Planner {
   public:
     Planner(const Network& network, int64_t samples, const std::vector<bool>& kept,
             const Options& options, Packed& packed)
         : network_(network),
-          samples_(samples),
-          kept_(kept),
           options_(options),
           packed_(packed),
-          groups_(group(network, kept, options.fuse)) {}
+          groups_(group(network, kept, options.fuse)) {
+        plan_.layout = make_layout(network, groups_, samples, kept, options.memory);
+    }
 
     Plan make() {
-        place_tensors();
         for (const Group& group : groups_) {
             plan_.calls.push_back({group.steps, call_of(group)});
         }
@@ -39,79 +38,8 @@ class Planner {
   private:
     const Tensor& tensor(uint32_t index) const { return network_.tensors[index]; }
     const Step& step(uint32_t index) const { return network_.steps[index]; }
-    const Place& place_of(uint32_t index) const { return plan_.places[index]; }
+    const Place& place_of(uint32_t index) const { return plan_.layout.places[index]; }
     uint32_t output_of(const Group& group) const { return step(group.steps.back()).output; }
-
-    void allow(int64_t bytes) const {
-        if (bytes > options_.memory) {
-            throw LoadFailure("it takes " + std::to_string(bytes) +
-                              " bytes of memory, allowed are " + std::to_string(options_.memory));
-        }
-    }
-
-    // -- memory -------------------------------------------------------------------------------
-
-    // A reshape does nothing where the elements may stay where they are.
-    bool is_alias(const Group& group) const {
-        const Step& first = step(group.steps[0]);
-        return first.op == Op::reshape && tensor(first.inputs[0]).kind != Kind::constant &&
-               tensor(first.inputs[0]).storage == tensor(first.output).storage;
-    }
-
-    void place_tensors() {
-        const auto count = static_cast<uint32_t>(network_.tensors.size());
-        plan_.places.resize(count);
-        std::vector<uint32_t> root(count);
-        std::vector<Need> needs;
-        std::vector<int64_t> need_of(count, -1);
-        const auto begin = [&](uint32_t index, int64_t when) {
-            need_of[index] = static_cast<int64_t>(needs.size());
-            const int64_t elements = product(place_of(index).shape);
-            needs.push_back({elements * size_of(tensor(index).storage), when, when, 0});
-        };
-        for (uint32_t i = 0; i < count; ++i) {
-            root[i] = i;
-            plan_.places[i] = {nullptr, tensor(i).storage, network_.shape(i, samples_)};
-            if (tensor(i).kind == Kind::constant) {
-                plan_.places[i].data = const_cast<void*>(tensor(i).data);  // only ever read
-            } else if (tensor(i).kind == Kind::entry) {
-                begin(i, -1);
-            }
-        }
-        const auto end = static_cast<int64_t>(groups_.size());
-        for (int64_t when = 0; when < end; ++when) {
-            const Group& group = groups_[static_cast<size_t>(when)];
-            const uint32_t made = output_of(group);
-            if (is_alias(group)) {
-                root[made] = root[group.x];
-            } else {
-                begin(made, when);
-            }
-            for (const uint32_t index : read_by(group)) {
-                if (need_of[root[index]] >= 0) needs[need_of[root[index]]].last = when;
-            }
-        }
-        for (uint32_t i = 0; i < count; ++i) {
-            if (kept_[i] && need_of[root[i]] >= 0) needs[need_of[root[i]]].last = end;
-        }
-        for (const Need& need : needs) allow(need.bytes);
-        plan_.bytes = place(needs);
-        allow(plan_.bytes);
-        plan_.memory = aligned(plan_.bytes);
-        for (uint32_t i = 0; i < count; ++i) {
-            if (need_of[root[i]] >= 0) {
-                plan_.places[i].data = plan_.memory.get() + needs[need_of[root[i]]].offset;
-            }
-        }
-    }
-
-    std::vector<uint32_t> read_by(const Group& group) const {
-        std::vector<uint32_t> read = {group.x};
-        for (const uint32_t index : group.steps) {
-            for (const uint32_t input : step(index).inputs) read.push_back(input);
-        }
-        return read;
-    }
 
     // -- calls --------------------------------------------------------------------------------
 
@@ -197,7 +125,7 @@ class Planner {
             }
             const void* weights = w.storage == type ? w.data : converted.data();
             const size_t size = packed_size(conv, list, options_.level);
-            allow(static_cast<int64_t>(size));
+            check_memory(static_cast<int64_t>(size), options_.memory);
             Aligned memory_of_layer = aligned(static_cast<int64_t>(size));
             pack(conv, weights, list, options_.level, memory_of_layer.get());
             return memory_of_layer;
@@ -211,7 +139,7 @@ class Planner {
         const int64_t blocks = engine::blocks(layer);
         const bool by_block = pixels < 4 * options_.threads && blocks > 1;
         const auto size = lines(static_cast<int64_t>(scratch_size(layer)));
-        allow(size * options_.threads);
+        check_memory(size * options_.threads, options_.memory);
         const std::shared_ptr<char[]> scratch = aligned(size * options_.threads);
         return in_parts(by_block ? blocks : pixels, products, kProducts,
                         [=](int64_t begin, int64_t end, int64_t part) {
@@ -283,124 +211,12 @@ class Planner {
         });
     }
 
-    // -- elementwise --------------------------------------------------------------------------
-
-    // A tensor, spread over `shape`.
-    Operand operand(uint32_t index, const Shape& shape, bool wide) const {
-        const Place& place = place_of(index);
-        const bool constant = tensor(index).kind == Kind::constant;
-        Operand made;
-        made.data = place.data;
-        made.storage = place.storage;
-        if (!constant && place.shape == shape) {
-            made.spread = Operand::Spread::dense;
-            return made;
-        }
-        const std::vector<int64_t> dense = dense_strides(place.shape);
-        const size_t missing = shape.size() - place.shape.size();
-        made.sizes = shape;
-        made.strides.assign(shape.size(), 0);
-        size_t first = shape.size();  // the first dimension along which it is not the same
-        for (size_t i = 0; i < place.shape.size(); ++i) {
-            if (place.shape[i] == 1) continue;
-            made.strides[missing + i] = dense[i];
-            first = std::min(first, missing + i);
-        }
-        made.spread = Operand::Spread::strided;
-        if (made.sizes.empty()) {
-            made.sizes = {1};
-            made.strides = {1};
-        }
-        const int64_t period =
-            product(Shape(shape.begin() + static_cast<ptrdiff_t>(first), shape.end()));
-        if (!constant || period > kPeriod) return made;
-        std::vector<int64_t> values(static_cast<size_t>(period));
-        Chain spreading{true, made, {}, Storage::i64, values.data()};
-        engine::run(spreading, 0, period);
-        return repeated(values, wide);
-    }
-
-    // Values on the way of a chain fit into 32 bits if those of all tensors do.
-    bool is_wide(const Group& group) const {
-        const auto wide = [&](uint32_t index) {
-            return tensor(index).low < INT32_MIN || tensor(index).high > INT32_MAX;
-        };
-        for (const uint32_t index : group.steps) {
-            const Step& found = step(index);
-            if (wide(found.output)) return true;
-            for (const uint32_t input : found.inputs) {
-                if (wide(input)) return true;
-            }
-            for (const int64_t shift : found.shifts) {
-                if (shift < 0 || shift > 30) return true;
-            }
-            if (found.op == Op::requantize && (found.low < INT32_MIN || found.high > INT32_MAX)) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     std::function<void()> chain(const Group& group) const {
-        const uint32_t made = output_of(group);
-        const Shape& shape = place_of(made).shape;
-        auto chain = std::make_shared<Chain>();
-        chain->wide = is_wide(group);
-        uint32_t value = step(group.steps[0]).inputs[0];
-        chain->source = operand(value, shape, chain->wide);
-        for (const uint32_t index : group.steps) {
-            const Step& found = step(index);
-            if (is_binary(found.op)) {
-                const bool swapped = found.inputs[0] != value;
-                const uint32_t other = found.inputs[swapped ? 0 : 1];
-                chain->micros.push_back(
-                    {kind_of(found.op, swapped), operand(other, shape, chain->wide)});
-            } else if (found.op == Op::clip) {
-                add_bound(*chain, Micro::Kind::maximum, found.lows);
-                add_bound(*chain, Micro::Kind::minimum, found.highs);
-            } else if (found.op == Op::requantize) {
-                chain->micros.push_back({Micro::Kind::requantize,
-                                         repeated(found.shifts, chain->wide), found.rounding,
-                                         found.wrap, found.low, found.high});
-            } else {
-                chain->micros.push_back(lookup(found, chain->wide));
-            }
-            value = found.output;
-        }
-        chain->storage = place_of(made).storage;
-        chain->y = place_of(made).data;
-        const int64_t size = product(shape);
-        return in_parts(size, size, kElements, [chain](int64_t begin, int64_t end, int64_t) {
-            engine::run(*chain, begin, end);
+        const std::shared_ptr<const Chain> made = make_chain(network_, plan_.layout.places, group);
+        const int64_t size = product(place_of(output_of(group)).shape);
+        return in_parts(size, size, kElements, [made](int64_t begin, int64_t end, int64_t) {
+            engine::run(*made, begin, end);
         });
-    }
-
-    static Micro::Kind kind_of(Op op, bool swapped) {
-        switch (op) {
-            case Op::add:
-                return Micro::Kind::add;
-            case Op::sub:
-                return swapped ? Micro::Kind::sub_from : Micro::Kind::sub;
-            case Op::mul:
-                return Micro::Kind::mul;
-            case Op::maximum:
-                return Micro::Kind::maximum;
-            default:
-                return Micro::Kind::minimum;
-        }
-    }
-
-    static void add_bound(Chain& chain, Micro::Kind kind, const std::vector<int64_t>& bounds) {
-        if (!bounds.empty()) chain.micros.push_back({kind, repeated(bounds, chain.wide)});
-    }
-
-    Micro lookup(const Step& found, bool wide) const {
-        const Tensor& entries = tensor(found.inputs[1]);
-        Micro micro{Micro::Kind::lookup, {}};
-        micro.offset = found.offset;
-        micro.table_size = product(entries.shape);
-        micro.table = typed(widened(entries.data, entries.storage, micro.table_size), wide);
-        return micro;
     }
 
     // -- the others ---------------------------------------------------------------------------
@@ -414,7 +230,7 @@ class Planner {
             case Op::reduce_max:
                 return [=, axes = found.list] { reduce_max(axes, x, y); };
             case Op::reshape:
-                if (is_alias(group)) return [] {};
+                if (is_alias(network_, group)) return [] {};
                 return [=] { convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape)); };
             case Op::transpose:
             case Op::slice:
@@ -519,8 +335,6 @@ class Planner {
     }
 
     const Network& network_;
-    const int64_t samples_;
-    const std::vector<bool>& kept_;
     const Options& options_;
     Packed& packed_;
     const std::vector<Group> groups_;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/groups.h"
+#include "engine/layout.h"
 #include "engine/memory.h"
 #include "engine/network.h"
-#include "engine/plain.h"
 
 namespace qgraph::engine {
 
@@ -35,9 +35,7 @@ struct Call {
 
 struct Plan {
     std::vector<Call> calls;
-    std::vector<Place> places;  // of every tensor that is there after a run, or has data
-    Aligned memory;
-    int64_t bytes;
+    Layout layout;
 };
 
 // `kept` says of each tensor if it is looked at afterwards. Throws LoadFailure where the memory

@@ -3,6 +3,8 @@
 //
 //   engine_test every_op.qgi [how many damaged files]
 
+#include "engine/engine.h"
+
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,7 +15,6 @@
 #include <random>
 #include <string>
 
-#include "engine/engine.h"
 #include "engine/format.h"
 #include "tests/check.h"
 
@@ -91,9 +92,9 @@ void test_that_nothing_changes_a_code(const std::string& path) {
 }
 
 void test_that_memory_has_a_limit(const std::string& path) {
-    Engine engine(path, {1, Level::plain, true, 1 << 16});
+    Engine engine(path, {1, Level::plain, true, 1 << 20});
     try {
-        run(engine, 1000, 0);
+        run(engine, 10000, 0);
     } catch (const LoadFailure&) {
         return;
     }

@@ -1,13 +1,17 @@
 """The engine gives the codes that numpy gives: every op, fused or not, at each level."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph import kernels
-from qgraph.program import run
-from tests.helpers.engine_programs import random_codes, random_program
+from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
+from qgraph.program import Program, run
+from tests.helpers.engine_programs import ProgramWriter, every_op, random_codes, random_program
+from tests.helpers.random_programs import random_program as other_program
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
@@ -22,19 +26,107 @@ def differences(found, wanted):
     return [name for name in wanted if not np.array_equal(found[name], wanted[name])]
 
 
+def made_by(program: Program) -> list[str]:
+    return [step.output for step in program.steps]
+
+
 @settings(deadline=None, max_examples=60)
 @given(
+    st.sampled_from([random_program, other_program]),
     st.integers(0, 1 << 30),
-    st.integers(1, 14),
+    st.integers(1, 16),
     st.sampled_from([1, 1, 2, 5]),
     st.sampled_from([1, 2, 3]),
-    st.booleans(),
     st.sampled_from(LEVELS),
 )
-def test_every_tensor_is_what_numpy_makes(seed, steps, samples, threads, fuse, level) -> None:
-    program = random_program(seed, steps)
+def test_every_tensor_is_what_numpy_makes(grow, seed, steps, samples, threads, level) -> None:
+    program = grow(seed, steps)
     codes = random_codes(program, samples, seed)
+    every = run(program, codes, {*made_by(program), *program.exits})
+    exits = {name: every[name] for name in program.exits}
+    for fuse in (False, True):
+        engine = Engine.of(program, threads, level, fuse)
+        assert not differences(engine.run_codes(codes), exits)
+        assert not differences(engine.run_codes(codes, every), every)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("threads", "fuse"), [(1, False), (2, True), (3, True)])
+def test_every_op(level, threads, fuse) -> None:
+    program = every_op()
     engine = Engine.of(program, threads, level, fuse)
-    assert not differences(engine.run_codes(codes), run(program, codes))
-    made = [step.output for step in program.steps]
-    assert not differences(engine.run_codes(codes, made), run(program, codes, made))
+    for samples in (1, 5, 2, 1):
+        codes = random_codes(program, samples, samples)
+        assert not differences(engine.run_codes(codes), run(program, codes))
+
+
+def test_tensors_that_are_kept_are_not_fused_away() -> None:
+    """Whatever is asked for, alone, in any order, after other runs."""
+    program = every_op()
+    engine = Engine.of(program)
+    codes = random_codes(program, 2, 0)
+    every = run(program, codes, made_by(program))
+    for name in np.random.default_rng(0).permutation(made_by(program)):
+        assert not differences(engine.run_codes(codes, [name]), {name: every[name]})
+
+
+def test_a_program_of_one_shape() -> None:
+    """Where samples are mixed there is one shape, and constants may be as large as tensors."""
+    writer = ProgramWriter(0)
+    x = writer.entry((3, 4), 8, True)
+    turned = writer.step("transpose", x, perm=(1, 0))
+    most = writer.step("reduce_max", turned, axes=(0, 1), keepdims=False)
+    both = writer.step("concat", x, writer.constant(np.arange(8).reshape(2, 4)), axis=0)
+    program = writer.program([turned, most, both], batch_free=False)
+    codes = {x: np.arange(-6, 6).reshape(3, 4)}
+    assert not differences(Engine.of(program).run_codes(codes), run(program, codes))
+
+
+def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
+    writer = ProgramWriter(0)
+    x = writer.entry((1, 1024), 8, True)
+    for _ in range(20):
+        x = writer.append("clip", x, {"low": -100, "high": 100}, -100, 100)
+    program = writer.program([x])
+    assert Engine.of(program, fuse=False).memory() == 2 * 1024
+    assert Engine.of(program, fuse=False).memory(4) == 8 * 1024
+    with pytest.raises(LoadError, match="memory"):
+        Engine.of(program, memory=1 << 12).run_codes({"t0": np.zeros((9, 1024), int)})
+
+
+def test_codes_that_do_not_fit_are_refused() -> None:
+    program = every_op()
+    engine = Engine.of(program)
+    codes = random_codes(program, 2, 0)
+    image = codes["image"]
+    for wrong in (image[:, :5], image.astype(float), image + 1000, image[:0], image[0]):
+        with pytest.raises(GraphError, match="image"):
+            engine.run_codes({**codes, "image": wrong})
+    with pytest.raises(GraphError, match="image"):
+        engine.run_codes({n: c for n, c in codes.items() if n != "image"})
+    with pytest.raises(GraphError, match="no such tensor"):
+        engine.run_codes(codes, ["image/of/nobody"])
+    inner = replace(program.tensors["image"], high=100)
+    narrow = replace(program, tensors={**program.tensors, "image": inner})
+    with pytest.raises(GraphError, match=r"0\.\.100"):
+        Engine.of(narrow).run_codes({**codes, "image": np.full_like(image, 101).astype(np.uint8)})
+
+
+def test_what_the_engine_does_not_run_is_named() -> None:
+    writer = ProgramWriter(0)
+    x, w = writer.entry((1, 3), 8, True), writer.entry((3, 2), 8, True, "weights")
+    made = writer.step("matmul", x, w)
+    with pytest.raises(UnsupportedError, match=f"{made}: .*constant weights"):
+        Engine.of(writer.program([made], batch_free=False))
+    deep = ProgramWriter(0)
+    deep.entry((1,) * 9, 8, True, "deep")
+    with pytest.raises(UnsupportedError, match="deep"):
+        Engine.of(deep.program(["deep"]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"threads": 0}, {"threads": 1000}, {"level": "mmx"}], ids=lambda o: str(*o.values())
+)
+def test_options_that_are_none_are_refused(options) -> None:
+    with pytest.raises(UsageError):
+        Engine.of(every_op(), **options)

@@ -136,11 +136,12 @@ void run_depthwise(const Layer& layer, const char* x, char* y, const Part& part,
     for (int64_t i = part.first_block; i < part.last_block; ++i) {
         const Block& block = *layer.block(i);
         const Depthwise depthwise(layer, block);
+        const FinishRows finish = finish_of(layer.finish, block);
         for (int64_t pixel = part.begin; pixel < part.end; pixel += kTileRows) {
             const int64_t end = std::min(pixel + kTileRows, part.end);
             depthwise.run(x, pixel, end, sums, taps);
-            finish_rows(layer, block, sums, static_cast<int>(end - pixel),
-                        y + pixel * y_row + block.channel * y_size, y_row);
+            finish({layer, block, sums, static_cast<int>(end - pixel),
+                    y + pixel * y_row + block.channel * y_size, y_row});
         }
     }
 }

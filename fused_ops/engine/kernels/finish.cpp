@@ -113,6 +113,7 @@ class Compiler {
             for (size_t c = 0; c < start_.size(); ++c) start_[c] += waiting_[c];
         } else {
             step(Step::Kind::add).a = array([&](int64_t c) { return waiting_[c]; });
+            terms_ = waiting_;
         }
         std::fill(waiting_.begin(), waiting_.end(), 0);
     }
@@ -169,6 +170,11 @@ class Compiler {
                 exact(stage, right);
             }
             after([&](int64_t v, int64_t c) { return round_shift(v, right(c), stage.rounding); });
+            if (finish_.count == 1) {
+                first_low_ = low_;
+                first_high_ = high_;
+            }
+            shift_ = stage.shift[0];
         }
         if (any_left) {
             add_now();
@@ -187,14 +193,12 @@ class Compiler {
     void round(const Stage& stage, const Right& right, const Half& half, bool same) {
         all(&waiting_, [&](int64_t v, size_t c) { return v + half(static_cast<int64_t>(c)); });
         add_now();
-        const int64_t kept = stage.rounding == Rounding::half_even ? -2 : -1;
-        const int64_t not_rounded = stage.rounding == Rounding::half_even ? -1 : 0;
         Step& now = step(Step::Kind::round);
         now.rounding = stage.rounding;
         now.uniform = same;
         now.a = array(right);
         now.b = array([&](int64_t c) { return (int64_t{1} << right(c)) - 1; });
-        now.c = array([&](int64_t c) { return right(c) > 0 ? kept : not_rounded; });
+        now.c = array([&](int64_t c) { return right(c) > 0 ? 1 : 0; });
     }
 
     template <typename Right>
@@ -246,13 +250,34 @@ class Compiler {
     Finish::Chain chain() const {
         using Kind = Step::Kind;
         const Step* steps = finish_.steps;
-        if (finish_.count == 0) return Finish::Chain::none;
         if (finish_.count == 1 && steps[0].kind == Kind::round) return Finish::Chain::round;
         if (finish_.count == 3 && steps[0].kind == Kind::round && steps[1].kind == Kind::add &&
             steps[2].kind == Kind::round && steps[0].rounding == steps[2].rounding) {
-            return Finish::Chain::round_add_round;
+            return short_is_enough(steps[2]) ? Finish::Chain::twice_short : Finish::Chain::twice;
         }
         return Finish::Chain::any;
+    }
+
+    // Whether the second half of two roundings may be done in 16 bits that saturate: where they do,
+    // the last clip must make up for it.
+    bool short_is_enough(const Step& last) const {
+        if (!last.uniform || shift_ > 14 || size_of(finish_.y) != 1) return false;
+        const auto rounded = [&](int64_t t) {
+            const int64_t q = t >> shift_;
+            const bool none = (t & ((int64_t{1} << shift_) - 1)) == 0;
+            if (last.rounding == Rounding::half_even && none) return q & ~int64_t{1};
+            return last.rounding == Rounding::half_away && none && q <= 0 ? q - 1 : q;
+        };
+        for (size_t c = 0; c < terms_.size(); ++c) {
+            const int64_t term = terms_[c];
+            if (term != static_cast<int16_t>(term)) return false;
+            const bool over = first_high_[c] + std::max<int64_t>(term, 0) > INT16_MAX;
+            const bool under = first_low_[c] + std::min<int64_t>(term, 0) < INT16_MIN;
+            const int64_t top = rounded(std::min<int64_t>(INT16_MAX + term, INT16_MAX));
+            const int64_t bottom = rounded(std::max<int64_t>(INT16_MIN + term, INT16_MIN));
+            if ((over && top < most_[c]) || (under && bottom > least_[c])) return false;
+        }
+        return true;
     }
 
     const std::vector<Block>& blocks_;
@@ -260,9 +285,12 @@ class Compiler {
     char* memory_;
     int64_t at_;
     Finish finish_{};
-    Values low_, high_;    // what values can be, not yet clipped
-    Values least_, most_;  // of the clip that waits
-    Values waiting_;       // to be added
+    Values low_, high_;              // what values can be, not yet clipped
+    Values least_, most_;            // of the clip that waits
+    Values waiting_;                 // to be added
+    Values first_low_, first_high_;  // what values can be after the first step
+    Values terms_;                   // of the last addition
+    int32_t shift_ = 0;              // of the last rounding
     Values start_;
 };
 

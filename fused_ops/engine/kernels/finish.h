@@ -43,8 +43,9 @@ constexpr int kMaxSteps = 6 * kMaxStages;
 
 // Stages made ready to run: sums begin at `start`, go through the steps, and are clipped at last.
 struct Finish {
-    // What the steps are, where there is a loop of its own for them.
-    enum class Chain { none, round, round_add_round, any };
+    // Chains that have a loop of their own: one rounding; two with an addition between them; the
+    // same where 16 bits, saturated, are enough for the addition and the second rounding.
+    enum class Chain { any, round, twice, twice_short };
     Code y;
     Chain chain;
     int count;

@@ -1,5 +1,5 @@
 // What is done with sums before they are stored. Included once by each level, which has defined
-// pack_bytes.
+// how registers are packed.
 
 #pragma once
 
@@ -13,59 +13,56 @@ inline const int32_t* numbers(const Layer& layer, int64_t array, const Block& bl
     return reinterpret_cast<const int32_t*>(layer.at(array)) + block.position;
 }
 
-// v / 2^shift rounded, given t = v + 2^(shift - 1) (t = v where shift is 0 or the rounding floor).
-// `rest` has the bits that are shifted out; a tie leaves none in t.
-template <Rounding rounding>
-inline Ints rounded(Ints t, Ints shift, Ints rest, Ints keep) {
-    const Ints q = t >> shift;
-    if (rounding == Rounding::half_even) return (t & rest) == 0 ? q & keep : q;
-    if (rounding == Rounding::half_away) return ((t & rest) == 0) & (q <= 0) ? q + keep : q;
-    return q;
-}
+// Rows of sums of a block, to rows of y, which begin at y and are `y_row` bytes apart.
+struct Rows {
+    const Layer& layer;
+    const Block& block;
+    const int32_t* sums;
+    int count;
+    char* y;
+    int64_t y_row;
+};
 
-// A Step::round of a block; numbers that are the same for all channels stay in registers.
-template <Rounding rounding, bool uniform>
-class Round {
+// -- stores -----------------------------------------------------------------------------------
+
+enum class Store { unsigned_bytes, signed_bytes, any };
+
+// The bytes of a row, kept within the limits of their channels.
+template <int vectors, Store kind>
+class ByteStore {
   public:
-    Round(const Layer& layer, const Step& step, const Block& block)
-        : a_(numbers(layer, step.a, block)),
-          b_(numbers(layer, step.b, block)),
-          c_(numbers(layer, step.c, block)),
-          shift_(load<Ints>(a_)),
-          rest_(load<Ints>(b_)),
-          keep_(load<Ints>(c_)) {}
+    explicit ByteStore(const Rows& rows)
+        : channels_(rows.block.channels),
+          low_(load<Bytes>(rows.layer.at(rows.layer.finish.byte_low) + rows.block.channel)),
+          high_(load<Bytes>(rows.layer.at(rows.layer.finish.byte_high) + rows.block.channel)) {}
 
-    Ints operator()(Ints t, int vector) const {
-        if (uniform) return rounded<rounding>(t, shift_, rest_, keep_);
-        const int64_t at = vector * kWide;
-        return rounded<rounding>(t, load<Ints>(a_ + at), load<Ints>(b_ + at), load<Ints>(c_ + at));
+    void operator()(char* y, const Shorts* v) const {
+        Bytes bytes;
+        if (kind == Store::unsigned_bytes) {
+            bytes = in_order<vectors>(pack_unsigned(v[0], v[vectors == 4]));
+            bytes = smaller(larger(bytes, low_), high_);
+        } else {
+            const auto chars = (Chars)in_order<vectors>(pack_signed(v[0], v[vectors == 4]));
+            bytes = (Bytes)smaller(larger(chars, (Chars)low_), (Chars)high_);
+        }
+        constexpr int kBytes = vectors * kWide;
+        if (channels_ == kBytes) {
+            std::memcpy(y, &bytes, kBytes);
+        } else {
+            store_part(y, bytes, channels_);
+        }
+    }
+
+    void operator()(char* y, const Ints* v) const {
+        const Shorts shorts[2] = {pack_words(v[0], v[vectors > 1]),
+                                  pack_words(v[vectors == 4 ? 2 : 0], v[vectors == 4 ? 3 : 0])};
+        (*this)(y, shorts);
     }
 
   private:
-    const int32_t* a_;
-    const int32_t* b_;
-    const int32_t* c_;
-    Ints shift_, rest_, keep_;
+    int64_t channels_;
+    Bytes low_, high_;
 };
-
-// Bytes of one row of a block of 4 registers.
-inline void store_bytes(const Layer& layer, const Block& block, const Ints* v, char* y) {
-    const char* low = layer.at(layer.finish.byte_low) + block.channel;
-    const char* high = layer.at(layer.finish.byte_high) + block.channel;
-    Bytes bytes;
-    if (layer.finish.y == Code::u8) {
-        bytes = pack_unsigned(v[0], v[1], v[2], v[3]);
-        bytes = smaller(larger(bytes, load<Bytes>(low)), load<Bytes>(high));
-    } else {
-        const auto chars = (Chars)pack_signed(v[0], v[1], v[2], v[3]);
-        bytes = (Bytes)smaller(larger(chars, load<Chars>(low)), load<Chars>(high));
-    }
-    if (block.channels == kRegister) {
-        store(y, bytes);
-    } else {
-        store_part(y, bytes, block.channels);
-    }
-}
 
 template <typename T>
 inline void narrow(const int32_t* from, char* y, int64_t count) {
@@ -74,65 +71,172 @@ inline void narrow(const int32_t* from, char* y, int64_t count) {
     std::memcpy(y, codes, static_cast<size_t>(count) * sizeof(T));
 }
 
-// One row of any block, of any type.
-inline void store_row(const Layer& layer, const Block& block, const Ints* v, char* y) {
-    if (block.vectors == 4 && size_of(layer.finish.y) == 1) return store_bytes(layer, block, v, y);
-    const int32_t* low = numbers(layer, layer.finish.low, block);
-    const int32_t* high = numbers(layer, layer.finish.high, block);
-    int32_t row[4 * kWide] = {};
-    for (int vector = 0; vector < block.vectors; ++vector) {
-        const int64_t at = vector * kWide;
-        const Ints codes = smaller(larger(v[vector], load<Ints>(low + at)), load<Ints>(high + at));
-        for (int lane = 0; lane < kLanes; ++lane) {
-            const auto* four = reinterpret_cast<const char*>(&codes) + 16 * lane;
-            std::memcpy(row + 4 * (block.vectors * lane + vector), four, 16);
-        }
-    }
-    switch (layer.finish.y) {
-        case Code::u8:
-        case Code::s8:
-            return narrow<uint8_t>(row, y, block.channels);
-        case Code::u16:
-        case Code::s16:
-            return narrow<uint16_t>(row, y, block.channels);
-        default:
-            return narrow<uint32_t>(row, y, block.channels);
-    }
-}
+// A row of any type.
+template <int vectors>
+class AnyStore {
+  public:
+    explicit AnyStore(const Rows& rows)
+        : type_(rows.layer.finish.y),
+          channels_(rows.block.channels),
+          low_(numbers(rows.layer, rows.layer.finish.low, rows.block)),
+          high_(numbers(rows.layer, rows.layer.finish.high, rows.block)) {}
 
-template <Rounding rounding, bool uniform>
-void finish_chain(const Layer& layer, const Block& block, const int32_t* sums, int rows, char* y,
-                  int64_t y_row) {
-    const Finish& f = layer.finish;
-    const bool two = f.chain == Finish::Chain::round_add_round;
-    const Round<rounding, uniform> first(layer, f.steps[0], block);
-    const Round<rounding, uniform> second(layer, f.steps[two ? 2 : 0], block);
-    const int32_t* term = two ? numbers(layer, f.steps[1].a, block) : nullptr;
-    const auto all = [&](auto vectors) {
-        for (int row = 0; row < rows; ++row, sums += vectors * kWide, y += y_row) {
-            Ints v[4] = {};
-            for (int i = 0; i < vectors; ++i) v[i] = first(load<Ints>(sums + i * kWide), i);
-            if (two) {
-                for (int i = 0; i < vectors; ++i) {
-                    v[i] = second(plus(v[i], load<Ints>(term + i * kWide)), i);
-                }
+    void operator()(char* y, const Ints* v) const {
+        int32_t row[4 * kWide] = {};
+        for (int i = 0; i < vectors; ++i) {
+            const Ints least = load<Ints>(low_ + i * kWide);
+            const Ints most = load<Ints>(high_ + i * kWide);
+            const Ints codes = smaller(larger(v[i], least), most);
+            for (int lane = 0; lane < kLanes; ++lane) {
+                const auto* four = reinterpret_cast<const char*>(&codes) + 16 * lane;
+                std::memcpy(row + 4 * (vectors * lane + i), four, 16);
             }
-            store_row(layer, block, v, y);
         }
-    };
-    if (block.vectors == 4) return all(std::integral_constant<int, 4>());
-    if (block.vectors == 2) return all(std::integral_constant<int, 2>());
-    all(std::integral_constant<int, 1>());
+        switch (size_of(type_)) {
+            case 1:
+                return narrow<uint8_t>(row, y, channels_);
+            case 2:
+                return narrow<uint16_t>(row, y, channels_);
+            default:
+                return narrow<uint32_t>(row, y, channels_);
+        }
+    }
+
+  private:
+    Code type_;
+    int64_t channels_;
+    const int32_t* low_;
+    const int32_t* high_;
+};
+
+template <int vectors, Store kind>
+using StoreOf = std::conditional_t<kind == Store::any, AnyStore<vectors>, ByteStore<vectors, kind>>;
+
+// -- chains that have a loop of their own -----------------------------------------------------
+
+// v / 2^shift rounded, given t = v + 2^(shift - 1) (t = v where shift is 0 or the rounding floor).
+// `rest` has the bits that are shifted out: a tie leaves none in t. `one` is 1 but where shift is
+// 0.
+template <Rounding rounding>
+inline Ints rounded(Ints t, Ints shift, Ints rest, Ints one) {
+    const Ints q = t >> shift;
+    if (rounding == Rounding::half_even) return clear_where_none(q, one, t, rest);
+    if (rounding == Rounding::half_away) return q - (((t & rest) == 0) & (q <= 0) & one);
+    return q;
 }
 
-Ints round_any(Rounding rounding, Ints t, Ints shift, Ints rest, Ints keep) {
+// A step that rounds; numbers that are the same for all channels stay in registers.
+template <Rounding rounding, bool uniform>
+class Round {
+  public:
+    Round(const Rows& rows, const Step& step)
+        : a_(numbers(rows.layer, step.a, rows.block)),
+          b_(numbers(rows.layer, step.b, rows.block)),
+          c_(numbers(rows.layer, step.c, rows.block)),
+          shift_(load<Ints>(a_)),
+          rest_(load<Ints>(b_)),
+          one_(load<Ints>(c_)) {}
+
+    Ints operator()(Ints t, int vector) const {
+        if (uniform) return rounded<rounding>(t, shift_, rest_, one_);
+        const int64_t at = vector * kWide;
+        return rounded<rounding>(t, load<Ints>(a_ + at), load<Ints>(b_ + at), load<Ints>(c_ + at));
+    }
+
+  private:
+    const int32_t* a_;
+    const int32_t* b_;
+    const int32_t* c_;
+    Ints shift_, rest_, one_;
+};
+
+// The second half of two roundings where 16 bits are enough for it.
+template <Rounding rounding, int vectors>
+class ShortRound {
+  public:
+    ShortRound(const Rows& rows, const Step& add, const Step& round)
+        : shift_(*numbers(rows.layer, round.a, rows.block)),
+          rest_(Shorts{} + static_cast<int16_t>(*numbers(rows.layer, round.b, rows.block))),
+          one_(Shorts{} + static_cast<int16_t>(*numbers(rows.layer, round.c, rows.block))) {
+        const int32_t* term = numbers(rows.layer, add.a, rows.block);
+        const auto at = [&](int i) { return load<Ints>(term + i * kWide); };
+        terms_[0] = pack_words(at(0), at(vectors > 1));
+        terms_[1] = pack_words(at(vectors == 4 ? 2 : 0), at(vectors == 4 ? 3 : 0));
+    }
+
+    Shorts operator()(Shorts z, int i) const {
+        const Shorts t = add_saturated(z, terms_[i]);
+        const Shorts q = shift_right(t, shift_);
+        if (rounding == Rounding::half_even) return clear_where_none(q, one_, t, rest_);
+        if (rounding == Rounding::half_away) return q - (((t & rest_) == 0) & (q <= 0) & one_);
+        return q;
+    }
+
+  private:
+    int shift_;
+    Shorts rest_, one_;
+    Shorts terms_[2];
+};
+
+template <Rounding rounding, bool uniform, int vectors, Store kind>
+void finish_once(const Rows& rows) {
+    const Round<rounding, uniform> round(rows, rows.layer.finish.steps[0]);
+    const StoreOf<vectors, kind> store(rows);
+    const int32_t* sums = rows.sums;
+    char* y = rows.y;
+    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+        Ints v[vectors];
+        for (int i = 0; i < vectors; ++i) v[i] = round(load<Ints>(sums + i * kWide), i);
+        store(y, v);
+    }
+}
+
+template <Rounding rounding, bool uniform, int vectors, Store kind>
+void finish_twice(const Rows& rows) {
+    const Finish& f = rows.layer.finish;
+    const Round<rounding, uniform> first(rows, f.steps[0]);
+    const Round<rounding, uniform> second(rows, f.steps[2]);
+    const int32_t* term = numbers(rows.layer, f.steps[1].a, rows.block);
+    const StoreOf<vectors, kind> store(rows);
+    const int32_t* sums = rows.sums;
+    char* y = rows.y;
+    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+        Ints v[vectors];
+        for (int i = 0; i < vectors; ++i) {
+            v[i] = first(load<Ints>(sums + i * kWide), i);
+            v[i] = second(plus(v[i], load<Ints>(term + i * kWide)), i);
+        }
+        store(y, v);
+    }
+}
+
+template <Rounding rounding, bool uniform, int vectors, Store kind>
+void finish_twice_short(const Rows& rows) {
+    const Finish& f = rows.layer.finish;
+    const Round<rounding, uniform> first(rows, f.steps[0]);
+    const ShortRound<rounding, vectors> second(rows, f.steps[1], f.steps[2]);
+    const ByteStore<vectors, kind> store(rows);
+    const int32_t* sums = rows.sums;
+    char* y = rows.y;
+    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+        Ints v[4];
+        for (int i = 0; i < vectors; ++i) v[i] = first(load<Ints>(sums + i * kWide), i);
+        Shorts shorts[2] = {second(pack_words(v[0], v[vectors > 1]), 0)};
+        if (vectors == 4) shorts[1] = second(pack_words(v[2], v[3]), 1);
+        store(y, shorts);
+    }
+}
+
+// -- all others -------------------------------------------------------------------------------
+
+Ints round_any(Rounding rounding, Ints t, Ints shift, Ints rest, Ints one) {
     switch (rounding) {
         case Rounding::half_even:
-            return rounded<Rounding::half_even>(t, shift, rest, keep);
+            return rounded<Rounding::half_even>(t, shift, rest, one);
         case Rounding::half_away:
-            return rounded<Rounding::half_away>(t, shift, rest, keep);
+            return rounded<Rounding::half_away>(t, shift, rest, one);
         default:
-            return rounded<Rounding::floor>(t, shift, rest, keep);
+            return rounded<Rounding::floor>(t, shift, rest, one);
     }
 }
 
@@ -144,9 +248,9 @@ Ints exact(Ints v, Ints shift, Rounding rounding) {
     return v;
 }
 
-Ints run_step(const Layer& layer, const Step& step, const Block& block, int vector, Ints v) {
+Ints run_step(const Rows& rows, const Step& step, int vector, Ints v) {
     const auto number = [&](int64_t array) {
-        return load<Ints>(numbers(layer, array, block) + vector * kWide);
+        return load<Ints>(numbers(rows.layer, array, rows.block) + vector * kWide);
     };
     const Ints a = number(step.a);
     switch (step.kind) {
@@ -166,42 +270,69 @@ Ints run_step(const Layer& layer, const Step& step, const Block& block, int vect
     }
 }
 
-void finish_any(const Layer& layer, const Block& block, const int32_t* sums, int rows, char* y,
-                int64_t y_row) {
-    for (int row = 0; row < rows; ++row, sums += block.vectors * kWide, y += y_row) {
-        Ints v[4] = {};
-        for (int i = 0; i < block.vectors; ++i) {
-            v[i] = load<Ints>(sums + i * kWide);
-            for (int step = 0; step < layer.finish.count; ++step) {
-                v[i] = run_step(layer, layer.finish.steps[step], block, i, v[i]);
+template <int vectors, Store kind>
+void finish_any(const Rows& rows) {
+    const Finish& f = rows.layer.finish;
+    const StoreOf<vectors, kind> store(rows);
+    for (int row = 0; row < rows.count; ++row) {
+        Ints v[vectors];
+        for (int i = 0; i < vectors; ++i) {
+            v[i] = load<Ints>(rows.sums + (row * vectors + i) * kWide);
+            for (int step = 0; step < f.count; ++step) {
+                v[i] = run_step(rows, f.steps[step], i, v[i]);
             }
         }
-        store_row(layer, block, v, y);
+        store(rows.y + row * rows.y_row, v);
     }
 }
 
-// Rows of sums of a block, to rows of y, which begin at y and are `y_row` bytes apart.
-void finish_rows(const Layer& layer, const Block& block, const int32_t* sums, int rows, char* y,
-                 int64_t y_row) {
+// -- which ------------------------------------------------------------------------------------
+
+using FinishRows = void (*)(const Rows&);
+
+template <Rounding rounding, bool uniform, int vectors, Store kind>
+FinishRows chain_of(Finish::Chain chain) {
     using Chain = Finish::Chain;
-    const Finish& f = layer.finish;
-    if (f.chain == Chain::any || f.chain == Chain::none) {
-        return finish_any(layer, block, sums, rows, y, y_row);
-    }
-    const bool uniform = f.steps[0].uniform && (f.chain == Chain::round || f.steps[2].uniform);
-    const auto by_rounding = [&](auto is_uniform) {
-        constexpr bool same = decltype(is_uniform)::value;
-        switch (f.steps[0].rounding) {
-            case Rounding::half_even:
-                return &finish_chain<Rounding::half_even, same>;
-            case Rounding::half_away:
-                return &finish_chain<Rounding::half_away, same>;
-            default:
-                return &finish_chain<Rounding::floor, same>;
+    if (chain == Chain::round) return &finish_once<rounding, uniform, vectors, kind>;
+    if (chain == Chain::twice_short) return &finish_twice_short<rounding, uniform, vectors, kind>;
+    return &finish_twice<rounding, uniform, vectors, kind>;
+}
+
+template <Rounding rounding, int vectors, Store kind>
+FinishRows by_uniform(const Finish& f) {
+    const bool twice = f.chain == Finish::Chain::twice;
+    const bool uniform = f.steps[0].uniform && (!twice || f.steps[2].uniform);
+    return uniform ? chain_of<rounding, true, vectors, kind>(f.chain)
+                   : chain_of<rounding, false, vectors, kind>(f.chain);
+}
+
+template <int vectors, Store kind>
+FinishRows by_chain(const Finish& f) {
+    using Chain = Finish::Chain;
+    if constexpr (kind != Store::any) {  // the others are rare
+        if (f.chain == Chain::any) return &finish_any<vectors, kind>;
+        if (f.steps[0].rounding == Rounding::half_even) {
+            return by_uniform<Rounding::half_even, vectors, kind>(f);
         }
-    };
-    const auto chain = uniform ? by_rounding(std::true_type()) : by_rounding(std::false_type());
-    chain(layer, block, sums, rows, y, y_row);
+        if (f.steps[0].rounding == Rounding::half_away) {
+            return by_uniform<Rounding::half_away, vectors, kind>(f);
+        }
+        return by_uniform<Rounding::floor, vectors, kind>(f);
+    }
+    return &finish_any<vectors, kind>;
+}
+
+template <int vectors>
+FinishRows by_store(const Finish& f) {
+    if (f.y == Code::u8) return by_chain<vectors, Store::unsigned_bytes>(f);
+    if (f.y == Code::s8) return by_chain<vectors, Store::signed_bytes>(f);
+    return by_chain<vectors, Store::any>(f);
+}
+
+FinishRows finish_of(const Finish& f, const Block& block) {
+    if (block.vectors == 4) return by_store<4>(f);
+    if (block.vectors == 2) return by_store<2>(f);
+    return by_store<1>(f);
 }
 
 }  // namespace

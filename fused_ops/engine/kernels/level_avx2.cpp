@@ -29,14 +29,37 @@ inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     return dot_words(dot_words(sums, even_codes, even), odd_codes, odd);
 }
 
-inline __m256i pack_shorts(Ints a, Ints b) { return _mm256_packs_epi32((__m256i)a, (__m256i)b); }
-
-inline Bytes pack_unsigned(Ints a, Ints b, Ints c, Ints d) {
-    return (Bytes)_mm256_packus_epi16(pack_shorts(a, b), pack_shorts(c, d));
+// Saturated, within lanes.
+inline Shorts pack_words(Ints a, Ints b) {
+    return (Shorts)_mm256_packs_epi32((__m256i)a, (__m256i)b);
+}
+inline Bytes pack_unsigned(Shorts a, Shorts b) {
+    return (Bytes)_mm256_packus_epi16((__m256i)a, (__m256i)b);
+}
+inline Bytes pack_signed(Shorts a, Shorts b) {
+    return (Bytes)_mm256_packs_epi16((__m256i)a, (__m256i)b);
 }
 
-inline Bytes pack_signed(Ints a, Ints b, Ints c, Ints d) {
-    return (Bytes)_mm256_packs_epi16(pack_shorts(a, b), pack_shorts(c, d));
+inline Shorts add_saturated(Shorts a, Shorts b) {
+    return (Shorts)_mm256_adds_epi16((__m256i)a, (__m256i)b);
+}
+inline Shorts shift_right(Shorts v, int shift) {
+    return (Shorts)_mm256_sra_epi16((__m256i)v, _mm_cvtsi32_si128(shift));
+}
+
+// v without the bits of `bits` where t and rest have no bit in common.
+template <typename T>
+inline T clear_where_none(T v, T bits, T t, T rest) {
+    return v & ~(((t & rest) == 0) & bits);
+}
+
+// The first 4 * vectors bytes of each lane, one after the other.
+template <int vectors>
+inline Bytes in_order(Bytes bytes) {
+    if (vectors == 4) return bytes;
+    const __m256i fours = _mm256_set_epi32(0, 0, 0, 0, 0, 0, 4, 0);
+    return vectors == 2 ? (Bytes)_mm256_permute4x64_epi64((__m256i)bytes, 0x08)
+                        : (Bytes)_mm256_permutevar8x32_epi32((__m256i)bytes, fours);
 }
 
 inline Bytes load_part(const char* from, int64_t count) {

@@ -23,14 +23,43 @@ inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
     return (Ints)_mm512_dpwssd_epi32((__m512i)sums, (__m512i)codes, (__m512i)weights);
 }
 
-inline __m512i pack_shorts(Ints a, Ints b) { return _mm512_packs_epi32((__m512i)a, (__m512i)b); }
-
-inline Bytes pack_unsigned(Ints a, Ints b, Ints c, Ints d) {
-    return (Bytes)_mm512_packus_epi16(pack_shorts(a, b), pack_shorts(c, d));
+// Saturated, within lanes.
+inline Shorts pack_words(Ints a, Ints b) {
+    return (Shorts)_mm512_packs_epi32((__m512i)a, (__m512i)b);
+}
+inline Bytes pack_unsigned(Shorts a, Shorts b) {
+    return (Bytes)_mm512_packus_epi16((__m512i)a, (__m512i)b);
+}
+inline Bytes pack_signed(Shorts a, Shorts b) {
+    return (Bytes)_mm512_packs_epi16((__m512i)a, (__m512i)b);
 }
 
-inline Bytes pack_signed(Ints a, Ints b, Ints c, Ints d) {
-    return (Bytes)_mm512_packs_epi16(pack_shorts(a, b), pack_shorts(c, d));
+inline Shorts add_saturated(Shorts a, Shorts b) {
+    return (Shorts)_mm512_adds_epi16((__m512i)a, (__m512i)b);
+}
+inline Shorts shift_right(Shorts v, int shift) {
+    return (Shorts)_mm512_sra_epi16((__m512i)v, _mm_cvtsi32_si128(shift));
+}
+
+// v without the bits of `bits` where t and rest have no bit in common.
+inline Ints clear_where_none(Ints v, Ints bits, Ints t, Ints rest) {
+    const __mmask16 none = _mm512_testn_epi32_mask((__m512i)t, (__m512i)rest);
+    return (Ints)_mm512_mask_andnot_epi32((__m512i)v, none, (__m512i)bits, (__m512i)v);
+}
+inline Shorts clear_where_none(Shorts v, Shorts bits, Shorts t, Shorts rest) {
+    const __mmask32 none = _mm512_testn_epi16_mask((__m512i)t, (__m512i)rest);
+    return (Shorts)_mm512_mask_sub_epi16((__m512i)v, none, (__m512i)v,
+                                         _mm512_and_si512((__m512i)v, (__m512i)bits));
+}
+
+// The first 4 * vectors bytes of each lane, one after the other.
+template <int vectors>
+inline Bytes in_order(Bytes bytes) {
+    if (vectors == 4) return bytes;
+    const __m512i eights = _mm512_set_epi64(0, 0, 0, 0, 6, 4, 2, 0);
+    const __m512i fours = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    return vectors == 2 ? (Bytes)_mm512_maskz_permutexvar_epi64(0xff, eights, (__m512i)bytes)
+                        : (Bytes)_mm512_maskz_permutexvar_epi32(0xffff, fours, (__m512i)bytes);
 }
 
 inline __mmask64 first_bytes(int64_t count) { return ~__mmask64{0} >> (64 - count); }

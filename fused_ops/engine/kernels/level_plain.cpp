@@ -28,18 +28,45 @@ inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     return sums;
 }
 
-inline Bytes pack(Ints a, Ints b, Ints c, Ints d, int32_t low, int32_t high) {
-    const Ints all[4] = {a, b, c, d};
-    Bytes bytes{};
-    for (int i = 0; i < kRegister; ++i) {
-        const int32_t v = all[i / 4][i % 4];
-        bytes[i] = static_cast<uint8_t>(std::min(std::max(v, low), high));
-    }
-    return bytes;
+inline int32_t saturated(int32_t v, int32_t low, int32_t high) {
+    return std::min(std::max(v, low), high);
 }
 
-inline Bytes pack_unsigned(Ints a, Ints b, Ints c, Ints d) { return pack(a, b, c, d, 0, 255); }
-inline Bytes pack_signed(Ints a, Ints b, Ints c, Ints d) { return pack(a, b, c, d, -128, 127); }
+inline Shorts pack_words(Ints a, Ints b) {
+    Shorts packed{};
+    for (int i = 0; i < 8; ++i) {
+        packed[i] = static_cast<int16_t>(saturated(i < 4 ? a[i] : b[i - 4], INT16_MIN, INT16_MAX));
+    }
+    return packed;
+}
+inline Bytes pack_bytes(Shorts a, Shorts b, int32_t low, int32_t high) {
+    Bytes packed{};
+    for (int i = 0; i < 16; ++i) {
+        packed[i] = static_cast<uint8_t>(saturated(i < 8 ? a[i] : b[i - 8], low, high));
+    }
+    return packed;
+}
+inline Bytes pack_unsigned(Shorts a, Shorts b) { return pack_bytes(a, b, 0, 255); }
+inline Bytes pack_signed(Shorts a, Shorts b) { return pack_bytes(a, b, -128, 127); }
+
+inline Shorts add_saturated(Shorts a, Shorts b) {
+    for (int i = 0; i < 8; ++i) {
+        a[i] = static_cast<int16_t>(saturated(a[i] + b[i], INT16_MIN, INT16_MAX));
+    }
+    return a;
+}
+inline Shorts shift_right(Shorts v, int shift) { return v >> static_cast<int16_t>(shift); }
+
+// v without the bits of `bits` where t and rest have no bit in common.
+template <typename T>
+inline T clear_where_none(T v, T bits, T t, T rest) {
+    return v & ~(((t & rest) == 0) & bits);
+}
+
+template <int vectors>
+inline Bytes in_order(Bytes bytes) {
+    return bytes;  // of one lane
+}
 
 inline Bytes load_part(const char* from, int64_t count) {
     Bytes bytes{};

@@ -41,6 +41,7 @@ void map_rows(const Layer& layer, const Block& block, const char* a, const char*
               int64_t rows, int64_t row) {
     const Map& map = layer.map;
     const int32_t* start = numbers(layer, layer.finish.start, block);
+    const FinishRows finish = finish_of(layer.finish, block);
     alignas(64) int32_t tile[kTileRows * 4 * kWide];
     for (int64_t first = 0; first < rows; first += kTileRows) {
         const int count = static_cast<int>(std::min<int64_t>(rows - first, kTileRows));
@@ -53,7 +54,7 @@ void map_rows(const Layer& layer, const Block& block, const char* a, const char*
             for (int j = 0; j < 4; ++j) store(tile + (i * 4 + j) * kWide, sums[j]);
         }
         const int64_t y_row = row * size_of(map.y);
-        finish_rows(layer, block, tile, count, y + first * y_row, y_row);
+        finish({layer, block, tile, count, y + first * y_row, y_row});
     }
 }
 

@@ -77,6 +77,7 @@ void run_block(const Layer& layer, const Block& block, const char* a, int64_t pi
     const int64_t y_row = layer.conv.out_channels * size_of(layer.conv.y);
     const int step = std::min(block.vectors, 2);  // registers of channels at a time
     const auto* start = reinterpret_cast<const int32_t*>(layer.at(layer.finish.start));
+    const FinishRows finish = finish_of(layer.finish, block);
     Choice choice{};
     for (int64_t pixel = 0; pixel < pixels; pixel += choice.rows) {
         choice =
@@ -89,7 +90,7 @@ void run_block(const Layer& layer, const Block& block, const char* a, int64_t pi
                                position * layer.steps * 4,
                            start + position, sums + vector * kWide, block.vectors * kWide});
         }
-        finish_rows(layer, block, sums, choice.rows, y + pixel * y_row, y_row);
+        finish({layer, block, sums, choice.rows, y + pixel * y_row, y_row});
     }
 }
 

@@ -28,12 +28,15 @@ inline Bytes load_tap(const char* from, const Block& block) {
     return whole ? load<Bytes>(from) : load_part(from, block.channels);
 }
 
-// Adds four taps, given where the first of them is.
-template <bool whole, typename Taps>
-inline void add_taps(const Taps& taps, int64_t first, Bytes flip, const Block& block,
+// Adds up to four taps, given where the first of them is.
+template <bool whole, bool flips, typename Taps>
+inline void add_taps(const Taps& taps, int64_t first, int count, const Block& block,
                      const Ints* weights, Ints* sums) {
-    Bytes four[4];
-    for (int i = 0; i < 4; ++i) four[i] = load_tap<whole>(taps[first + i], block) ^ flip;
+    Bytes four[4] = {};
+    for (int i = 0; i < count; ++i) {
+        four[i] = load_tap<whole>(taps[first + i], block);
+        if (flips) four[i] ^= 0x80;
+    }
     Ints together[4];
     interleave(four, together);
     for (int i = 0; i < 4; ++i) sums[i] = dot_bytes(sums[i], together[i], weights[i]);
@@ -44,9 +47,9 @@ class Depthwise {
     Depthwise(const Layer& layer, const Block& block)
         : layer_(layer),
           block_(block),
-          flip_((Bytes)fill(static_cast<int32_t>(layer.flip))),
           offsets_(reinterpret_cast<const int64_t*>(layer.at(layer.tap_table))),
-          weights_(layer.at(layer.weights) + block.position * layer.taps) {
+          weights_(layer.at(layer.weights) + block.position * layer.taps),
+          nine_(layer.conv.kernel_height * layer.conv.kernel_width == 9) {
         const auto* start = numbers(layer, layer.finish.start, block);
         for (int i = 0; i < 4; ++i) start_[i] = load<Ints>(start + i * kWide);
         for (int i = 0; i < 12; ++i) {
@@ -57,15 +60,17 @@ class Depthwise {
 
     // The sums of pixels [begin, end), which are at most kTileRows.
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
-        if (block_.channels == kRegister) {
-            run<true>(x, begin, end, sums, taps);
-        } else {
-            run<false>(x, begin, end, sums, taps);
+        const bool flips = layer_.flip != 0;
+        if (block_.channels != kRegister) {
+            return flips ? run<false, true>(x, begin, end, sums, taps)
+                         : run<false, false>(x, begin, end, sums, taps);
         }
+        return flips ? run<true, true>(x, begin, end, sums, taps)
+                     : run<true, false>(x, begin, end, sums, taps);
     }
 
   private:
-    template <bool whole>
+    template <bool whole, bool flips>
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
         const Conv& s = layer_.conv;
         const int64_t bottom = (s.kernel_height - 1) * s.dilation_height;
@@ -76,10 +81,10 @@ class Depthwise {
                 x + ((w.image * s.height + w.top) * s.width + w.left) * s.channels + block_.channel;
             if (w.top >= 0 && w.left >= 0 && w.top + bottom < s.height &&
                 w.left + right < s.width) {
-                add_all<whole>(Inside{base, offsets_}, sums);
+                add_all<whole, flips>(Inside{base, offsets_}, sums);
             } else {
                 find(base, w, taps);
-                add_all<whole>(Anywhere{taps}, sums);
+                add_all<whole, flips>(Anywhere{taps}, sums);
             }
             w.left += s.stride_width;
             if (w.left + s.pad_left == s.out_width * s.stride_width) w = window_of(s, pixel + 1);
@@ -100,20 +105,20 @@ class Depthwise {
         for (; tap < layer_.taps; ++tap) taps[tap] = kZeros;
     }
 
-    template <bool whole, typename Taps>
+    template <bool whole, bool flips, typename Taps>
     void add_all(const Taps& taps, int32_t* out) const {
         Ints sums[4] = {start_[0], start_[1], start_[2], start_[3]};
-        if (layer_.taps == 12) {
-            for (int i = 0; i < 12; i += 4) {
-                add_taps<whole>(taps, i, flip_, block_, first_ + i, sums);
-            }
+        if (nine_) {
+            add_taps<whole, flips>(taps, 0, 4, block_, first_, sums);
+            add_taps<whole, flips>(taps, 4, 4, block_, first_ + 4, sums);
+            add_taps<whole, flips>(taps, 8, 1, block_, first_ + 8, sums);
         } else {
             for (int64_t i = 0; i < layer_.taps; i += 4) {
                 Ints weights[4];
                 for (int j = 0; j < 4; ++j) {
                     weights[j] = load<Ints>(weights_ + (i + j) * kRegister);
                 }
-                add_taps<whole>(taps, i, flip_, block_, weights, sums);
+                add_taps<whole, flips>(taps, i, 4, block_, weights, sums);
             }
         }
         for (int i = 0; i < 4; ++i) store(out + i * kWide, sums[i]);
@@ -121,9 +126,9 @@ class Depthwise {
 
     const Layer& layer_;
     const Block& block_;
-    Bytes flip_;
     const int64_t* offsets_;  // of the taps, from the window's corner
     const char* weights_;     // for each four taps 4 registers: of each channel 4 bytes
+    bool nine_;               // taps
     Ints start_[4];
     Ints first_[12];
 };

@@ -3,16 +3,12 @@
 
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
-
-#include "engine/kernels/layer.h"
+#include "engine/kernels/vectors.h"
 
 namespace qgraph::engine::kernels {
 namespace {
 
-// Where pixels of the output have their windows.
+// Where a pixel of the output has its window.
 struct Window {
     int64_t image, top, left;
 };
@@ -24,95 +20,125 @@ inline Window window_of(const Conv& s, int64_t pixel) {
             column * s.stride_width - s.pad_left};
 }
 
-// Copies `size` bytes, and more up to a multiple of 16 where `end` shows that they can be read.
-// What is copied too much is overwritten by what comes next.
-inline void copy_over(char* to, const char* from, int64_t size, const char* end) {
-    if (from + size + 15 >= end) {
-        std::memcpy(to, from, static_cast<size_t>(size));
-        return;
-    }
-    for (int64_t i = 0; i < size; i += 16) std::memcpy(to + i, from + i, 16);
+// Copies `size` bytes, and more up to a multiple of `chunk`. What is too much is overwritten by
+// what comes next.
+template <int chunk>
+inline void copy_over(char* to, const char* from, int64_t size) {
+    for (int64_t i = 0; i < size; i += chunk) std::memcpy(to + i, from + i, chunk);
 }
 
 class Gather {
   public:
+    // Images up to that of the last pixel are there for sure.
     Gather(const Layer& layer, const char* x, int64_t group, int64_t last_pixel)
         : layer_(layer),
           s_(layer.conv),
-          size_(size_of(s_.x)),
-          inputs_(s_.channels / s_.groups),
-          x_(x + group * inputs_ * size_),
-          end_(x + (window_of(s_, last_pixel).image + 1) * s_.height * s_.width * s_.channels *
-                       size_) {}
+          tap_(s_.channels / s_.groups * size_of(s_.x)),
+          pixel_(s_.channels * size_of(s_.x)),
+          line_(s_.width * pixel_),
+          joined_(s_.groups == 1 && s_.dilation_width == 1),
+          segment_(joined_ ? tap_ * s_.kernel_width : tap_),
+          x_(x + group * tap_),
+          end_(x + (window_of(s_, last_pixel).image + 1) * s_.height * line_) {}
 
-    // Rows of pixels [begin, end), one after the other. Up to 16 bytes are written past their end.
+    // Rows of pixels [begin, end), one after the other. Up to kRegister bytes are written past
+    // their end.
     void run(int64_t begin, int64_t end, char* to) const {
-        const bool widens = layer_.words && size_ == 1;
+        if (layer_.words && size_of(s_.x) == 1) return widened(begin, end, to);
+        if (segment_ <= 16) {
+            pixels<16>(begin, end, to);
+        } else if (segment_ <= 32) {
+            pixels<32>(begin, end, to);
+        } else {
+            pixels<kRegister>(begin, end, to);
+        }
+        if (layer_.flip != 0) flip(to, (end - begin) * layer_.row);
+    }
+
+  private:
+    template <int chunk>
+    void pixels(int64_t begin, int64_t end, char* to) const {
+        const int64_t bottom = (s_.kernel_height - 1) * s_.dilation_height;
+        const int64_t right = (s_.kernel_width - 1) * s_.dilation_width;
+        // Bytes that may be read for one pixel, counted from the corner of its window.
+        const int64_t reach = bottom * line_ + (joined_ ? 0 : right * pixel_) + segment_ + chunk;
+        Window w = window_of(s_, begin);
         for (int64_t pixel = begin; pixel < end; ++pixel, to += layer_.row) {
-            if (widens) {
-                // Bytes are gathered in the upper half, and widened from there.
-                char* bytes = to + layer_.row / 2;
-                gather(window_of(s_, pixel), bytes);
-                widen(to, bytes);
+            const char* corner = x_ + (w.image * s_.height + w.top) * line_ + w.left * pixel_;
+            const bool inside = w.top >= 0 && w.left >= 0 && w.top + bottom < s_.height &&
+                                w.left + right < s_.width;
+            if (inside && reach <= end_ - corner) {
+                inner<chunk>(corner, to);
             } else {
-                gather(window_of(s_, pixel), to);
-                flip(to);
+                careful(w, to);
+            }
+            w.left += s_.stride_width;
+            if (w.left + s_.pad_left == s_.out_width * s_.stride_width)
+                w = window_of(s_, pixel + 1);
+        }
+    }
+
+    template <int chunk>
+    void inner(const char* corner, char* to) const {
+        const int64_t down = s_.dilation_height * line_;
+        if (joined_) {
+            for (int64_t ky = 0; ky < s_.kernel_height; ++ky, to += segment_, corner += down) {
+                copy_over<chunk>(to, corner, segment_);
+            }
+            return;
+        }
+        const int64_t aside = s_.dilation_width * pixel_;
+        for (int64_t ky = 0; ky < s_.kernel_height; ++ky, corner += down) {
+            for (int64_t kx = 0; kx < s_.kernel_width; ++kx, to += tap_) {
+                copy_over<chunk>(to, corner + kx * aside, tap_);
             }
         }
     }
 
-  private:
-    void gather(const Window& w, char* to) const {
-        const int64_t tap = inputs_ * size_;
-        const int64_t bottom = w.top + (s_.kernel_height - 1) * s_.dilation_height;
-        const int64_t right = w.left + (s_.kernel_width - 1) * s_.dilation_width;
-        const bool inside = w.top >= 0 && w.left >= 0 && bottom < s_.height && right < s_.width;
-        const bool joined = s_.groups == 1 && s_.dilation_width == 1;
+    // Looks at each tap, and reads not a byte too much.
+    void careful(const Window& w, char* to) const {
         for (int64_t ky = 0; ky < s_.kernel_height; ++ky) {
             const int64_t iy = w.top + ky * s_.dilation_height;
-            const char* line = x_ + (w.image * s_.height + iy) * s_.width * s_.channels * size_;
-            const auto at = [&](int64_t ix) { return line + ix * s_.channels * size_; };
-            if (inside && joined) {
-                copy_over(to, at(w.left), s_.kernel_width * tap, end_);
-                to += s_.kernel_width * tap;
-                continue;
-            }
-            for (int64_t kx = 0; kx < s_.kernel_width; ++kx, to += tap) {
+            const char* line = x_ + (w.image * s_.height + iy) * line_;
+            for (int64_t kx = 0; kx < s_.kernel_width; ++kx, to += tap_) {
                 const int64_t ix = w.left + kx * s_.dilation_width;
                 if (iy >= 0 && iy < s_.height && ix >= 0 && ix < s_.width) {
-                    copy_over(to, at(ix), tap, end_);
+                    std::memcpy(to, line + ix * pixel_, static_cast<size_t>(tap_));
                 } else {
-                    std::memset(to, 0, static_cast<size_t>(tap));
+                    std::memset(to, 0, static_cast<size_t>(tap_));
                 }
             }
         }
     }
 
-    void flip(char* row) const {
-        if (layer_.flip == 0) return;
-        for (int64_t i = 0; i < layer_.steps; ++i) {
-            uint32_t four;
-            std::memcpy(&four, row + i * 4, 4);
-            four ^= layer_.flip;
-            std::memcpy(row + i * 4, &four, 4);
+    void flip(char* to, int64_t size) const {
+        const Ints pattern = fill(static_cast<int32_t>(layer_.flip));
+        for (int64_t i = 0; i < size; i += kRegister) {
+            store(to + i, load<Ints>(to + i) ^ pattern);
         }
     }
 
-    void widen(char* to, const char* bytes) const {
-        const int64_t count = s_.kernel_height * s_.kernel_width * inputs_;
-        for (int64_t i = 0; i < count; ++i) {
-            const auto code = static_cast<uint8_t>(bytes[i]);
-            const int16_t wide = s_.x == Code::s8 ? static_cast<int8_t>(code) : code;
-            std::memcpy(to + i * 2, &wide, 2);
+    // Bytes are gathered in the upper half of a row, and widened from there.
+    void widened(int64_t begin, int64_t end, char* to) const {
+        const int64_t count = s_.kernel_height * s_.kernel_width * tap_;
+        for (int64_t pixel = begin; pixel < end; ++pixel, to += layer_.row) {
+            const char* bytes = to + layer_.row / 2;
+            careful(window_of(s_, pixel), to + layer_.row / 2);
+            for (int64_t i = 0; i < count; ++i) {
+                const auto code = static_cast<uint8_t>(bytes[i]);
+                const int16_t wide = s_.x == Code::s8 ? static_cast<int8_t>(code) : code;
+                std::memcpy(to + i * 2, &wide, 2);
+            }
         }
     }
 
     const Layer& layer_;
     const Conv& s_;
-    int64_t size_;
-    int64_t inputs_;
+    int64_t tap_, pixel_, line_;  // bytes: of a tap, a pixel and a line of x
+    bool joined_;                 // taps of a line lie side by side
+    int64_t segment_;             // bytes that are copied at a time
     const char* x_;
-    const char* end_;  // of the images that are there for sure
+    const char* end_;
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ Plan plan_of(const Conv& given, int stages, Level level) {
         layer.row = layer.direct ? conv.channels * size_of(conv.x) : layer.steps * 4;
         weights = positions * layer.steps * 4;
         layer.rows = std::max(kGathered / layer.row / all.rows, int64_t{1}) * all.rows;
-        layer.scratch = tile + (layer.direct ? 0 : aligned(layer.rows * layer.row + kAlign));
+        layer.scratch = tile + (layer.direct ? 0 : aligned(layer.rows * layer.row) + 2 * kAlign);
     }
     layer.block_table = aligned(sizeof(Layer));
     layer.weights = layer.block_table + aligned(layer.blocks * static_cast<int64_t>(sizeof(Block)));

@@ -19,13 +19,17 @@ inline Ints dot_words(Ints sums, Ints codes, Ints weights) {
     return plus(plus(sums, times(low(codes), low(weights))), times(codes >> 16, weights >> 16));
 }
 
+// The sum of two words side by side.
+inline Ints add_pairs(Shorts v) {
+    const auto pairs = (Ints)v;
+    return plus((Ints)((Words)pairs << 16) >> 16, pairs >> 16);
+}
+
+// A byte without sign times one with sign fits into a word.
 inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
-    for (int i = 0; i < 4; ++i) {
-        const auto code = (Ints)((Words)codes >> (8 * i)) & 255;
-        const Ints weight = (Ints)((Words)weights << (24 - 8 * i)) >> 24;
-        sums = plus(sums, times(code, weight));
-    }
-    return sums;
+    const Shorts even = (Shorts)(codes & 0x00ff00ff) * ((Shorts)((Words)weights << 8) >> 8);
+    const Shorts odd = (Shorts)((Words)codes >> 8 & 0x00ff00ff) * ((Shorts)weights >> 8);
+    return plus(plus(sums, add_pairs(even)), add_pairs(odd));
 }
 
 inline int32_t saturated(int32_t v, int32_t low, int32_t high) {

@@ -4,3 +4,6 @@
 
 // Adds the integer engine to a module.
 void bind_engine(nanobind::module_& module);
+
+// Adds its kernels, one by one.
+void bind_engine_kernels(nanobind::module_& module);

@@ -88,4 +88,6 @@ NB_MODULE(_native, module) {
     module.def("threads", &qgraph::threads);
     nb::module_ engine = module.def_submodule("engine");
     bind_engine(engine);
+    nb::module_ kernels = engine.def_submodule("kernels");
+    bind_engine_kernels(kernels);
 }

@@ -1,0 +1,98 @@
+// The engine's kernels one by one, for tests, which know what they may be given.
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+#include <vector>
+
+#include "bindings/engine.h"
+#include "engine/kernels/kernels.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using namespace qgraph::engine;
+using Codes = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Kind, rounding, and for all channels or for each: shift, term, low, high.
+using GivenStage = std::tuple<int, int, Integers, Integers, Integers, Integers>;
+
+class Aligned {
+  public:
+    explicit Aligned(size_t size) : bytes_(size + 64) {}
+    void* get() {
+        return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes_.data()) + 63) / 64 * 64);
+    }
+
+  private:
+    std::vector<char> bytes_;
+};
+
+Numbers numbers(const Integers& given) {
+    return given.size() == 1 ? Numbers{*given.data()} : Numbers{0, given.data()};
+}
+
+std::vector<Stage> stages(const std::vector<GivenStage>& given) {
+    std::vector<Stage> made;
+    for (const auto& [kind, rounding, shift, term, low, high] : given) {
+        made.push_back({static_cast<Stage::Kind>(kind), numbers(shift),
+                        static_cast<qgraph::Rounding>(rounding), numbers(term), numbers(low),
+                        numbers(high)});
+    }
+    return made;
+}
+
+Conv conv_of(const std::array<int64_t, 20>& n) {
+    Conv s;
+    s.x = static_cast<Code>(n[0]);
+    s.w = static_cast<Code>(n[1]);
+    s.y = static_cast<Code>(n[2]);
+    int64_t* fields[] = {&s.height,         &s.width,         &s.channels,     &s.kernel_height,
+                         &s.kernel_width,   &s.stride_height, &s.stride_width, &s.dilation_height,
+                         &s.dilation_width, &s.pad_top,       &s.pad_left,     &s.out_height,
+                         &s.out_width,      &s.out_channels,  &s.groups};
+    for (size_t i = 0; i < 15; ++i) *fields[i] = n[3 + i];
+    s.depthwise = n[18] != 0;
+    s.bound = n[19];
+    return s;
+}
+
+// Computes the parts one after the other.
+void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, const Codes& w,
+          const std::vector<GivenStage>& given, const std::vector<std::array<int64_t, 4>>& parts,
+          const Room& y) {
+    const Conv s = conv_of(fields);
+    const std::vector<Stage> chain = stages(given);
+    const Stages list{chain.data(), static_cast<int>(chain.size())};
+    const auto at = static_cast<Level>(level);
+    Aligned packed(packed_size(s, list, at));
+    pack(s, w.data(), list, at, packed.get());
+    Aligned scratch(scratch_size(packed.get()));
+    for (const auto& [begin, end, first, last] : parts) {
+        run(packed.get(), x.data(), y.data(), {begin, end, first, last}, scratch.get());
+    }
+}
+
+void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const Codes& b, bool two,
+         const std::vector<GivenStage>& given, const Room& y) {
+    const Map s{static_cast<Code>(fields[0]), static_cast<Code>(fields[1]),
+                static_cast<Code>(fields[2]), fields[3], two};
+    const std::vector<Stage> chain = stages(given);
+    const Stages list{chain.data(), static_cast<int>(chain.size())};
+    Aligned packed(packed_size(s, list, static_cast<Level>(level)));
+    pack(s, list, static_cast<Level>(level), packed.get());
+    run_map(packed.get(), a.data(), b.data(), y.data(),
+            static_cast<int64_t>(a.size()) / s.channels);
+}
+
+}  // namespace
+
+void bind_engine_kernels(nb::module_& module) {
+    module.def("conv", &conv);
+    module.def("map", &map);
+}

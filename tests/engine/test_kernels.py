@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,7 @@ KINDS = ("requantize", "add", "clip")
 S32 = np.iinfo(np.int32)
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture(params=LEVELS, scope="module")
 def level(request) -> int:
     index = LEVELS.index(request.param)
     if not _native.engine.supports(index):
@@ -99,7 +100,7 @@ class Conv:
         )
         pixels = n * y.shape[1] * y.shape[2]
         ends = sorted({0, pixels, *(cut % (pixels + 1) for cut in cuts)})
-        parts = [(a, b, 0, 1 << 30) for a, b in zip(ends, ends[1:], strict=False)]
+        parts = [(a, b, 0, 1 << 30) for a, b in itertools.pairwise(ends)]
         stages = [stage.native() for stage in self.stages]
         kernels.conv(level, fields, self.x, self.w, stages, parts, y)
         return y

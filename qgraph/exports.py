@@ -20,6 +20,7 @@ FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
         "onnx-integer": ("qgraph.backends.onnx.forms", "OnnxInteger", "ONNX of integer ops only"),
         "onnx-qdq": ("qgraph.backends.onnx.forms", "OnnxQdq", "ONNX with quantizers around float"),
+        "qonnx": ("qgraph.backends.onnx.forms", "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         "c": ("qgraph.backends.c.form", "CForm", "C99, integers only, with a test"),
     }
 )

@@ -27,6 +27,7 @@ class Builder:
         self.domains: dict[str, int] = {}
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
+        self.known: list[onnx.ValueInfoProto] = []
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._initializers: list[onnx.TensorProto] = []
@@ -80,10 +81,19 @@ class Builder:
     def output(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
         self.outputs.append(value_info(name, dtype, shape))
 
+    def know(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+        """The type of what an op gives that ONNX does not know."""
+        self.known.append(value_info(name, dtype, shape))
+
     def model(self, metadata: Mapping[str, Any]) -> onnx.ModelProto:
         """The model, checked. Raises UnsupportedError for one that no file can hold."""
         graph = helper.make_graph(
-            self.nodes, self.name, self.inputs, self.outputs, self._initializers
+            self.nodes,
+            self.name,
+            self.inputs,
+            self.outputs,
+            self._initializers,
+            value_info=self.known,
         )
         opsets = {"": self.opset, **self.domains}
         model = helper.make_model(

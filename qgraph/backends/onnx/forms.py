@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
 
 from qgraph.backends.forms import Network, Runner
-from qgraph.backends.onnx.builder import metadata_of, save
+from qgraph.backends.onnx.builder import IR_OF_OPSET, metadata_of, save
 from qgraph.backends.onnx.emission import Emission
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
-from qgraph.backends.onnx.session import as_codes, same, session, shown, values_of, with_outputs
+from qgraph.backends.onnx.qonnx import QonnxEmission
+from qgraph.backends.onnx.session import (
+    as_codes,
+    same,
+    session,
+    shown,
+    values_of,
+    with_batch,
+    with_outputs,
+)
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.ir.types import Array
 
@@ -99,4 +110,53 @@ def value_runner(path: Path) -> Runner:
     return run
 
 
-FORMS = (OnnxInteger(), OnnxQdq())
+@dataclass(frozen=True)
+class Qonnx(OnnxInteger):
+    """Quant nodes around float ops, for the `qonnx` package: values in, values out."""
+
+    name: str = "qonnx"
+    emission: ClassVar[type[Emission]] = QonnxEmission
+
+    def runner(self, network: Network, folder: Path) -> Runner:
+        return qonnx_runner(folder / FILE)
+
+
+def qonnx_runner(path: Path) -> Runner:
+    """By the executor of the `qonnx` package, which gives every value inside."""
+    try:
+        from qonnx.core import onnx_exec
+        from qonnx.core.modelwrapper import ModelWrapper
+    except ImportError:
+        raise UnsupportedError(
+            "qonnx is not installed", hint="pip install 'qgraph[qonnx]'"
+        ) from None
+    model = onnx.load(path)
+    meta = metadata_of(model)
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = {
+            e["input"]: values_of(codes[name], e["exponent"]) for name, e in meta["entries"].items()
+        }
+        batch = len(next(iter(feeds.values()))) if meta["batch_free"] else None
+        sized = model if batch is None else with_batch(model, batch)
+        with _readable(onnx_exec):
+            values = onnx_exec.execute_onnx(ModelWrapper(sized), feeds, True)
+        exponents = {**meta["tensors"], **meta["exits"]}
+        found = {**shown(model, values), **{name: values[name] for name in meta["exits"]}}
+        return {name: as_codes(name, v, exponents[name]["exponent"]) for name, v in found.items()}
+
+    return run
+
+
+@contextmanager
+def _readable(executor: Any) -> Iterator[None]:
+    """The executor makes a model of each node, of onnx's newest IR: ONNX Runtime's may be older."""
+    make = executor.qonnx_make_model
+    executor.qonnx_make_model = partial(make, ir_version=IR_OF_OPSET[QonnxEmission.opset])
+    try:
+        yield
+    finally:
+        executor.qonnx_make_model = make
+
+
+FORMS = (OnnxInteger(), OnnxQdq(), Qonnx())

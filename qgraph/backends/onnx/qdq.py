@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from qgraph.backends.onnx.emission import turned
 from qgraph.backends.onnx.values import ValueEmission
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, QuantSpec
 from qgraph.program import Program, Step
 
 ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
@@ -30,7 +30,8 @@ class QdqEmission(ValueEmission):
         super().__init__(program)
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
 
-    def quantized(self, value: str, name: str, low: int, high: int, nchw: bool) -> str:
+    def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
+        low, high = spec.lo, spec.hi
         dtype = narrowest(name, low, high)
         if value in self.dequantized:
             # ONNX Runtime makes one of two pairs in a row, and rounds once instead of twice.

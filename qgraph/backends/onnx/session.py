@@ -48,6 +48,22 @@ def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelPro
     return copy
 
 
+def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """A copy for so many samples, every shape known; the model has one sample in front."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    constants = {i.name for i in graph.initializer}
+    custom = {n.output[0] for n in graph.node if n.domain and n.input[0] not in constants}
+    kept = {n.output[0] for n in graph.node if n.domain}
+    values = [v for v in graph.value_info if v.name in kept]
+    del graph.value_info[:]
+    graph.value_info.extend(values)
+    for value in (*graph.input, *graph.output, *(v for v in graph.value_info if v.name in custom)):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    return onnx.shape_inference.infer_shapes(copy, strict_mode=True)
+
+
 def same(name: str, optimised: Array, plain: Array) -> None:
     """Raise ExactnessError unless both runs gave the same."""
     if not np.array_equal(optimised, plain):

@@ -1,7 +1,7 @@
-"""What QDQ and QONNX share: every tensor holds float32 values, `code * 2^-exponent`.
+"""What QDQ and QONNX share: every tensor holds float values, `code * 2^-exponent`.
 
-That is the same network as long as float32 holds every sum: up to 2^24 in whatever order it is
-taken (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
+That is the same network as long as the float type holds every sum: float32 up to 2^24 in whatever
+order it is taken (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.backends.onnx.emission import Emission
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import aligned
 from qgraph.program import Program, Step, Tensor
 
@@ -22,8 +22,13 @@ LEAST_EXPONENT, MOST_EXPONENT = -103, 126
 
 
 class ValueEmission(Emission):
-    """`quantized` is what forms differ in."""
+    """`quantized` is what forms differ in.
 
+    `exact` is the largest code that the form can carry, `fuses_bias` whether layers take theirs.
+    """
+
+    exact: ClassVar[int] = FLOAT32_EXACT
+    fuses_bias: ClassVar[bool] = True
     roundings: ClassVar[tuple[str, ...]]
 
     def __init__(self, program: Program) -> None:
@@ -41,27 +46,28 @@ class ValueEmission(Emission):
             for e in self.program.entries
         }
 
-    def quantized(self, value: str, name: str, low: int, high: int, nchw: bool) -> str:
-        """Values as the grid of a tensor has them, in the range of these codes."""
+    def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
+        """Values as the grid of a tensor has them, in the range and rounding of a spec."""
         raise NotImplementedError
 
     # -- the rim -----------------------------------------------------------------------------
 
     def enter(self) -> None:
         for tensor in self.tensors.values():
-            check_exact(tensor)
+            check_exact(tensor, self.exact)
         for entry in self.program.entries:
             self._check_rounding(entry.tensor, entry.spec.rounding, entry.spec.overflow)
-            name, spec = entry.tensor, entry.spec
+            name = entry.tensor
             self.model.input(self.inputs[name], "float32", self.shape(name))
-            value = self.quantized(self.inputs[name], name, spec.lo, spec.hi, False)
+            value = self.quantized(self.inputs[name], name, entry.spec, False)
             self.put(name, value, "float32")
 
     def leave(self) -> dict[str, dict[str, Any]]:
         exits: dict[str, dict[str, Any]] = {}
         for name in self.program.exits:
-            self.model.append("Identity", [self.get(name, "float32")], name)
-            self.model.output(name, "float32", self.shape(name))
+            dtype = self.working(name)
+            self.model.append("Identity", [self.get(name, dtype)], name)
+            self.model.output(name, dtype, self.shape(name))
             exits[name] = {**self.described(name), "value": name}
         return exits
 
@@ -85,7 +91,7 @@ class ValueEmission(Emission):
     def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
         codes = np.asarray(codes)
         exponent = aligned(tensor.exponent, codes.shape)
-        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
+        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(dtype)
         return values
 
     def scale(self, exponent: Any, stem: str) -> str:
@@ -118,10 +124,12 @@ class ValueEmission(Emission):
 
     def _matmul(self, step: Step) -> None:
         x, w = step.inputs
-        value, constant = self.get(x, "float32"), self.program.constants.get(w)
-        weights = (
-            self.get(w, "float32") if constant is None else self.weights(w, constant, 1, value)
-        )
+        constant, dtype = self.program.constants.get(w), self.working(x, w, step.output)
+        value = self.get(x, dtype)
+        if constant is None or dtype != "float32":
+            weights = self.get(w, dtype)
+        else:
+            weights = self.weights(w, constant, 1, value)
         self._with_bias(step, "MatMul", [value, weights], nchw=False)
 
     def _with_bias(self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: Any) -> None:
@@ -132,10 +140,11 @@ class ValueEmission(Emission):
             made = add.output
             inputs = [*inputs, self.bias(add.inputs[1 - add.inputs.index(step.output)])]
             op = "Gemm" if op == "MatMul" else op
-        self.put(made, self.model.add(op, inputs, made, **attrs), "float32", nchw)
+        value = self.model.add(op, inputs, made, **attrs)
+        self.put(made, value, self.working(*step.inputs, step.output), nchw)
 
     def _bias_step(self, step: Step) -> Step | None:
-        users = self.users.get(step.output, [])
+        users = self.users.get(step.output, []) if self.fuses_bias else []
         if step.output in self.program.exits or len(users) != 1 or users[0].op != "add":
             return None
         other = next((v for v in users[0].inputs if v in self.program.constants), None)
@@ -154,8 +163,10 @@ class ValueEmission(Emission):
         (name,) = step.inputs
         attrs, nchw = step.attrs, self.made_as(name)[1]
         self._check_rounding(step.output, attrs["rounding"], attrs["overflow"])
-        value = self.get(name, "float32", nchw)
-        made = self.quantized(value, step.output, attrs["low"], attrs["high"], nchw)
+        signed, bits = attrs["low"] < 0, (attrs["high"] - attrs["low"]).bit_length()
+        spec = QuantSpec(bits, signed, "activation", rounding=attrs["rounding"])
+        value = self.get(name, self.working(name), nchw)
+        made = self.quantized(value, step.output, spec, nchw)
         self.put(step.output, made, "float32", nchw)
 
     def _clip(self, step: Step) -> None:
@@ -164,29 +175,27 @@ class ValueEmission(Emission):
             return super()._clip(step)
         (name,) = step.inputs
         nchw = self.made_as(name)[1]
-        inputs = [self.get(name, "float32", nchw)]
+        dtype = self.working(name)
+        inputs = [self.get(name, dtype, nchw)]
         if (low, high) == (0, None):
             value = self.model.add("Relu", inputs, step.output)
         else:
             value = self.clipped(inputs[0], name, low, high, nchw, step.output)
-        return self.put(step.output, value, "float32", nchw)
+        return self.put(step.output, value, dtype, nchw)
 
     def clipped(
         self, value: str, name: str, low: int | None, high: int | None, nchw: bool, stem: str
     ) -> str:
         """Values limited to those of two codes of a tensor; None limits nothing."""
-        exponent = self.tensors[name].exponent
+        exponent, dtype = self.tensors[name].exponent, self.working(name)
         # ONNX Runtime drops a Clip that a quantizer makes needless, give or take 1e-7.
-        if isinstance(exponent, tuple) or exponent > 16:
+        if isinstance(exponent, tuple) or exponent > 16 or None in (low, high):
             for op, code in (("Max", low), ("Min", high)):
                 if code is not None:
-                    limit = self.numbers(name, code, "float32", nchw, f"{stem}/limit")
+                    limit = self.numbers(name, code, dtype, nchw, f"{stem}/limit")
                     value = self.model.add(op, [value, limit], stem)
             return value
-        limits = [
-            "" if code is None else self.numbers(name, code, "float32", nchw, f"{stem}/limit")
-            for code in (low, high)
-        ]
+        limits = [self.numbers(name, code, dtype, nchw, f"{stem}/limit") for code in (low, high)]
         return self.model.add("Clip", [value, *limits], stem)
 
     def table(self, step: Step, index: str) -> str:
@@ -206,22 +215,26 @@ class ValueEmission(Emission):
     # -- windows -----------------------------------------------------------------------------
 
     def _max_pool(self, step: Step) -> None:
-        attrs = self.window(step, kernel_shape=step.attrs["ksize"])
-        inputs = [self.get(step.inputs[0], "float32", True)]
+        attrs, dtype = (
+            self.window(step, kernel_shape=step.attrs["ksize"]),
+            self.working(*step.inputs),
+        )
+        inputs = [self.get(step.inputs[0], dtype, True)]
         value = self.model.add("MaxPool", inputs, step.output, **attrs)
-        self.put_moved(step, value, "float32", True)
+        self.put_moved(step, value, dtype, True)
 
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
         # Zeros that ONNX Runtime does not take for the zeros it moves.
-        zero = [self.model.constant(np.float32(-0.0), "zero")] if pooled else []
+        zero = [self.model.constant(np.asarray(-0.0, dtype), "zero")] if pooled else []
         return self.model.add("Pad", [*inputs, *zero], step.output)
 
 
-def check_exact(tensor: Tensor) -> None:
-    """Raise UnsupportedError unless float32 holds every sum on the way to a tensor's codes."""
-    if tensor.magnitude > FLOAT32_EXACT:
+def check_exact(tensor: Tensor, exact: int) -> None:
+    """Raise UnsupportedError unless floats hold every sum on the way to a tensor's codes."""
+    if tensor.magnitude > exact:
+        kind = "float32" if exact == FLOAT32_EXACT else "float64"
         raise UnsupportedError(
-            f"sums reach {tensor.magnitude:,}, float32 is exact up to {FLOAT32_EXACT:,}",
+            f"sums reach {tensor.magnitude:,}, {kind} is exact up to {exact:,}",
             node=tensor.name,
             hint="onnx-integer carries it",
         )

@@ -1,0 +1,145 @@
+"""Form `qonnx`: float ops and Quant nodes, as the `qonnx` package executes them.
+
+Quant divides by its scale, limits, rounds and multiplies: exact for powers of two. Its ROUND is
+half to even and its HALF_UP is half away from zero; half up is half a step added before FLOOR.
+Sums past 2^24 are float64, which every op but Conv has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+
+from qgraph.backends.onnx.emission import TO_NCHW, turned
+from qgraph.backends.onnx.values import ValueEmission
+from qgraph.errors import UnsupportedError
+from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.program import Program, Step
+
+DOMAIN = "qonnx.custom_op.general"
+ROUNDING = {"half_even": "ROUND", "half_away": "HALF_UP", "half_up": "FLOOR", "floor": "FLOOR"}
+
+
+class QonnxEmission(ValueEmission):
+    form: ClassVar[str] = "qonnx"
+    opset: ClassVar[int] = 18
+    exact: ClassVar[int] = FLOAT64_EXACT
+    fuses_bias: ClassVar[bool] = False
+    roundings: ClassVar[tuple[str, ...]] = tuple(ROUNDING)
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.model.domains[DOMAIN] = 1
+
+    def emit(self) -> onnx.ModelProto:
+        # Its executor takes no model in which a shape is missing.
+        return onnx.shape_inference.infer_shapes(super().emit(), strict_mode=True)
+
+    def shape(self, name: str) -> tuple[int | str, ...]:
+        return self.tensors[name].shape
+
+    def working(self, *names: str) -> str:
+        wide = any(self.tensors[name].magnitude > FLOAT32_EXACT for name in names)
+        return "float64" if wide else "float32"
+
+    # -- quantizers --------------------------------------------------------------------------
+
+    def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
+        tensor = self.tensors[name]
+        shape = tensor.shape
+        if spec.rounding == "half_up":
+            half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(self._type_before(name))
+            half = half.reshape(-1, 1, 1) if nchw and half.ndim else half
+            added = self.model.constant(half, f"{name}/half")
+            value = self.model.add("Add", [value, added], f"{name}/raised")
+        if nchw:
+            shape = tuple(shape[i] for i in TO_NCHW)
+        scale = self._scale(name, -3 if nchw else -1, len(shape))
+        return self._quant(value, name, scale, spec, shape)
+
+    def _type_before(self, name: str) -> str:
+        """The type of what a quantizer takes; it gives float32."""
+        source = next((s.inputs[0] for s in self.program.steps if s.output == name), None)
+        return "float32" if source is None else self.working(source)
+
+    def _scale(self, name: str, axis: int, rank: int) -> str:
+        """Scales of a tensor, shaped to lie along an axis of it."""
+        power = np.ldexp(np.float32(1), -np.asarray(self.tensors[name].exponent))
+        if power.ndim:
+            power = power.reshape((-1,) + (1,) * (rank - 1 - axis % rank))
+        return self.model.constant(power.astype(np.float32), f"{name}/scale")
+
+    def _quant(
+        self, value: str, name: str, scale: str, spec: QuantSpec, shape: tuple[int, ...]
+    ) -> str:
+        zero = self.model.constant(np.float32(0), "zero")
+        bits = self.model.constant(np.float32(spec.bits), f"bits{spec.bits}")
+        made = self.model.add(
+            "Quant",
+            [value, scale, zero, bits],
+            name,
+            domain=DOMAIN,
+            signed=int(spec.signed),
+            narrow=0,
+            rounding_mode=ROUNDING[spec.rounding],
+        )
+        self.model.know(made, "float32", shape)
+        return made
+
+    # -- constants ---------------------------------------------------------------------------
+
+    def _constant_quant(self, name: str, values: Array, axis: int) -> str:
+        """Values that are on their grid, and the Quant that says which it is."""
+        tensor = self.tensors[name]
+        signed = tensor.low < 0
+        reach = max(-tensor.low - 1, tensor.high)
+        spec = QuantSpec(max(reach.bit_length() + signed, 2), signed, "constant")
+        held = self.model.constant(values, f"{name}/values")
+        return self._quant(held, name, self._scale(name, axis, values.ndim), spec, values.shape)
+
+    def constant(self, name: str, dtype: str, nchw: bool = False) -> str:
+        values = self.units(self.tensors[name], self.program.constants[name], dtype)
+        values = turned(values) if nchw else values
+        if dtype == "float64":
+            return self.model.constant(values, name)
+        return self._constant_quant(name, values, -3 if nchw else -1)
+
+    def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
+        exponent = np.asarray(self.tensors[name].exponent)
+        if exponent.ndim:
+            exponent = exponent.reshape((-1,) + (1,) * (codes.ndim - 1 - axis))
+        values: Any = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
+        return self._constant_quant(name, values, axis)
+
+    # -- ops ---------------------------------------------------------------------------------
+
+    def _conv2d(self, step: Step) -> None:
+        reach = max(self.tensors[v].magnitude for v in (*step.inputs, step.output))
+        if reach > FLOAT32_EXACT:
+            raise UnsupportedError(
+                f"sums reach {reach:,}, float32 is exact up to {FLOAT32_EXACT:,}",
+                node=step.output,
+                hint="onnx-integer carries it",
+            )
+        super()._conv2d(step)
+
+    def _requantize(self, step: Step) -> None:
+        attrs, tensor = step.attrs, self.tensors[step.inputs[0]]
+        half = 1 << max(0, min(int(np.max(attrs["shift"])) - 1, 60))
+        if attrs["rounding"].startswith("half_") and attrs["rounding"] != "half_even":
+            limit = FLOAT32_EXACT if tensor.magnitude <= FLOAT32_EXACT else FLOAT64_EXACT
+            if tensor.magnitude + half > limit:
+                raise UnsupportedError(
+                    f"half a step added to {tensor.magnitude:,} is past what floats hold",
+                    node=step.output,
+                    hint="onnx-integer carries it",
+                )
+        super()._requantize(step)
+
+    def table(self, step: Step, index: str) -> str:
+        name = step.inputs[1]
+        values = self.units(self.tensors[name], self.program.constants[name], "float32")
+        return self.model.add("Gather", [self.model.constant(values, name), index], step.output)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from qgraph.frontends.batch import BatchTracker
-from qgraph.frontends.partial import Partial, worth_tracking
+from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
 
@@ -93,6 +93,10 @@ class Place(Generic[C]):
         return self.builder.partials.get(self.inputs[i])
 
     def integers(self, i: int) -> tuple[int, ...] | None:
-        """Input `i` as a tuple of known integers (a scalar gives one), else None."""
+        """Input `i` as a tuple of few known integers (a scalar gives one), else None."""
         value = self.constant(i)
-        return None if value is None else tuple(int(v) for v in np.ravel(value))
+        return (
+            None
+            if value is None or value.size > LARGEST
+            else tuple(int(v) for v in np.ravel(value))
+        )

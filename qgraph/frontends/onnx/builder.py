@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.errors import GraphError, LoadError, UnsupportedError
 from qgraph.frontends.onnx.node import OnnxNode, Ref
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
@@ -169,6 +169,8 @@ class Builder(Construction):
             values, partials = self._import(Site(self, node.name, inputs, node))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
+        except MemoryError:
+            raise LoadError(f"this `{node.op}` does not fit into memory", node=node.name) from None
         for index, value in enumerate(values):
             self._values[node.name, index] = value
             self._pass_constant_through(value)
@@ -186,22 +188,17 @@ class Builder(Construction):
             result = self._importers[key](site) if key in self._importers else None
         except Inexpressible:
             result = None
-        except GraphError as error:
-            return self._opaque_instead(site, partials, error), partials
         if result is None:
+            self._ask_for_shapes(site)
             return self._opaque(site, partials), partials
         return (result,) if isinstance(result, str) else result, partials
 
-    def _opaque_instead(
-        self, site: Site, partials: tuple[Partial, ...] | None, error: GraphError
-    ) -> tuple[str, ...]:
-        """What ONNX takes and the IR does not stays opaque; not where the user can help."""
-        if any(self.graph.types[i].shape is None for i in self.graph.inputs):
-            raise error
-        try:
-            return self._opaque(site, partials)
-        except QGraphError:
-            raise error from None
+    def _ask_for_shapes(self, site: Site) -> None:
+        """Nothing is left as it is because of a shape that the user can tell."""
+        types = self.graph.types
+        unknown = [v for v in site.inputs if v and types[v].shape is None]
+        if unknown and any(types[i].shape is None for i in self.graph.inputs):
+            raise GraphError(f"the shape of `{unknown[0]}` is not known", node=site.name)
 
     def _opaque(self, site: Site, partials: tuple[Partial, ...] | None) -> tuple[str, ...]:
         node, graph = site.node, self.graph

@@ -55,8 +55,16 @@ def read(proto: Any, folder: Path | None = None) -> Model:
     Raises LoadError for what is no sound model, UnsupportedError for one of another age.
     """
     opset = _opset(proto)
-    graph = _through_graphsurgeon(proto)
-    return _Reader(graph, opset, _domains(proto), folder).model()
+    try:
+        graph = _through_graphsurgeon(proto)
+        return _Reader(graph, opset, _domains(proto), folder).model()
+    except QGraphError:
+        raise
+    except Exception as error:  # whatever a damaged model makes of its readers
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise LoadError(
+            f"not a sound ONNX model: {lines[0]}", hint="onnx.checker.check_model may tell more"
+        ) from None
 
 
 def _domains(proto: Any) -> dict[str, int]:
@@ -84,20 +92,12 @@ def _through_graphsurgeon(proto: Any) -> Any:
 
     if proto.graph.sparse_initializer:
         raise UnsupportedError("the model has sparse constants", hint="make them dense")
-    try:
-        if proto.functions:
-            from onnx.inliner import inline_local_functions
+    if proto.functions:
+        from onnx.inliner import inline_local_functions
 
-            proto = inline_local_functions(proto)
-        with _quiet():
-            return gs.import_onnx(proto)
-    except QGraphError:
-        raise
-    except Exception as error:  # whatever a damaged model makes of its readers
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise LoadError(
-            f"not a sound ONNX model: {lines[0]}", hint="onnx.checker.check_model may tell more"
-        ) from None
+        proto = inline_local_functions(proto)
+    with _quiet():
+        return gs.import_onnx(proto)
 
 
 @contextmanager

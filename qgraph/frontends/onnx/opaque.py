@@ -87,7 +87,11 @@ def _refuse(node: OnnxNode) -> None:
     if not onnx.defs.has(node.op, domain):
         where = f" of `{domain}`" if domain else ""
         raise UnsupportedError(f"op `{node.op}`{where} is not known", node=node.name, hint=CUT)
-    schema = onnx.defs.get_schema(node.op, node.version, domain)
+    try:
+        schema = onnx.defs.get_schema(node.op, node.version, domain)
+    except onnx.defs.SchemaError:
+        told = f"op `{node.op}` is not in opset {node.version}"
+        raise UnsupportedError(told, node=node.name, hint=CUT) from None
     kinds = [*schema.inputs, *schema.outputs]
     types = [t for kind in kinds for t in kind.types]
     what = REFUSED.get(node.op)
@@ -111,7 +115,7 @@ def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[Te
         if partial is not None and partial.complete and partial.values.dtype.kind in "biuf":
             model.graph.initializer.append(onnx.numpy_helper.from_array(partial.values, f"in{i}"))
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     except Exception as error:  # whatever a malformed node makes of it
         lines = str(error).splitlines() or [type(error).__name__]
         raise GraphError(f"ONNX refuses it: {lines[-1]}", node=source.node) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def _inside(folder: Path | None, location: str, node: str) -> Path:
             node=node,
             hint="keep it beside the model",
         )
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise LoadError(f"`{location}`, which holds its data, is no file", node=node)
     return path
 

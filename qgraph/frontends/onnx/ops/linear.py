@@ -61,7 +61,7 @@ def _scaled(site: Site, value: str, factor: float, what: str) -> str:
     if factor == 1:
         return value
     array = site.builder.constant(value)
-    if array is not None:
+    if array is not None and site.builder.allows(array.size):
         return site.const((array * factor).astype(array.dtype), f"{what}_scaled")
     dtype = site.builder.graph.types[value].dtype
     scale = site.const(np.asarray(factor, dtype), f"{what}_factor")

@@ -92,7 +92,7 @@ def _gather(site: Site) -> Result:
     axis = site.axis(site.node.integer("axis"), len(shape))
     array = site.constant(0)
     rest = 0 if array is None else array.size // max(array.shape[axis], 1)
-    if array is not None and site.builder.allows(rest * indices.size):
+    if array is not None and site.builder.allows(rest * indices.size + indices.size):
         return site.const(np.take(array, indices.astype(np.int64), axis))
     return _picked(site, axis, shape[axis], indices.astype(np.int64))
 
@@ -100,13 +100,15 @@ def _gather(site: Site) -> Result:
 def _picked(site: Site, axis: int, size: int | None, indices: Any) -> Result:
     """One index drops the axis; a row of them is one slice, or slices that are joined."""
     rank, x = site.rank(), site.inputs[0]
+    if indices.size > MOST_PIECES:
+        return None
     chosen = [int(i) for i in np.ravel(indices)]
     if size is not None and any(not -size <= i < size for i in chosen):
         raise GraphError(f"an index outside of {size}", node=site.name)
     if indices.ndim == 0:
         one = site.helper("slice", "slice", x, **along(rank, axis, _single(chosen[0])))
         return site.emit("squeeze", one, axes=(axis,))
-    if indices.ndim != 1 or not 1 <= len(chosen) <= MOST_PIECES:
+    if indices.ndim != 1 or not chosen:
         return None
     step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
     if min(chosen) >= 0 and step > 0 and all(b - a == step for a, b in pairwise(chosen)):

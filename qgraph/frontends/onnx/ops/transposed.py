@@ -37,7 +37,7 @@ def _conv_transpose(site: Site) -> Result:
         strides=(1, 1), dilations=(1, 1), padding=around if any(map(any, around)) else "valid",
     )  # fmt: skip
     if site.has(2):
-        made = site.helper("biased", "bias_add", made, _bias(site, strides))
+        made = site.helper("biased", "bias_add", made, _bias(site, w.shape[1], strides))
     whole = _laid_out(site, made, strides)
     spare = [taps[i] * strides[i] - kernel[i] - extra[i] + pads[i][1] for i in (0, 1)]
     return back(site, _cut(site, whole, pads, spare), site.rank())
@@ -101,10 +101,12 @@ def _phases(w: Any, strides: Pair, taps: Pair) -> Any:
     return np.ascontiguousarray(made)
 
 
-def _bias(site: Site, strides: Pair) -> str:
+def _bias(site: Site, channels: int, strides: Pair) -> str:
     bias = site.constant(2)
     if bias is None:
         raise Inexpressible
+    if bias.shape != (channels,):
+        raise GraphError(f"a bias of {bias.shape} for {channels} channels", node=site.name)
     return site.const(np.tile(bias, strides[0] * strides[1]), "bias")
 
 

@@ -22,6 +22,7 @@ FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "onnx-qdq": ("qgraph.backends.onnx.forms", "OnnxQdq", "ONNX with quantizers around float"),
         "qonnx": ("qgraph.backends.onnx.forms", "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
         "c": ("qgraph.backends.c.form", "CForm", "C99, integers only, with a test"),
+        "vectors": ("qgraph.backends.vectors.form", "VectorsForm", "codes of every layer"),
     }
 )
 INDEX = "export.json"

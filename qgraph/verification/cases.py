@@ -13,6 +13,7 @@ from qgraph.errors import UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.program import Program
+from qgraph.program.adversarial import adversarial_entries
 from qgraph.quant.data import chunk_inputs
 
 # Codes of every tensor of a batch, int64, several times over.
@@ -53,15 +54,10 @@ def random_case(program: Program, seed: int) -> Case:
 
 
 def extreme_cases(program: Program) -> Iterator[Case]:
-    """All at the lowest code, all at the highest, both in turn; and zero."""
-    tensors = [program.tensors[e.tensor] for e in program.entries]
-    for label, pick in (
-        ("lowest", lambda t: np.full(t.shape, t.low, np.int64)),
-        ("highest", lambda t: np.full(t.shape, t.high, np.int64)),
-        ("in turn", lambda t: np.where(np.indices(t.shape).sum(0) % 2, t.low, t.high)),
-        ("zero", lambda t: np.zeros(t.shape, np.int64)),
-    ):
-        yield Case(label, {t.name: pick(t) for t in tensors})
+    """All at the lowest code, all at the highest, both in turn or by chance; and zero."""
+    for label, entries in adversarial_entries(program).items():
+        if label != "random":
+            yield Case(label, entries)
 
 
 def _batches(program: Program, case: Case) -> Iterator[Case]:

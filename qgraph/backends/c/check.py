@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.backends.c.layers import elements
 from qgraph.backends.c.names import literal
 from qgraph.backends.c.source import Port, Unit
+from qgraph.program.layers import elements
 
 CHECK = """\
 /* Runs {net}_run on samples from a file.

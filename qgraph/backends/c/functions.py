@@ -10,7 +10,6 @@ import numpy as np
 
 from qgraph.backends.c.elements import bits_for, expression
 from qgraph.backends.c.kernels import KERNELS
-from qgraph.backends.c.layers import MOVES, ROWS, Layer, elements
 from qgraph.backends.c.moves import walks, write_take, write_walk
 from qgraph.backends.c.names import Names, comment
 from qgraph.backends.c.text import (
@@ -25,6 +24,7 @@ from qgraph.backends.c.text import (
 )
 from qgraph.ir.types import Array
 from qgraph.program import Program, Step, Tensor, storage
+from qgraph.program.layers import MOVES, ROWS, Layer, elements
 
 Counters = list[tuple[str, int]]
 ONE = (1, 1)

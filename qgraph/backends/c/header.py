@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qgraph.backends.c.layers import elements
 from qgraph.backends.c.names import comment
 from qgraph.backends.c.source import Port, Unit
+from qgraph.program.layers import elements
 
 HEADER = """\
 #ifndef {NET}_H

@@ -10,12 +10,12 @@ import numpy as np
 from qgraph.backends.c.arithmetic import helpers
 from qgraph.backends.c.functions import Function, Source, function
 from qgraph.backends.c.kernels import WINDOW
-from qgraph.backends.c.layers import Layer, elements, layers
 from qgraph.backends.c.memory import Life, plan
 from qgraph.backends.c.names import Names, comment
 from qgraph.backends.c.text import Text, numbers, short
 from qgraph.ir.types import Array
 from qgraph.program import Program
+from qgraph.program.layers import Layer, elements, layers
 
 TRACE = """\
 #ifdef {NET}_TRACE

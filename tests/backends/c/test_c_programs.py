@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.backends.c.form import build, compiler, packed, refused, write_program
-from qgraph.backends.c.layers import layers
 from qgraph.backends.c.memory import ALIGNMENT, Life, plan
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.program import Step
+from qgraph.program.layers import layers
 from tests.helpers.c_programs import (
     SANITIZED,
     assert_same,

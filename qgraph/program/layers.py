@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from qgraph.program import Program, Step, Tensor
+from qgraph.program.form import Program, Step, Tensor
 
 # They make all channels of one position at a time.
 ROWS = ("conv2d", "depthwise_conv2d", "matmul", "max_pool")

@@ -1,0 +1,177 @@
+"""A SystemVerilog bench that reads the vectors of places and computes them again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.vectors.cases import Tried
+from qgraph.backends.vectors.files import hexadecimal
+from qgraph.program import Program, Step
+
+# Products that a check takes, and may take for one row: simulators do some millions in a second.
+PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
+ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+FAR = 1 << 60
+Check = tuple[str, dict[str, Any]]  # kind and parameters
+PAIRS = ("add", "sub", "mul", "maximum", "minimum")
+Facts = Callable[[str], Mapping[str, Any]]
+
+# Modules that check a step each, and the head of the bench.
+MODULES = Path(__file__).with_name("modules.sv")
+END = """\
+        $display("%0s: %0d of %0d codes differ", wrong == 0 ? "PASS" : "FAIL", wrong, seen);
+        $finish;
+    end
+endmodule
+"""
+
+
+def bench(
+    program: Program,
+    tried: Sequence[tuple[str, Tried]],
+    stems: Mapping[str, str],
+    facts: Facts,
+    folder: Path,
+) -> tuple[str, list[dict[str, str]]]:
+    """The text of the bench, and what it checks: the step and the kind of check.
+
+    tried: places with their folders. Shifts by channel are written to files, in `folder`.
+    """
+    checks: list[tuple[str, str, dict[str, Any]]] = []
+    for place, one in tried:
+        for step in one.place.program.steps:
+            made = _check(_Step(program, place, one, step, stems, facts, folder))
+            if made is not None:
+                checks.append((*made[:1], step.output, made[1]))
+    lines = [MODULES.read_text("ascii")]
+    for i, (kind, name, parameters) in enumerate(checks):
+        given = ", ".join(f".{key}({_written(value)})" for key, value in parameters.items())
+        lines.append(f"    {kind}_check #(.NAME({_written(name)}), {given}) c{i}();\n")
+    lines.append("\n    initial begin\n")
+    for i in range(len(checks)):
+        lines.append(
+            f"        c{i}.check;\n"
+            f"        wrong = wrong + c{i}.result.wrong;\n        seen = seen + c{i}.result.seen;\n"
+        )
+    lines.append(END)
+    return "".join(lines), [{"tensor": name, "check": kind} for kind, name, _ in checks]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in value)
+        return f'"{"".join(plain)}"'
+    return str(int(value)) if abs(int(value)) < 1 << 31 else f"{'-' * (value < 0)}64'sd{abs(value)}"
+
+
+class _Step:
+    """A step of a place, and where its tensors are."""
+
+    def __init__(
+        self,
+        program: Program,
+        place: str,
+        tried: Tried,
+        step: Step,
+        stems: Mapping[str, str],
+        facts: Facts,
+        folder: Path,
+    ) -> None:
+        self.program, self.place, self.tried, self.step = program, place, tried, step
+        self.stems, self.facts, self.folder = stems, facts, folder
+        self.codes = {**tried.place.program.constants, **tried.codes}
+
+    def file(self, name: str) -> str:
+        constant = name in self.program.constants
+        whole = constant and self.codes[name].shape == self.program.constants[name].shape
+        return f"{'constants' if whole else self.place}/{self.stems[name]}.hex"
+
+    def there(self, names: Sequence[str]) -> bool:
+        return all((self.folder / self.file(name)).exists() for name in names)
+
+    def width(self, letter: str, name: str) -> dict[str, Any]:
+        facts = self.facts(name)
+        return {
+            letter: self.file(name),
+            f"{letter}_BITS": facts["bits"],
+            f"{letter}_SIGNED": int(facts["signed"]),
+        }
+
+
+def _check(one: _Step) -> Check | None:
+    """The kind of a check and its parameters; None for steps that have none."""
+    step = one.step
+    if not one.there([*step.inputs, step.output]):
+        return None
+    if step.op in ("conv2d", "depthwise_conv2d", "matmul"):
+        return _sums(one)
+    if step.op in ("requantize", "clip"):
+        return _requantize(one)
+    if step.op == "lookup":
+        return _lookup(one)
+    return _pair(one) if step.op in PAIRS else None
+
+
+def _sums(one: _Step) -> Check | None:
+    (x, w), y = one.step.inputs, one.step.output
+    rows, (outputs, inputs) = len(one.codes[y]), (one.codes[v].shape[-1] for v in (y, x))
+    taps = math.prod(one.codes[x].shape[1:-1])
+    groups = inputs if one.step.op == "depthwise_conv2d" else one.step.attrs.get("groups", 1)
+    each = taps * (inputs // groups) * outputs
+    sizes = {"TAPS": taps, "INPUTS": inputs, "OUTPUTS": outputs, "GROUPS": groups}
+    if each > PRODUCTS_MOST:
+        return None
+    widths = {**one.width("X", x), **one.width("W", w), **one.width("Y", y)}
+    return "sums", {
+        "ROWS": min(rows, max(1, PRODUCTS // each)),
+        "FILE_ROWS": rows,
+        **sizes,
+        **widths,
+    }
+
+
+def _requantize(one: _Step) -> Check | None:
+    step, attrs = one.step, one.step.attrs
+    x, y = step.inputs[0], step.output
+    bounds = [attrs["low"], attrs["high"]]
+    shift = attrs.get("shift", 0)
+    if any(isinstance(b, tuple) for b in bounds) or np.min(shift) < -8 or np.max(shift) > 60:
+        return None
+    low, high = (far if b is None else b for b, far in zip(bounds, (-FAR, FAR), strict=True))
+    parameters = {
+        **one.width("X", x),
+        **one.width("Y", y),
+        "COUNT": one.codes[y].size,
+        "LOW": low,
+        "HIGH": high,
+        "ROUNDING": ROUNDINGS.index(attrs.get("rounding", "floor")),
+        "WRAP": int(attrs.get("overflow") == "wrap"),
+    }
+    if isinstance(shift, int):
+        return "requantize", {**parameters, "SHIFT": shift}
+    name = f"{one.place}/{one.stems[y]}.shifts.hex"
+    (one.folder / name).write_bytes(hexadecimal(np.asarray(shift), 8))
+    return "requantize", {**parameters, "SHIFTS": name, "CHANNELS": len(shift)}
+
+
+def _pair(one: _Step) -> Check | None:
+    (a, b), y = one.step.inputs, one.step.output
+    shape, size = one.codes[y].shape, one.codes[b].size
+    constant = b in one.program.constants and size in (1, shape[-1])
+    if one.codes[a].shape != shape or not (constant or one.codes[b].shape == shape):
+        return None
+    widths = {**one.width("A", a), **one.width("B", b), **one.width("Y", y)}
+    sizes = {"COUNT": one.codes[y].size, "CHANNELS": size, "OP": PAIRS.index(one.step.op)}
+    return "pair", {**sizes, **widths}
+
+
+def _lookup(one: _Step) -> Check:
+    (x, table), y = one.step.inputs, one.step.output
+    widths = {**one.width("X", x), **one.width("TABLE", table), **one.width("Y", y)}
+    sizes = {"COUNT": one.codes[y].size, "ENTRIES": one.codes[table].size}
+    return "lookup", {**sizes, "OFFSET": one.step.attrs["offset"], **widths}

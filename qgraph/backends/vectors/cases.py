@@ -1,0 +1,86 @@
+"""What vectors are made of: runs of the whole network, and places of its layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from qgraph.backends.forms import Network
+from qgraph.errors import ExactnessError, UsageError
+from qgraph.exact.reference import Reference
+from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.program import Program
+from qgraph.program.adversarial import adversarial_entries
+from qgraph.program.extremes import Extreme, Unreached, claims_hold, extremes, stacked
+from qgraph.program.layers import Layer, layers
+from qgraph.program.places import Place, place_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """One sample through the whole network: what it is, and codes of its entries."""
+
+    name: str
+    about: str
+    entries: Mapping[str, Codes]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A layer at one place, on samples that are extreme: every tensor, a row each sample."""
+
+    place: Place
+    found: Sequence[Extreme]
+    missing: Sequence[Unreached]
+    codes: Mapping[str, Codes]
+
+
+def runs(network: Network, samples: int) -> Iterator[Run]:
+    """Calibration samples first, then the ends of the entries' ranges, then any codes."""
+    for i, feeds in enumerate(_samples(network, samples)):
+        values = Reference(network.graph).run(feeds, [e.tensor for e in network.program.entries])
+        codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
+        yield Run(f"sample{i}", "a calibration sample", codes)
+    for label, entries in adversarial_entries(network.program).items():
+        yield Run(label.replace(" ", "_"), f"codes of entries: {label}", entries)
+
+
+def _samples(network: Network, most: int) -> list[dict[str, Array]]:
+    """Inputs of one sample each; where the batch is fixed, all of it is one."""
+    data = network.samples if network.program.batch_free else network.sample
+    data = data or network.sample
+    if not network.program.batch_free:
+        return [{**data}][:most] if data else []
+    count = min((len(a) for a in data.values()), default=0)
+    return [{n: a[i : i + 1] for n, a in data.items()} for i in range(min(count, most))]
+
+
+def chosen(program: Program, names: Sequence[str]) -> list[Layer]:
+    """The layers that are named by a tensor that they make; all without names."""
+    every = layers(program)
+    unknown = [n for n in names if not any(n in layer.made for layer in every)]
+    if unknown:
+        heads = ", ".join(layer.head.output for layer in every)
+        raise UsageError(f"no layer makes `{unknown[0]}`", hint=f"layers: {heads}")
+    return [one for one in every if not names or any(n in one.made for n in names)]
+
+
+def tried(program: Program, layer: Layer) -> Tried | str:
+    """A layer on extreme samples, or why there are none. Every claim is checked once more."""
+    place = place_of(program, layer)
+    if isinstance(place, str):
+        return place
+    found, missing = extremes(place)
+    if not found:
+        return "nothing of it rounds, clips or sums"
+    codes = stacked(place, found)
+    for one, held in zip(found, claims_hold(place, found, codes), strict=True):
+        if not held:
+            raise ExactnessError(f"a vector is not what it says: {one.goal}", node=one.tensor)
+    return Tried(place, found, missing, codes)
+
+
+def size(program: Program, names: Sequence[str]) -> int:
+    """Elements of all these tensors together."""
+    return sum(math.prod(program.tensors[n].shape) for n in names)

@@ -1,0 +1,66 @@
+"""A tensor in files: `.npy`, raw little-endian `.bin`, and `.hex` for `$readmemh`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import LoadError
+from qgraph.ir.types import Array, Codes
+
+# Elements of the largest tensor that has a .hex beside it.
+HEX_MOST = 1 << 18
+
+
+def bits_of(low: int, high: int) -> int:
+    """Bits of the narrowest number that holds `low..high`; two's complement if some are below 0."""
+    if low >= 0:
+        return max(1, int(high).bit_length())
+    return max((-int(low) - 1).bit_length(), int(high).bit_length()) + 1
+
+
+def write(place: Path, codes: Array, storage: str, bits: int) -> dict[str, str]:
+    """Files `place` with an ending each; their SHA-256, by ending. Large ones have no `.hex`."""
+    held = np.ascontiguousarray(codes).astype(storage)
+    np.save(place.with_name(f"{place.name}.npy"), held)
+    little = held.astype(held.dtype.newbyteorder("<"))
+    place.with_name(f"{place.name}.bin").write_bytes(little.tobytes())
+    endings = ["npy", "bin"]
+    if codes.size <= HEX_MOST:
+        place.with_name(f"{place.name}.hex").write_bytes(hexadecimal(codes, bits))
+        endings.append("hex")
+    return {e: sha256(place.with_name(f"{place.name}.{e}")) for e in endings}
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def hexadecimal(codes: Array, bits: int) -> bytes:
+    """A line for each code: two's complement in `bits`, as many digits as that takes."""
+    digits = -(-bits // 4)
+    held = np.asarray(codes, np.int64).reshape(-1).astype(np.uint64) & np.uint64((1 << bits) - 1)
+    whole = np.frombuffer(held.astype(">u8").tobytes().hex().encode(), "S1").reshape(-1, 16)
+    ends = np.full((len(whole), 1), b"\n", "S1")
+    return np.hstack([whole[:, 16 - digits :], ends]).tobytes()
+
+
+def read(place: Path, facts: Mapping[str, Any], shape: tuple[int, ...], ending: str) -> Codes:
+    """Codes from one of the files of a tensor; `facts` are the index's. Raises LoadError."""
+    path = place.with_name(f"{place.name}.{ending}")
+    try:
+        if ending == "npy":
+            codes: Any = np.load(path, allow_pickle=False)
+        elif ending == "bin":
+            codes = np.frombuffer(path.read_bytes(), np.dtype(facts["storage"]).newbyteorder("<"))
+        else:
+            held = np.array([int(word, 16) for word in path.read_text().split()], np.int64)
+            sign = facts["signed"] << (facts["bits"] - 1)
+            codes = (held ^ sign) - sign
+        return np.asarray(codes, np.int64).reshape(shape)
+    except (OSError, ValueError) as error:
+        raise LoadError(f"cannot be read: {error}", node=str(path)) from None

@@ -1,0 +1,135 @@
+"""Vectors read back: the program that they describe, and whether they are what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.vectors.files import read, sha256
+from qgraph.errors import ExactnessError, LoadError
+from qgraph.ir.types import Array, QuantSpec
+from qgraph.program import Entry, Program, Step, Tensor, run
+from qgraph.program.run import RULES
+
+Index = Mapping[str, Any]
+# Of a layer at one place.
+PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """`index.json` of a folder. Raises LoadError."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "index.json").read_text("utf-8"))
+        return found
+    except (OSError, ValueError) as error:
+        raise LoadError(f"has no index: {error}", node=str(folder)) from None
+
+
+def read_program(folder: Path, index: Index) -> Program:
+    """The network again, from the index and the `.hex` of constants, `.bin` where there is none."""
+    constants: dict[str, Array] = {}
+    for name, where in index["constants"].items():
+        facts = index["tensors"][name]
+        ending = "hex" if "hex" in where["sha256"] else "bin"
+        codes = read(folder / where["file"], facts, tuple(facts["shape"]), ending)
+        constants[name] = codes.astype(facts["storage"])
+    tensors = {name: _tensor(name, facts) for name, facts in index["tensors"].items()}
+    return Program(
+        index["network"],
+        tensors,
+        constants,
+        tuple(_entry(tensors[name]) for name in index["entries"]),
+        tuple(index["exits"]),
+        tuple(_step(step) for step in index["steps"]),
+        index["batch_free"],
+    )
+
+
+def check_files(folder: Path, index: Index) -> None:
+    """Every file against its hash. Raises ExactnessError for the first that is not as written."""
+    groups = [index["constants"], *(case["tensors"] for case in index["cases"])]
+    groups += [place[kind] for place in index["places"] for kind in ("constants", "tensors")]
+    for where in (where for group in groups for where in group.values()):
+        for ending, wanted in where["sha256"].items():
+            path = folder / f"{where['file']}.{ending}"
+            if sha256(path) != wanted:
+                raise ExactnessError("is not as it was written", node=str(path))
+
+
+def check(folder: Path, index: Index, program: Program) -> int:
+    """Every case and place, computed again; the number of codes compared.
+
+    Raises ExactnessError for the first tensor that is not what the program makes of the others.
+    """
+    count = 0
+    for case in index["cases"]:
+        codes = {n: _read(folder, index, n, w) for n, w in case["tensors"].items()}
+        if codes.keys() >= {*index["entries"]}:
+            entries = {n: codes[n] for n in index["entries"]}
+            for name, wanted in run(program, entries, [*codes]).items():
+                count += _compare(f"cases/{case['name']}", name, codes[name], wanted)
+    for place in index["places"]:
+        count += _check_place(folder, index, program, place)
+    return count
+
+
+def _check_place(folder: Path, index: Index, program: Program, place: Index) -> int:
+    codes: dict[str, Any] = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
+    for name, where in place["constants"].items():
+        codes[name] = _read(folder, index, name, where, place["shapes"][name])
+    for name, where in place["tensors"].items():
+        codes[name] = _read(folder, index, name, where, place["shapes"][name])
+    count, folder_of = 0, f"place of {place['layer']}"
+    layer = next(layer for layer in index["layers"] if layer["name"] == place["layer"])
+    for step in (s for s in program.steps if s.output in layer["steps"]):
+        if all(name in codes for name in step.inputs):
+            plain = {key: value for key, value in PLAIN.items() if key in step.attrs}
+            wanted = RULES[step.op]({**step.attrs, **plain}, [codes[name] for name in step.inputs])
+            count += _compare(folder_of, step.output, codes[step.output], wanted)
+    for i, row in enumerate(place["rows"]):
+        after = codes[row["tensor"]][i].reshape(-1)[row["channel"]]
+        _compare(folder_of, row["tensor"], np.asarray(after), np.asarray(row["after"]))
+    return count
+
+
+def _read(
+    folder: Path, index: Index, name: str, where: Mapping[str, Any], shape: Any = None
+) -> Array:
+    """A tensor, if its files say the same."""
+    facts = index["tensors"][name]
+    sizes = tuple(facts["shape"] if shape is None else shape)
+    found = {e: read(folder / where["file"], facts, sizes, e) for e in where["sha256"]}
+    for ending, codes in found.items():
+        _compare(f"{where['file']}.{ending}", name, codes, found["npy"])
+    return found["npy"]
+
+
+def _compare(place: str, name: str, found: Array, wanted: Array) -> int:
+    differ = int(np.count_nonzero(found != wanted))
+    if differ:
+        raise ExactnessError(f"{differ} codes in {place} differ", node=name)
+    return int(np.size(found))
+
+
+def _tensor(name: str, facts: Mapping[str, Any]) -> Tensor:
+    low, high, exponent = facts["low"], facts["high"], facts["exponent"]
+    held = exponent if isinstance(exponent, int) else tuple(exponent)
+    return Tensor(name, tuple(facts["shape"]), low, high, max(-low, high), held)
+
+
+def _entry(tensor: Tensor) -> Entry:
+    bits = max(1, (tensor.high - tensor.low).bit_length())
+    return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, "input", 0))
+
+
+def _step(step: Mapping[str, Any]) -> Step:
+    attrs = {key: _tuples(value) for key, value in step["attrs"].items()}
+    return Step(step["op"], tuple(step["inputs"]), step["output"], attrs)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,204 @@
+"""Vectors in a folder, with `index.json`, which says what each file holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.c.names import identifier
+from qgraph.backends.forms import Network
+from qgraph.backends.vectors.bench import bench
+from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
+from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
+from qgraph.ir.types import Codes
+from qgraph.program import Step, Tensor, run
+from qgraph.program.layers import Layer
+
+FORMAT = 1
+ABOUT = {
+    "codes": "value = code * 2^-exponent; an exponent that is a list has one for each last index",
+    "order": "row by row, channels last, the last index the fastest",
+    "npy": "numpy, in the type `storage`",
+    "bin": "raw, little-endian, in the type `storage`",
+    "hex": "for $readmemh: a code a line, two's complement in `bits`",
+    "cases": "one sample through the whole network, every tensor of the chosen layers",
+    "places": "a layer at one place of its output, a row for each sample: the window that it reads "
+    "(taps `absent` lie outside of the image and are 0), and all channels it makes",
+}
+
+
+@dataclass
+class _Index:
+    constants: dict[str, Any] = field(default_factory=dict)
+    cases: list[Any] = field(default_factory=list)
+    places: list[Any] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def write_vectors(
+    network: Network, folder: Path, *, samples: int, most: int, layers: Sequence[str]
+) -> None:
+    """Everything, into an empty folder.
+
+    samples: calibration samples. most: elements of all cases together; the first case is written in
+    any event. layers: names of tensors they make; without, all.
+    """
+    _Writer(network, folder, chosen(network.program, layers), samples, most).write()
+
+
+class _Writer:
+    def __init__(
+        self, network: Network, folder: Path, layers: list[Layer], samples: int, most: int
+    ) -> None:
+        self.network, self.program, self.folder = network, network.program, folder
+        self.layers, self.samples, self.most = layers, samples, most
+        names = {v for layer in layers for v in (*layer.read, *layer.made)}
+        self.names = [n for n in self.program.tensors if n in names]
+        self.stems = {n: f"{i:04d}_{identifier(n)}" for i, n in enumerate(self.program.tensors)}
+        self.index = _Index()
+        self.tried: list[tuple[str, Tried]] = []
+
+    def write(self) -> None:
+        self._constants()
+        self._cases()
+        for i, layer in enumerate(self.layers):
+            self._place(i, layer)
+        text, checks = bench(self.program, self.tried, self.stems, self._facts, self.folder)
+        (self.folder / "bench.sv").write_text(text, "ascii")
+        about = {
+            "format": FORMAT,
+            "network": self.program.name,
+            "about": ABOUT,
+            "batch_free": self.program.batch_free,
+            "entries": [e.tensor for e in self.program.entries],
+            "exits": [*self.program.exits],
+            "tensors": {n: self._facts(n) for n in self.program.tensors},
+            "layers": [self._layer(layer) for layer in self.layers],
+            "steps": [_step(step) for step in self.program.steps],
+            "constants": self.index.constants,
+            "cases": self.index.cases,
+            "places": self.index.places,
+            "bench": checks,
+            "left_out": self.index.left_out,
+        }
+        (self.folder / "index.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        tensor = self.program.tensors[name]
+        return {
+            "file": self.stems[name],
+            "shape": list(tensor.shape),
+            "storage": tensor.storage,
+            "bits": self._bits(tensor),
+            "signed": self._signed(tensor),
+            "low": tensor.low,
+            "high": tensor.high,
+            "exponent": tensor.exponent,
+        }
+
+    def _spec(self, tensor: Tensor) -> Any:
+        """How the graph holds a constant; narrower codes are of that width all the same."""
+        node = self.network.graph.nodes.get(tensor.name)
+        spec = node.attrs.get("spec") if node is not None else None
+        return spec if tensor.name in self.program.constants else None
+
+    def _bits(self, tensor: Tensor) -> int:
+        spec = self._spec(tensor)
+        return spec.bits if spec is not None else bits_of(tensor.low, tensor.high)
+
+    def _signed(self, tensor: Tensor) -> bool:
+        spec = self._spec(tensor)
+        return bool(spec.signed) if spec is not None else tensor.low < 0
+
+    def _layer(self, layer: Layer) -> dict[str, Any]:
+        constants = [v for v in layer.read if v in self.program.constants]
+        return {
+            "name": layer.head.output,
+            "op": layer.head.op,
+            "inputs": [v for v in layer.read if v not in constants],
+            "constants": constants,
+            "outputs": [*layer.stored],
+            "steps": [*layer.made],
+        }
+
+    def _tensor(self, folder: str, name: str, codes: Codes) -> dict[str, Any]:
+        place = self.folder / folder / self.stems[name]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tensor = self.program.tensors[name]
+        hashes = write(place, codes, tensor.storage, self._bits(tensor))
+        if "hex" not in hashes:
+            self.index.left_out.append(
+                f"{folder}/{self.stems[name]}.hex: {codes.size} codes, more than {HEX_MOST}"
+            )
+        return {"file": f"{folder}/{self.stems[name]}", "sha256": hashes}
+
+    def _constants(self) -> None:
+        # All of them: what is read back has to compute.
+        for name, codes in self.program.constants.items():
+            self.index.constants[name] = self._tensor("constants", name, codes)
+
+    def _cases(self) -> None:
+        names = [n for n in self.names if n not in self.program.constants]
+        each, left = size(self.program, names), self.most
+        for one in runs(self.network, self.samples):
+            if self.index.cases and each > left:
+                why = f"{each} codes, {left} are left of {self.most}"
+                self.index.left_out.append(f"case {one.name}: {why}")
+                continue
+            left -= each
+            codes = run(self.program, one.entries, names)
+            folder = f"cases/{one.name}"
+            self.index.cases.append(
+                {
+                    "name": one.name,
+                    "exercises": one.about,
+                    "tensors": {n: self._tensor(folder, n, codes[n]) for n in names},
+                }
+            )
+
+    def _place(self, number: int, layer: Layer) -> None:
+        head = layer.head.output
+        found = tried(self.program, layer)
+        if isinstance(found, str):
+            self.index.left_out.append(f"place of {head}: the layer {found}")
+            return
+        folder = f"places/{number:03d}_{identifier(head)}"
+        self.tried.append((folder, found))
+        seen, held = found.place.seen, found.place.program.constants
+        # Those that depend on the place; the others are among the constants of the network.
+        constants = {n: c for n, c in held.items() if c.shape != self.program.constants[n].shape}
+        self.index.places.append(
+            {
+                "layer": head,
+                "absent": [] if seen is True else np.argwhere(~np.asarray(seen)).tolist(),
+                "shapes": {n: list(c.shape) for n, c in {**constants, **found.codes}.items()},
+                "rows": [_row(one) for one in found.found],
+                "unreached": [vars(one) for one in found.missing],
+                "constants": {n: self._tensor(folder, n, c) for n, c in constants.items()},
+                "tensors": {n: self._tensor(folder, n, c) for n, c in found.codes.items()},
+            }
+        )
+
+
+def _row(one: Any) -> dict[str, Any]:
+    return {
+        "exercises": one.goal,
+        "tensor": one.tensor,
+        "channel": one.channel,
+        "before": one.before,
+        "after": one.after,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "op": step.op,
+        "inputs": [*step.inputs],
+        "output": step.output,
+        "attrs": dict(step.attrs),
+    }

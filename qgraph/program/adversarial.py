@@ -1,0 +1,30 @@
+"""Codes for the entries of a whole program that samples seldom come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from qgraph.ir.types import Codes
+from qgraph.program.form import Program, Tensor
+
+PATTERNS: Mapping[str, Callable[[Tensor], Codes]] = {
+    "lowest": lambda t: np.full(t.shape, t.low, np.int64),
+    "highest": lambda t: np.full(t.shape, t.high, np.int64),
+    "in turn": lambda t: np.where(np.indices(t.shape).sum(0) % 2, t.low, t.high),
+    "zero": lambda t: np.zeros(t.shape, np.int64),
+}
+
+
+def adversarial_entries(program: Program, seed: int = 0) -> dict[str, dict[str, Codes]]:
+    """Codes of every entry, one sample, by what they are: the ends of ranges, in turn, any code.
+
+    `ends` are the lowest and the highest by chance, `random` every code as likely as any other.
+    """
+    rng = np.random.default_rng(seed)
+    tensors = [program.tensors[entry.tensor] for entry in program.entries]
+    found = {label: {t.name: pick(t) for t in tensors} for label, pick in PATTERNS.items()}
+    found["ends"] = {t.name: rng.choice(np.array([t.low, t.high]), t.shape) for t in tensors}
+    found["random"] = {t.name: rng.integers(t.low, t.high + 1, t.shape) for t in tensors}
+    return found

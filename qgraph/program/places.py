@@ -1,0 +1,182 @@
+"""A layer at one place of its output: what it reads there, and all channels that it makes.
+
+A place is small where a layer is large, and the arithmetic is the same. Samples of a place can have
+any codes, so that rare ones can be put together on purpose (extremes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.exact.sums import seen_taps
+from qgraph.ir.types import Array, Codes, QuantSpec
+from qgraph.program.form import Entry, Program, Step, Tensor
+from qgraph.program.layers import MOVES, POINTWISE, Layer
+
+SUMS = ("conv2d", "depthwise_conv2d", "matmul")
+
+
+@dataclass(frozen=True)
+class Place:
+    """`program` is the layer at one place, in any number of samples: names as in the network.
+
+    Its first entry is the window under the place: taps that lie outside of the image (`seen` is
+    false) have to be 0. `chain` is what comes behind the sums, with the sums as an entry.
+    """
+
+    layer: Layer
+    program: Program
+    chain: Program
+    seen: Any  # [height, width] of taps; True for all
+    codes: tuple[int, int]  # lowest and highest in a tap that is seen
+
+    @property
+    def sums(self) -> bool:
+        """True where the layer begins with sums of products."""
+        return self.layer.head.op in SUMS
+
+
+def place_of(program: Program, layer: Layer) -> Place | str:
+    """A layer at one place, or why it has none."""
+    head, shape = layer.head, program.tensors[layer.head.output].shape
+    if head.op in MOVES or head.op == "reshape":
+        return "only moves codes"
+    if not any(step.op in POINTWISE for step in layer.steps) and head.op not in SUMS:
+        return "only compares codes"
+    if head.op in SUMS and head.inputs[1] not in program.constants:
+        return "multiplies activations"
+    if len(shape) < 2:
+        return "has no channels"
+    window = head.inputs[0] if head.op not in POINTWISE else None
+    if any(window in step.inputs for step in layer.steps if step is not head):
+        return "reads what its window is of"
+    return _Builder(program, layer).place()
+
+
+class _Builder:
+    def __init__(self, program: Program, layer: Layer) -> None:
+        self.program, self.layer, self.head = program, layer, layer.head
+        self.shape = program.tensors[layer.head.output].shape
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, Array] = {}
+        self.seen: Any = True
+        self.at = [0] * (len(self.shape) - 1)
+
+    def place(self) -> Place:
+        head = self.head
+        if head.op in ("conv2d", "depthwise_conv2d"):
+            self._look()
+        made = (*self.layer.made,)
+        for name in made:
+            self._narrow(name, (1,) * (len(self.shape) - 1) + self.shape[-1:])
+        chain = [s for s in self.layer.steps if s is not head or head.op in POINTWISE]
+        read = dict.fromkeys(v for s in chain for v in s.inputs if v not in made)
+        for name in read:
+            self._read(name, chain)
+        outside = [v for v in read if v not in self.program.constants]
+        before = [] if head.op in POINTWISE else [head.output]
+        behind = self._program([*before, *outside], chain)
+        if head.op not in SUMS:
+            return Place(self.layer, behind, behind, True, (0, 0))
+        window, x = self._window(), self.program.tensors[head.inputs[0]]
+        whole = self._program([head.inputs[0], *outside], [window, *chain])
+        return Place(self.layer, whole, behind, self.seen, (x.low, x.high))
+
+    def _look(self) -> None:
+        """At the place whose window sees the most of the image."""
+        attrs, image = self.head.attrs, self.program.tensors[self.head.inputs[0]].shape
+        kernel = self.program.tensors[self.head.inputs[1]].shape[:2]
+        rest = (attrs["strides"], attrs["dilations"], attrs["pads"])
+        self.seen = max(seen_taps(image[1:3], kernel, *rest), key=np.sum)
+        wanted = np.broadcast_to(self.seen, kernel)
+        for axis in (0, 1):
+            stride, size = attrs["strides"][axis], image[1 + axis]
+            taps = np.arange(kernel[axis]) * attrs["dilations"][axis] - attrs["pads"][axis][0]
+            for o in range(self.shape[1 + axis]):
+                inside = (taps + o * stride >= 0) & (taps + o * stride < size)
+                if (inside == wanted.any(axis=1 - axis)).all():
+                    self.at[axis] = o
+                    break
+
+    def _narrow(self, name: str, shape: Sequence[int]) -> None:
+        self.tensors[name] = replace(self.program.tensors[name], shape=tuple(shape))
+
+    def _read(self, name: str, chain: Sequence[Step]) -> None:
+        """What pointwise steps read, at the place."""
+        tensor = self.program.tensors[name]
+        if any(s.op == "lookup" and s.inputs[1] == name for s in chain):
+            self.tensors[name], self.constants[name] = tensor, self.program.constants[name]
+            return
+        missing = len(self.shape) - len(tensor.shape)
+        where = [0, *self.at][missing:-1] if tensor.shape else []
+        picks = tuple(slice(p, p + 1) if n > 1 else slice(None)
+                      for p, n in zip(where, tensor.shape, strict=False))  # fmt: skip
+        if name in self.program.constants:
+            codes = self.program.constants[name][picks]
+            self.constants[name] = codes
+            self._narrow(name, codes.shape)
+        else:
+            # Each sample of the place has codes of its own.
+            self._narrow(name, (1,) * (len(self.shape) - 1) + tensor.shape[-1:])
+
+    def _window(self) -> Step:
+        x, w = self.head.inputs
+        weights, channels = self.program.tensors[w], self.program.tensors[x].shape[-1]
+        self.tensors[w], self.constants[w] = weights, self.program.constants[w]
+        if self.head.op == "matmul":
+            self._narrow(x, (1, channels))
+            return self.head
+        self._narrow(x, (1, *weights.shape[:2], channels))
+        if self.seen is not True:  # 0 stands for what is not there
+            low, high = min(self.tensors[x].low, 0), max(self.tensors[x].high, 0)
+            self.tensors[x] = replace(self.tensors[x], low=low, high=high)
+        plain = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
+        return replace(self.head, attrs={**self.head.attrs, **plain})
+
+    def _program(self, entries: Sequence[str], steps: Sequence[Step]) -> Program:
+        names = {v for s in steps for v in (*s.inputs, s.output)} | set(entries)
+        return Program(
+            self.head.output,
+            {n: self.tensors[n] for n in self.tensors if n in names},
+            {n: c for n, c in self.constants.items() if n in names},
+            tuple(_entry(self.tensors[n]) for n in dict.fromkeys(entries)),
+            tuple(s.output for s in steps) or tuple(entries),
+            tuple(steps),
+            batch_free=True,
+        )
+
+
+def _entry(tensor: Tensor) -> Entry:
+    spec = QuantSpec(max(1, (tensor.high - tensor.low).bit_length()), tensor.low < 0, "input", 0)
+    return Entry(tensor.name, tensor.name, spec)
+
+
+def weights_of(place: Place) -> tuple[Codes, Codes]:
+    """Weights as [terms, channels], 0 where a tap is not seen, and which input each term has.
+
+    The second is [terms, channels] too: positions in the window, flattened.
+    """
+    head, program = place.layer.head, place.program
+    codes = np.asarray(program.constants[head.inputs[1]], np.int64)
+    if head.op == "matmul":
+        terms = np.arange(codes.shape[0])[:, None]
+        return codes, np.broadcast_to(terms, codes.shape)
+    inputs = program.tensors[head.inputs[0]].shape[-1]
+    if place.seen is not True:
+        codes = codes * place.seen[:, :, None, None]
+    outputs = program.tensors[head.output].shape[-1]
+    groups = inputs if head.op == "depthwise_conv2d" else head.attrs["groups"]
+    taps, each = codes.shape[0] * codes.shape[1], inputs // groups
+    channel = np.arange(outputs) // (outputs // groups) * each  # the first that an output sees
+    where = np.arange(taps)[:, None, None] * inputs + np.arange(each)[None, :, None] + channel
+    return codes.reshape(taps * each, outputs), where.reshape(taps * each, outputs)
+
+
+def codes_at(values: Mapping[str, Codes], name: str, channel: int) -> Codes:
+    """What samples of a place have in a channel."""
+    codes = values[name]
+    return codes.reshape(len(codes), -1)[:, channel if codes.shape[-1] > 1 else 0]

@@ -1,0 +1,44 @@
+"""Real networks as C: every tensor is the reference's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.compiler import Quantized, quantize
+from qgraph.errors import UnsupportedError
+from qgraph.frontends import load
+from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
+from tests.real.test_real_networks import POLICIES, PROFILES, quantized
+
+pytestmark = [pytest.mark.real, needs_compiler]
+
+
+def assert_c_is_exact(result: Quantized, folder: Path, data: dict | None = None) -> None:
+    found = verify(result.save(folder / "out"), data, forms=["c"])
+    tally = found.compared.tallies["c"]
+    assert found.equal and tally.wrong == 0
+    shown = {step.output for step in found.network.program.steps} & found.network.graph.types.keys()
+    assert tally.tensors >= shown
+
+
+@pytest.mark.parametrize("profile", ["graffitist-int8", "graffitist-int4", "int32-bias"])
+@pytest.mark.parametrize("name", ["cifar_10_model", "nudity"])
+def test_networks(name: str, profile: str, tmp_path: Path) -> None:
+    assert_c_is_exact(quantized(name, profile), tmp_path)
+
+
+@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@pytest.mark.parametrize("profile", ["graffitist-int8", "wide-activations"])
+@pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
+def test_policies(path: Path, profile: str, tmp_path: Path) -> None:
+    graph = load(path)
+    data = np.random.default_rng(0).normal(size=(64, graph.types[graph.inputs[0]].shape[1]))
+    data = data.astype(np.float32)
+    result = quantize(graph, data, profile=PROFILES[profile], plan="method=max")
+    if any(node.op == "layer_norm" for node in result.graph.topological()):
+        with pytest.raises(UnsupportedError, match="layer_norm"):
+            assert_c_is_exact(result, tmp_path)
+    else:
+        assert_c_is_exact(result, tmp_path, {graph.inputs[0]: data})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,13 @@ def export(
     force: Annotated[
         bool, typer.Option("--force", help="Replace what an earlier export wrote there.")
     ] = False,
+    samples: Annotated[
+        int | None, typer.Option(min=0, help="Calibration samples that vectors show.")
+    ] = None,
+    layers: Annotated[
+        list[str] | None,
+        typer.Option("--layer", metavar="NAME", help="A layer that vectors show; repeat. All."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a network in a form that computes the same codes, bit for bit.
@@ -38,12 +45,24 @@ def export(
     from qgraph.exports import form as checked
     from qgraph.stored import load_network
 
-    checked(form)
+    options: dict[str, Any] = {} if samples is None else {"samples": samples}
+    if layers:
+        options["layers"] = tuple(layers)
+    checked(form, options)
     with at_work(as_json):
-        files = write(load_network(directory), form, output, force=force)
+        files = write(load_network(directory), form, output, force=force, options=options)
     if as_json:
         print(json.dumps({"output": str(output), "format": form, "files": files}))
         return
-    rows = [(name, f"{size:,}") for name, size in files.items()]
+    rows = [(name, f"{size:,}") for name, size in _by_folder(files).items()]
     print_table(f"written to {output}: {FORMS[form][2]}", ("=file", ">bytes"), rows)
     console().print(f"next: qgraph verify {directory} --format {form}", soft_wrap=True)
+
+
+def _by_folder(files: dict[str, int]) -> dict[str, int]:
+    """Bytes by name at the top: of a folder, those of all files in it."""
+    sizes: dict[str, int] = {}
+    for name, size in files.items():
+        folder, inside, _ = name.partition("/")
+        sizes[folder + inside] = sizes.get(folder + inside, 0) + size
+    return sizes

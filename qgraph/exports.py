@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from qgraph.artifacts import versions
 from qgraph.backends.forms import Form, Network
@@ -28,22 +30,33 @@ FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 INDEX = "export.json"
 
 
-def form(name: str) -> Form:
-    """A form by its name. Raises UsageError."""
+def form(name: str, options: Mapping[str, Any] | None = None) -> Form:
+    """A form by its name, with options that are its own. Raises UsageError."""
     if name not in FORMS:
         raise UsageError(f"format `{name}` is not there", hint=f"formats: {', '.join(FORMS)}")
     module, kind, _ = FORMS[name]
-    made: Form = getattr(import_module(module), kind)()
-    return made
+    made = getattr(import_module(module), kind)
+    unknown = set(options or {}) - {field.name for field in fields(made)}
+    if unknown:
+        raise UsageError(f"format `{name}` has no option `{min(unknown)}`")
+    chosen: Form = made(**(options or {}))
+    return chosen
 
 
-def export(network: Network, name: str, path: Path, *, force: bool = False) -> dict[str, int]:
+def export(
+    network: Network,
+    name: str,
+    path: Path,
+    *,
+    force: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, int]:
     """Write a network in a form into the directory `path`, whole or not at all: bytes by file.
 
-    `force` replaces what an earlier export wrote there, and nothing else. Raises UnsupportedError
-    where the form cannot carry the network, OutputError.
+    `force` replaces what an earlier export wrote there, and nothing else. options: see the form.
+    Raises UnsupportedError where the form cannot carry the network, UsageError, OutputError.
     """
-    chosen = form(name)
+    chosen = form(name, options)
     replaceable = _written(path) if force else ()
     check_free(path, replaceable)
     reason = chosen.refusal(network)

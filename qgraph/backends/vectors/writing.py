@@ -45,8 +45,8 @@ def write_vectors(
 ) -> None:
     """Everything, into an empty folder.
 
-    samples: calibration samples. most: elements of all cases together; the first case is written in
-    any event. layers: names of tensors they make; without, all.
+    samples: calibration samples. most: codes of all cases together; of the first, as many tensors
+    as that has room for. layers: names of tensors they make; without, all.
     """
     _Writer(network, folder, chosen(network.program, layers), samples, most).write()
 
@@ -132,9 +132,8 @@ class _Writer:
         tensor = self.program.tensors[name]
         hashes = write(place, codes, tensor.storage, self._bits(tensor))
         if "hex" not in hashes:
-            self.index.left_out.append(
-                f"{folder}/{self.stems[name]}.hex: {codes.size} codes, more than {HEX_MOST}"
-            )
+            why = f"{codes.size} codes, more than {HEX_MOST}"
+            self._leave_out(f"{folder}/{self.stems[name]}.hex", why)
         return {"file": f"{folder}/{self.stems[name]}", "sha256": hashes}
 
     def _constants(self) -> None:
@@ -143,14 +142,16 @@ class _Writer:
             self.index.constants[name] = self._tensor("constants", name, codes)
 
     def _cases(self) -> None:
-        names = [n for n in self.names if n not in self.program.constants]
-        each, left = size(self.program, names), self.most
+        every, left = [n for n in self.names if n not in self.program.constants], self.most
         for one in runs(self.network, self.samples):
-            if self.index.cases and each > left:
-                why = f"{each} codes, {left} are left of {self.most}"
-                self.index.left_out.append(f"case {one.name}: {why}")
+            names = self._fitting(every, left)
+            if not names or (self.index.cases and names != every):
+                self._leave_out(f"case {one.name}", f"{left} of {self.most} codes are left")
                 continue
-            left -= each
+            if names != every:
+                rest = len(every) - len(names)
+                self._leave_out(f"case {one.name}", f"{rest} tensors, for {self.most} codes")
+            left -= size(self.program, names)
             codes = run(self.program, one.entries, names)
             folder = f"cases/{one.name}"
             self.index.cases.append(
@@ -161,11 +162,20 @@ class _Writer:
                 }
             )
 
+    def _fitting(self, names: list[str], most: int) -> list[str]:
+        """As many from the front as have no more than `most` codes."""
+        while size(self.program, names) > most:
+            names = names[:-1]
+        return names
+
+    def _leave_out(self, what: str, why: str) -> None:
+        self.index.left_out.append(f"{what}: {why}")
+
     def _place(self, number: int, layer: Layer) -> None:
         head = layer.head.output
         found = tried(self.program, layer)
         if isinstance(found, str):
-            self.index.left_out.append(f"place of {head}: the layer {found}")
+            self._leave_out(f"place of {head}", f"the layer {found}")
             return
         folder = f"places/{number:03d}_{identifier(head)}"
         self.tried.append((folder, found))

@@ -18,6 +18,7 @@ from qgraph.backends.vectors import files
 from qgraph.backends.vectors.form import VectorsForm
 from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UsageError
+from qgraph.exports import export
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.program import Step, lower
@@ -182,9 +183,17 @@ def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "HEX_MOST", 5)
     index = written(requantized(2), tmp_path, VectorsForm(most=8))
     assert [case["name"] for case in index["cases"]] == ["lowest"]
-    assert "case highest: 7 codes, 1 are left of 8" in index["left_out"]
+    assert "case highest: 1 of 8 codes are left" in index["left_out"]
     assert any(line.startswith("constants/0003_w.hex: 6 codes") for line in index["left_out"])
     assert not [*(tmp_path / "constants").glob("*.hex")]
+    assert VectorsForm().runner(network_of(requantized(2)), tmp_path)
+
+
+def test_a_case_that_does_not_fit_is_cut(tmp_path: Path) -> None:
+    index = written(requantized(2), tmp_path, VectorsForm(most=5))
+    (case,) = index["cases"]
+    assert [*case["tensors"]] == ["x", "acc"]
+    assert "case lowest: 1 tensors, for 5 codes" in index["left_out"]
     assert VectorsForm().runner(network_of(requantized(2)), tmp_path)
 
 
@@ -294,3 +303,11 @@ def test_largest_sums_are_those_of_the_bounds(digits: Path, tmp_path: Path) -> N
         if found.tensor == found.layer:  # no bias in it
             assert rows[found.layer, "largest sum"] == found.highs.max()
             assert rows[found.layer, "smallest sum"] == found.lows.min()
+
+
+def test_options_belong_to_a_form(tmp_path: Path) -> None:
+    network = network_of(requantized(2))
+    export(network, "vectors", tmp_path / "one", options={"samples": 0, "layers": ("y",)})
+    assert (tmp_path / "one" / "bench.sv").exists()
+    with pytest.raises(UsageError, match="format `c` has no option `layers`"):
+        export(network, "c", tmp_path / "two", options={"layers": ("y",)})

@@ -73,13 +73,15 @@ class Timed {
     Timed(const Case& c, Level level, std::mt19937& dice)
         : case_(c),
           conv_(c.conv),
-          x_(static_cast<size_t>(conv_.height * conv_.width * conv_.channels)),
-          y_(static_cast<size_t>(conv_.out_height * conv_.out_width * conv_.out_channels)),
+          x_(std::make_unique<Memory>(
+              static_cast<size_t>(conv_.height * conv_.width * conv_.channels))),
+          y_(std::make_unique<Memory>(
+              static_cast<size_t>(conv_.out_height * conv_.out_width * conv_.out_channels))),
           terms_(static_cast<size_t>(conv_.out_channels)) {
         const int64_t inputs = conv_.depthwise ? 1 : conv_.channels;
         std::vector<int8_t> w(static_cast<size_t>(conv_.kernel_height * conv_.kernel_width *
                                                   inputs * conv_.out_channels));
-        for (auto& code : x_) code = static_cast<char>(dice());
+        for (auto& code : x_->bytes) code = static_cast<char>(dice());
         for (auto& code : w) code = static_cast<int8_t>(dice());
         for (auto& term : terms_) term = static_cast<int32_t>(dice() % 2000) - 1000;
         // Profile graffitist: to 16 bits, the bias, ReLU, to 8 bits.
@@ -103,9 +105,9 @@ class Timed {
     void round() {
         const int64_t pixels = conv_.out_height * conv_.out_width;
         // Once to warm the caches, which in a network the layer before has partly done.
-        run(packed_->get(), x_.data(), y_.data(), {0, pixels}, scratch_->get());
+        run(packed_->get(), x_->get(), y_->get(), {0, pixels}, scratch_->get());
         const double begin = seconds();
-        run(packed_->get(), x_.data(), y_.data(), {0, pixels}, scratch_->get());
+        run(packed_->get(), x_->get(), y_->get(), {0, pixels}, scratch_->get());
         best_ = std::min(best_, seconds() - begin);
     }
 
@@ -122,7 +124,7 @@ class Timed {
   private:
     Case case_;
     Conv conv_;
-    std::vector<char> x_, y_;
+    std::unique_ptr<Memory> x_, y_;
     std::vector<int32_t> terms_;
     std::unique_ptr<Memory> packed_, scratch_;
     double best_ = 1e9;

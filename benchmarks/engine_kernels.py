@@ -1,0 +1,87 @@
+"""Time the integer engine's kernels, layer by layer: ``python -m benchmarks.engine_kernels``.
+
+Builds fused_ops/benchmarks/engine_kernels.cpp (needs cmake and a C++ compiler) and runs it: all
+convolutions of MobileNetV1 and ResNet50 on one thread, stages of profile graffitist included,
+beside a loop that does nothing but multiply and add. Times are the least of many rounds, so that
+what else runs on the machine shows little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+LEVELS = ("plain", "avx2", "avx512vnni")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One layer: how often its network has it, its multiply-adds, seconds for one run."""
+
+    network: str
+    layer: str
+    times: int
+    macs: float
+    seconds: float
+
+
+def built(folder: Path) -> Path:
+    """The benchmark's program, built in `folder`."""
+    target = "engine_kernels_bench"
+    configure = ["cmake", "-S", ROOT, "-B", folder, "-DQGRAPH_NATIVE_TESTS=ON"]
+    for command in (configure, ["cmake", "--build", folder, "--target", target, "-j", "2"]):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder / target
+
+
+def timings(program: Path, rounds: int, level: str | None) -> list[Timing]:
+    """What the program prints; its first line is the loop that only multiplies and adds."""
+    command = [program, str(rounds)] + ([] if level is None else [str(LEVELS.index(level))])
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = (line.split("\t") for line in printed.splitlines())
+    return [Timing(a, b, int(c), float(d), float(e)) for a, b, c, d, e in rows]
+
+
+def main() -> None:
+    """Print a row for each layer, and the sums of each network."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--level", choices=LEVELS, help="default: the best that the CPU has")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/bench")
+    given = parser.parse_args()
+    peak, *layers = timings(built(given.build), given.rounds, given.level)
+    best = peak.macs / peak.seconds
+    loop = f"; the loop of 512 bits: {best / 1e9:.0f}" if best else ""
+    table = Table(title=f"{given.level or 'best level'}, one thread, GMAC/s{loop}")
+    for heading in ("network", "layer", "times", "us", "GMAC/s", "of the loop"):
+        table.add_column(heading, justify="left" if heading in ("network", "layer") else "right")
+    seconds: dict[str, float] = defaultdict(float)
+    macs: dict[str, float] = defaultdict(float)
+    for t in layers:
+        seconds[t.network] += t.times * t.seconds
+        macs[t.network] += t.times * t.macs
+        add(table, t.network, t.layer, str(t.times), t.seconds, t.macs, best)
+    table.add_section()
+    for network in seconds:
+        add(table, network, "all", "", seconds[network], macs[network], best)
+    Console().print(table)
+
+
+def add(
+    table: Table, network: str, layer: str, times: str, seconds: float, macs: float, best: float
+) -> None:
+    """Add a row."""
+    share = f"{macs / seconds / best:.0%}" if best else ""
+    rate = f"{macs / seconds / 1e9:.0f}"
+    table.add_row(network, layer, times, f"{seconds * 1e6:.1f}", rate, share)
+
+
+if __name__ == "__main__":
+    main()

@@ -35,15 +35,18 @@ class Timing:
 def built(folder: Path) -> Path:
     """The benchmark's program, built in `folder`."""
     target = "engine_kernels_bench"
-    configure = ["cmake", "-S", ROOT, "-B", folder, "-DQGRAPH_NATIVE_TESTS=ON"]
-    for command in (configure, ["cmake", "--build", folder, "--target", target, "-j", "2"]):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    at = str(folder)
+    for options in (
+        ["-S", str(ROOT), "-B", at, "-DQGRAPH_NATIVE_TESTS=ON"],
+        ["--build", at, "--target", target, "-j", "2"],
+    ):
+        subprocess.run(["cmake", *options], check=True, stdout=subprocess.DEVNULL)
     return folder / target
 
 
 def timings(program: Path, rounds: int, level: str | None) -> list[Timing]:
     """What the program prints; its first line is the loop that only multiplies and adds."""
-    command = [program, str(rounds)] + ([] if level is None else [str(LEVELS.index(level))])
+    command = [str(program), str(rounds)] + ([] if level is None else [str(LEVELS.index(level))])
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = (line.split("\t") for line in printed.splitlines())
     return [Timing(a, b, int(c), float(d), float(e)) for a, b, c, d, e in rows]

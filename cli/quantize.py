@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,9 @@ from qgraph.cli.options import (
     shapes,
 )
 from qgraph.errors import ExactnessError, UsageError
+
+if TYPE_CHECKING:
+    from qgraph.ir.types import Shape
 
 
 class Mode(str, Enum):
@@ -133,6 +136,7 @@ def quantize(
     room = byte_count(weight_bytes)
     budget_of(mean_bits, room)
     with at_work(as_json) as progress, _evidence_kept(output):
+        _check_onnx(model, names(inputs), names(outputs), input_shapes)
         result = compiler.quantize(
             model,
             calibration,
@@ -188,3 +192,22 @@ def _evidence_kept(output: Path) -> Iterator[None]:
             np.savez(file, **arrays)
             error.hint = f"{error.hint}\n  {file} has such codes of the layer's input"
         raise
+
+
+def _check_onnx(
+    model: Path,
+    inputs: list[str] | None,
+    outputs: list[str] | None,
+    input_shapes: Mapping[str, Shape] | None,
+) -> None:
+    """Raise UnsupportedError early for an ONNX op that no pass makes anything of."""
+    from qgraph.backends.tf.lower import check_origin
+    from qgraph.frontends import load
+    from qgraph.frontends.loading import is_onnx
+    from qgraph.passes import PassManager
+    from qgraph.recipes import FLOAT
+
+    if is_onnx(model):
+        graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
+        PassManager(FLOAT).run(graph)
+        check_origin(graph)

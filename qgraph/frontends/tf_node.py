@@ -14,6 +14,7 @@ from qgraph.errors import GraphError, LoadError
 from qgraph.ir.types import Array, Shape
 
 Ref = tuple[str, int]  # node name, output index
+LARGEST = 1 << 28  # elements of a constant that does not store each of them
 
 # tensorflow/core/framework/types.proto; reference dtypes are these plus 100.
 DTYPES: Mapping[int, str] = MappingProxyType(
@@ -99,6 +100,11 @@ def read_nodes(graph_def: Any) -> dict[str, TFNode]:
     return nodes
 
 
+def _stored(proto: Any) -> int:
+    """How many values a tensor that is written out has."""
+    return sum(len(values) for field, values in proto.ListFields() if field.name.endswith("_val"))
+
+
 def decode_constant(node: TFNode) -> Array:
     """The array of a Const node; read-only, over the bytes of the file where they are plain.
 
@@ -114,7 +120,14 @@ def decode_constant(node: TFNode) -> Array:
             return np.frombuffer(content, dtype).reshape(shape)
     import tensorflow as tf
 
+    if math.prod(shape) > LARGEST:
+        raise LoadError(f"a constant of {math.prod(shape):,} elements", node=node.name)
     try:
+        if name not in NOT_NUMPY and _stored(proto) == 1:  # one value stands for all: so it stays
+            alone = type(proto)()
+            alone.CopyFrom(proto)
+            alone.ClearField("tensor_shape")
+            return np.broadcast_to(tf.make_ndarray(alone), shape)
         array: Array = tf.make_ndarray(proto)
     except (MemoryError, TypeError, ValueError) as error:
         raise LoadError(f"the constant cannot be decoded: {error}", node=node.name) from None

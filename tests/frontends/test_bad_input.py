@@ -238,3 +238,26 @@ def test_constant_with_too_little_data():
     constant.attr["value"].tensor.tensor_content = b"\0\0\0\0\0"
     with pytest.raises(LoadError, match=f"{constant.name}: the constant cannot be decoded"):
         load_graph_def(graph_def)
+
+
+def with_filled_constant(*dims):
+    graph_def = graph_def_of(lambda: v1.placeholder("float32", (None, 3), "x") * [1.0, 2.0, 3.0])
+    tensor = next(n for n in graph_def.node if n.op == "Const").attr["value"].tensor
+    tensor.tensor_content = b""
+    tensor.float_val.append(2.5)
+    del tensor.tensor_shape.dim[:]
+    for size in dims:
+        tensor.tensor_shape.dim.add().size = size
+    return graph_def
+
+
+def test_one_value_for_all_stays_one():
+    graph = load_graph_def(with_filled_constant(50_000_000, 3))
+    (constant,) = (n.attrs["value"] for n in graph.nodes.values() if n.op == "const")
+    assert constant.shape == (50_000_000, 3) and constant.strides == (0, 0)
+    assert constant[7, 1] == 2.5
+
+
+def test_giant_made_of_one_value_is_refused():
+    with pytest.raises(LoadError, match="a constant of 1,099,511,627,776 elements"):
+        load_graph_def(with_filled_constant(2**20, 2**20))

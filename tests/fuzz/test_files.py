@@ -12,8 +12,8 @@ from qgraph.frontends.onnx import import_model, parse, read
 from qgraph.ir.verify import verify
 from tests.helpers.damage import chained, damaged_onnx, flipped, onnx_cases
 
-SHORT = {"onnx": 150, "giants": 12}
-LONG = {"onnx": 20_000, "giants": 700}
+SHORT = {"onnx": 150, "giants": 12, "pb": 60}
+LONG = {"onnx": 20_000, "giants": 700, "pb": 10_000}
 
 
 def assert_survives(kind: str, first: int, count: int, seconds: int, step: int = 1) -> None:

@@ -242,13 +242,19 @@ def too_long(number, frame):
     raise TimeoutError(f"not loaded within {SECONDS} s")
 
 
+def kinds(kind: str):
+    """How a seed becomes a file's name and content, and what is prepared for it once."""
+    if kind == "pb":
+        from tests.helpers import damage_tf
+
+        return damage_tf.content, damage_tf.cases
+    return {"onnx": (onnx_content, onnx_cases), "giants": (giant_content, giant_cases)}[kind]
+
+
 def main() -> int:
     kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     step = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-    make, cases = {
-        "onnx": (onnx_content, onnx_cases),
-        "giants": (giant_content, giant_cases),
-    }[kind]
+    make, cases = kinds(kind)
     prepared = cases()
     faulthandler.enable()
     signal.signal(signal.SIGALRM, too_long)

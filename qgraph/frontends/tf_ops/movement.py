@@ -133,7 +133,7 @@ def _fill(site: Site) -> Result:
     dims, value = site.integers(0), site.constant(1)
     if dims is None or value is None or math.prod(dims) > LARGEST_FILL:
         return None
-    return site.const(np.full(dims, value))
+    return site.const(np.broadcast_to(np.reshape(value, ()), dims))
 
 
 def _filled_like(number: int) -> Importer:
@@ -142,7 +142,7 @@ def _filled_like(number: int) -> Importer:
         dims = None if shape is None or None in shape else tuple(d or 0 for d in shape)
         if dims is None or dtype == "string" or math.prod(dims) > LARGEST_FILL:
             return None
-        return site.const(np.full(dims, number, dtype))
+        return site.const(np.broadcast_to(np.asarray(number, dtype), dims))
 
     return importer
 

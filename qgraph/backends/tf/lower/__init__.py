@@ -13,14 +13,14 @@ from qgraph.backends.tf.lower.pointwise import POINTWISE
 from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.opaque import TFSource
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Graph, Node
 
 
 def _opaque(e: Emission, node: Node) -> str:
     """The op as its source had it, on this graph's tensors, with the functions that it calls."""
     source = node.attrs["source"]
     if not isinstance(source, TFSource):
-        raise UnsupportedError(f"`{node.attrs['kind']}` is not a TensorFlow op", node=node.name)
+        raise _foreign(node)
     made = e.builder.graph_def.node.add()
     made.ParseFromString(source.node_def)
     made.name = e.builder.unique(node.name)
@@ -29,6 +29,21 @@ def _opaque(e: Emission, node: Node) -> str:
     e.builder.add_library(source.library)
     name: str = made.name
     return name
+
+
+def check_origin(graph: Graph) -> None:
+    """Raise UnsupportedError naming the first op that is not understood and not TensorFlow's."""
+    for node in graph.topological():
+        if node.op == "opaque" and not isinstance(node.attrs["source"], TFSource):
+            raise _foreign(node)
+
+
+def _foreign(node: Node) -> UnsupportedError:
+    return UnsupportedError(
+        f"`{node.attrs['kind']}` is not understood, and is not TensorFlow's: it cannot be written",
+        node=node.name,
+        hint="cut it off: name --inputs and --outputs on this side of it",
+    )
 
 
 LOWER: Mapping[str, Lower] = MappingProxyType(

@@ -51,7 +51,12 @@ def tensor(name: str, shape: tuple, low: int = -128, high: int = 127, exponent=0
 
 
 def program_of(
-    *tensors: Tensor, steps: list[Step], constants=None, exits=(), name: str = "net"
+    *tensors: Tensor,
+    steps: list[Step],
+    constants=None,
+    exits=(),
+    name: str = "net",
+    batch_free=True,
 ) -> Program:
     """Tensors that no step makes and that are no constants are entries."""
     constants = {n: np.asarray(c) for n, c in (constants or {}).items()}
@@ -65,4 +70,23 @@ def program_of(
         if t.name not in made
     ]
     held = {n: c.astype(known[n].storage) for n, c in constants.items()}
-    return Program(name, known, held, tuple(entries), tuple(exits), tuple(steps), True)
+    return Program(name, known, held, tuple(entries), tuple(exits), tuple(steps), batch_free)
+
+
+def mixed_samples() -> Program:
+    """A program whose batch is fixed: it mixes the samples."""
+    attrs = {"shift": 3, "rounding": "half_away", "overflow": "saturate", "low": -128, "high": 127}
+    return program_of(
+        tensor("x", (2, 3)),
+        tensor("turned", (3, 2)),
+        tensor("acc", (3, 2), -128 * 12, 127 * 12),
+        tensor("y", (3, 2)),
+        steps=[
+            Step("transpose", ("x",), "turned", {"perm": (1, 0)}),
+            Step("matmul", ("turned", "w"), "acc", {}),
+            Step("requantize", ("acc",), "y", attrs),
+        ],
+        constants={"w": [[5, -3], [7, 2]]},
+        exits=["y"],
+        batch_free=False,
+    )

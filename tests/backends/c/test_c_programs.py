@@ -1,6 +1,7 @@
 """Compiled C is numpy's integers, code by code, under the sanitizers."""
 
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qgraph.backends.c import form
 from qgraph.backends.c.form import build, compiler, packed, refused, write_program
 from qgraph.backends.c.memory import ALIGNMENT, Life, plan
 from qgraph.errors import ExactnessError, UnsupportedError
@@ -20,6 +22,7 @@ from tests.helpers.c_programs import (
     SANITIZED,
     assert_same,
     compiled,
+    mixed_samples,
     needs_compiler,
     program_of,
     random_codes,
@@ -48,9 +51,14 @@ def test_without_trace_exits_are_the_same(tmp_path: Path) -> None:
     assert found.keys() == set(program.exits)
 
 
-def chain(*steps: Step, low: int, high: int, made: list, constants=None):
-    x = tensor("x", (1, 8), low, high)
-    return program_of(x, *made, steps=[*steps], constants=constants, exits=[made[-1].name])
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_every_compiler_that_is_here(name: str, tmp_path: Path, monkeypatch) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    monkeypatch.setattr(form, "COMPILERS", (name,))
+    program = random_program(11, 16)
+    codes = random_codes(program, 11)
+    assert_same(program, compiled(program, tmp_path, ("-O2",))(codes), codes)
 
 
 def requantize(shift, rounding: str, low: int, high: int, overflow: str = "saturate") -> Step:
@@ -105,6 +113,18 @@ def test_sums_are_as_wide_as_they_can_get(high: int, bits: int, tmp_path: Path) 
     assert (f"const int{bits}_t y" in layer) and (f"const int{96 - bits}_t y" not in layer)
 
 
+@needs_compiler
+def test_partial_sums_may_be_wider_than_sums(tmp_path: Path) -> None:
+    """What goes in is 200..255: 255 * 9,000,000 passes int32 before the rest is taken off."""
+    acc = replace(tensor("acc", (1, 1), 0, 55 * 9_000_000), magnitude=510 * 9_000_000)
+    step = Step("matmul", ("x", "w"), "acc", {})
+    weights = {"w": [[9_000_000], [-9_000_000]]}
+    x = tensor("x", (1, 2), 200, 255)
+    program = program_of(x, acc, steps=[step], constants=weights, exits=["acc"])
+    codes = {"x": np.array([[255, 200], [255, 255]])}
+    assert_same(program, compiled(program, tmp_path)(codes), codes)
+
+
 HOSTILE = (
     *("*/ }", "/* a", "int", "x??/", 'quote" \\', "9 lives", "", "i", "ä\n\x00", "Class", "class"),
     *("clamp_i32", "INT32_MAX", "net_run", "layer_int", "a" * 300, "a" * 299, "main", "to"),
@@ -138,6 +158,13 @@ def test_an_entry_and_a_constant_may_be_exits_and_moves_may_read_them(tmp_path: 
         exits=["x", "last"],
     )
     codes = random_codes(program, 1)
+    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == 3
+
+
+@needs_compiler
+def test_a_program_may_mix_its_samples(tmp_path: Path) -> None:
+    program = mixed_samples()
+    codes = random_codes(program, 5)
     assert assert_same(program, compiled(program, tmp_path)(codes), codes) == 3
 
 

@@ -25,7 +25,13 @@ from qgraph.program import Step, lower
 from qgraph.program.accumulators import accumulators
 from qgraph.quant.profile import Profile
 from qgraph.verification.verify import verify
-from tests.helpers.c_programs import assert_same, program_of, random_codes, tensor
+from tests.helpers.c_programs import (
+    assert_same,
+    mixed_samples,
+    program_of,
+    random_codes,
+    tensor,
+)
 from tests.helpers.random_programs import random_program
 
 needs_icarus = pytest.mark.skipif(
@@ -174,6 +180,14 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
     a, b = ({p.relative_to(tmp_path / n): p.read_bytes() for p in (tmp_path / n).rglob("*.*")}
             for n in ("a", "b"))  # fmt: skip
     assert a == b and len(a) > 10
+
+
+def test_a_program_may_mix_its_samples(tmp_path: Path) -> None:
+    index = written(mixed_samples(), tmp_path)
+    codes = random_codes(mixed_samples(), 5)
+    found = VectorsForm().runner(network_of(mixed_samples()), tmp_path)(codes)
+    assert assert_same(mixed_samples(), found, codes) == 4
+    assert index["places"][0]["shapes"]["turned"] == [len(index["places"][0]["rows"]), 2]
 
 
 # -- limits and choices -----------------------------------------------------------------------

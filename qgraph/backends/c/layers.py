@@ -1,0 +1,42 @@
+"""Where tensors lie in the arena: two that live at the same time never overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ALIGNMENT = 8
+
+
+@dataclass(frozen=True)
+class Life:
+    """Bytes that are needed from layer `first` to layer `last`, both included."""
+
+    size: int
+    first: int
+    last: int
+
+    def meets(self, other: Life) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def plan(lives: Mapping[str, Life]) -> tuple[dict[str, int], int]:
+    """An offset for each, and the size of the arena: the largest first, each as low as it fits."""
+    offsets: dict[str, int] = {}
+    for name in sorted(lives, key=lambda n: (-lives[n].size, lives[n].first, n)):
+        life, offset = lives[name], 0
+        others = sorted(
+            (offsets[n], offsets[n] + _rounded(lives[n].size))
+            for n in offsets
+            if lives[n].meets(life)
+        )
+        for begin, end in others:
+            if offset + life.size <= begin:
+                break
+            offset = max(offset, end)
+        offsets[name] = offset
+    return offsets, max((offsets[n] + _rounded(lives[n].size) for n in lives), default=0)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -74,8 +74,10 @@ def explicit(site: Site) -> tuple[Pair, Pair]:
     return ((pads[0], pads[2]), (pads[1], pads[3]))
 
 
-def window(site: Site, kernel: Pair, strides: Pair, dilations: Pair) -> Any:
-    """The padding of a window as the IR writes it: `same`, `valid` or numbers."""
+def window(
+    site: Site, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
+) -> Any:
+    """The padding as the IR writes it: `same` (unless `numbers`), `valid` or numbers."""
     mode = site.node.text("auto_pad", "NOTSET")
     if mode == "NOTSET":
         pads = explicit(site)
@@ -84,7 +86,7 @@ def window(site: Site, kernel: Pair, strides: Pair, dilations: Pair) -> Any:
         return "valid"
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise GraphError(f"there is no auto_pad `{mode}`", node=site.name)
-    if mode == "SAME_UPPER" and site.rank() == 4:
+    if mode == "SAME_UPPER" and site.rank() == 4 and not numbers:
         return "same"
     sizes = site.builder.graph.types[image(site)].shape
     return tuple(

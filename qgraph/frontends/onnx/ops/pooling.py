@@ -38,10 +38,9 @@ def _max_pool(site: Site) -> Result:
 def _average_pool(site: Site) -> Result:
     """Padding that counts is put around the image first, and is then no padding any more."""
     kernel, strides = _window(site)
-    pads, x = window(site, kernel, strides, (1, 1)), image(site)
-    if site.node.integer("count_include_pad") and pads not in ("valid", NONE):
-        if pads == "same":
-            return None
+    counted = bool(site.node.integer("count_include_pad"))
+    pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)
+    if counted and pads not in ("valid", NONE):
         around = ((0, 0), *pads, (0, 0))
         x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
         room = site.node.integer("ceil_mode")

@@ -1,0 +1,47 @@
+"""Float ops that TensorFlow has under another name, or not at all: as the interpreter has them."""
+
+import numpy as np
+import pytest
+
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.interpret import evaluate
+from qgraph.ir.graph import Graph
+
+RNG = np.random.default_rng(0)
+
+
+def value(g, *shape, name="x"):
+    return g.input(name, "float32", shape)
+
+
+def selected(g):
+    x = value(g, 3, 4)
+    zero = g.const(np.float32(0))
+    return g.add("select", g.add("equal", g.add("relu", x), zero), g.const(np.float32(7)), x)
+
+
+OPS = {
+    "elu": lambda g: g.add("elu", value(g, 3, 4), attrs={"alpha": 0.3}),
+    "hard_sigmoid": lambda g: g.add(
+        "hard_sigmoid", value(g, 3, 4), attrs={"alpha": 0.3, "beta": 0.4}
+    ),
+    "hard_sigmoid_plain": lambda g: g.add("hard_sigmoid", value(g, 3, 4)),
+    "batch_matmul": lambda g: g.add(
+        "batch_matmul", value(g, 2, 1, 3, 4), value(g, 5, 4, 2, name="u")
+    ),
+    "select": selected,
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_emitted_graph_computes_the_same(op):
+    g = Graph("net")
+    g.outputs["y"] = OPS[op](g)
+    feeds = {
+        name: (3 * RNG.normal(size=g.types[name].shape)).astype("float32") for name in g.inputs
+    }
+    wanted = evaluate(g, feeds)["y"]
+    (found,) = TFProgram(emit_graph_def(g)).run(feeds, ["y"])
+    assert np.ptp(wanted) > 0
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,214 @@
+"""Windows of any geometry against ONNX Runtime; shapes that are known only in part."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from qgraph.interpret import evaluate
+from tests.helpers.onnx_graphs import (
+    assert_like_runtime,
+    f,
+    imported,
+    info,
+    ints,
+    model_of,
+    one_op,
+    opaque_kinds,
+    runtime,
+)
+
+MANY = settings(max_examples=60, deadline=None)
+SMALL, STEP = st.integers(1, 4), st.integers(1, 3)
+make = helper.make_node
+
+
+@st.composite
+def geometries(draw, rank=None, padded=True):
+    """Attributes of a window over one or two axes."""
+    axes = rank or draw(st.integers(1, 2))
+    several = lambda values: draw(st.lists(values, min_size=axes, max_size=axes))  # noqa: E731
+    made = {"kernel_shape": several(SMALL), "strides": several(STEP)}
+    kind = draw(st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]))
+    if kind != "NOTSET":
+        made["auto_pad"] = kind
+    elif padded:
+        reach = [draw(st.integers(0, k - 1)) for k in (*made["kernel_shape"],) * 2]
+        made["pads"] = reach
+    return axes, made
+
+
+def image(axes, channels, low=5):
+    return f(2, channels, *(low + 3 * k for k in range(axes)))
+
+
+def fits(model, x):
+    """Windows that do not fit, and what ONNX Runtime does not take, prove nothing."""
+    try:
+        runtime(model, {"x": x})
+    except Exception:
+        assume(False)
+
+
+@MANY
+@given(geometries(), st.data())
+def test_convolution(geometry, data):
+    axes, attrs = geometry
+    groups, share, out = data.draw(st.sampled_from([(1, 3, 2), (2, 2, 3), (4, 1, 1), (3, 1, 2)]))
+    if "auto_pad" not in attrs:
+        attrs["dilations"] = [data.draw(st.integers(1, 2)) for _ in range(axes)]
+    x = image(axes, groups * share, 8)
+    w, b = f(groups * out, share, *attrs.pop("kernel_shape")), f(groups * out)
+    model = one_op("Conv", x, w, b, group=groups, **attrs)
+    fits(model, x)
+    assert_like_runtime(model, {"x": x})
+
+
+@MANY
+@given(geometries(), st.data())
+def test_transposed_convolution(geometry, data):
+    axes, attrs = geometry
+    groups, share, out = data.draw(st.sampled_from([(1, 3, 2), (2, 2, 1), (3, 1, 1)]))
+    strides = attrs["strides"]
+    if data.draw(st.booleans()):
+        attrs["output_padding"] = [data.draw(st.integers(0, s - 1)) for s in strides]
+    if "auto_pad" not in attrs:
+        attrs["dilations"] = [data.draw(st.integers(1, 2)) for _ in range(axes)]
+    x = image(axes, groups * share)
+    w, b = f(groups * share, out, *attrs.pop("kernel_shape")), f(groups * out)
+    model = one_op("ConvTranspose", x, w, b, group=groups, **attrs)
+    fits(model, x)
+    assert_like_runtime(model, {"x": x}, opaque=None)
+
+
+@MANY
+@given(geometries(), st.booleans(), st.sampled_from(["MaxPool", "AveragePool", "counted"]))
+def test_pool(geometry, ceiling, op):
+    axes, attrs = geometry
+    if attrs.get("auto_pad", "").startswith("SAME"):  # else ONNX Runtime cuts off the front
+        assume(all(k >= s for k, s in zip(attrs["kernel_shape"], attrs["strides"], strict=True)))
+        ceiling = False
+    if op == "counted":
+        attrs["count_include_pad"] = 1
+    x = image(axes, 3, 6)
+    kind = "MaxPool" if op == "MaxPool" else "AveragePool"
+    model = one_op(kind, x, opset=19, ceil_mode=int(ceiling), **attrs)
+    fits(model, x)
+    assert_like_runtime(model, {"x": x}, opaque=None)
+
+
+@MANY
+@given(
+    st.sampled_from(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]),
+    st.sampled_from(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+)
+def test_nearest_resize_reads_the_same_elements(where, rounding, size):
+    x = f(1, 2, 4, 3)
+    attrs = {"coordinate_transformation_mode": where, "nearest_mode": rounding}
+    model = one_op("Resize", x, None, None, ints(1, 2, *size), opset=13, **attrs)
+    fits(model, x)
+    assert_like_runtime(model, {"x": x}, opaque=None)
+
+
+# -- dimensions that are open -------------------------------------------------------------------
+
+
+def flattened_by_arithmetic():
+    """What exporters make of x.view(x.size(0), -1)."""
+    nodes = [
+        make("Shape", ["x"], ["s"]),
+        make("Gather", ["s", "zero"], ["n"]),
+        make("Unsqueeze", ["n", "axes"], ["n1"]),
+        make("Concat", ["n1", "rest"], ["target"], axis=0),
+        make("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {"zero": np.int64(0), "axes": ints(0), "rest": ints(-1)}
+    return model_of(nodes, {"x": (None, 4, 3, 2)}, constants=constants)
+
+
+def padded_by_arithmetic():
+    """An amount that is computed: (8 - 5) // 2 on each side."""
+    nodes = [
+        make("Sub", ["eight", "five"], ["room"]),
+        make("Div", ["room", "two"], ["half"]),
+        make("Concat", ["none", "half", "none", "half"], ["pads"], axis=0),
+        make("Pad", ["x", "pads"], ["y"]),
+    ]
+    constants = {"eight": ints(8), "five": ints(5), "two": ints(2), "none": ints(0)}
+    return model_of(nodes, {"x": (None, 5)}, constants=constants)
+
+
+def widened():
+    """A row for each sample: Expand to the batch of the input."""
+    nodes = [
+        make("Shape", ["x"], ["s"]),
+        make("ConstantOfShape", ["ones"], ["o"], value=helper.make_tensor("v", 1, [1], [2.0])),
+        make("Mul", ["x", "o"], ["m"]),
+        make("Expand", ["m", "s"], ["y"]),
+    ]
+    return model_of(nodes, {"x": (None, 5)}, constants={"ones": ints(1, 5)})
+
+
+def doubled():
+    """Twice the size, whatever it is."""
+    attrs = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    }
+    nodes = [make("Resize", ["x", "", "scales"], ["y"], **attrs)]
+    constants = {"scales": np.float32([1, 1, 2, 2])}
+    return model_of(nodes, {"x": (None, 3, None, None)}, constants=constants, opset=13)
+
+
+def upsampled():
+    nodes = [make("ConvTranspose", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])]
+    constants = {"w": f(3, 2, 4, 4), "b": f(2)}
+    return model_of(nodes, {"x": (None, 3, None, None)}, constants=constants)
+
+
+def normalized():
+    """Batch norm, global pool and dense layer on an image of any size."""
+    nodes = [
+        make("BatchNormalization", ["x", "g", "g", "g", "v"], ["n"]),
+        make("GlobalAveragePool", ["n"], ["p"]),
+        make("Flatten", ["p"], ["q"]),
+        make("Gemm", ["q", "w"], ["y"]),
+    ]
+    constants = {"g": f(3), "v": np.abs(f(3)) + 0.1, "w": f(3, 2)}
+    return model_of(nodes, {"x": (None, 3, None, None)}, constants=constants)
+
+
+OPEN = {
+    "flattened": (flattened_by_arithmetic(), (2, 4, 3, 2), "float32[?,24]"),
+    "padded": (padded_by_arithmetic(), (2, 5), "float32[?,7]"),
+    "widened": (widened(), (2, 5), "float32[?,5]"),
+    "doubled": (doubled(), (2, 3, 5, 4), "float32[?,3,?,?]"),
+    "upsampled": (upsampled(), (2, 3, 5, 4), "float32[?,2,?,?]"),
+    "normalized": (normalized(), (2, 3, 5, 4), "float32[?,2]"),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_open_dimensions_stay_open(case):
+    model, shape, kind = OPEN[case]
+    graph = assert_like_runtime(model, {"x": f(*shape)})
+    assert str(graph.types["y"]) == kind
+
+
+def test_height_and_width_that_are_given_settle_what_was_open():
+    nodes = [
+        make("Shape", ["x"], ["s"]),
+        make("Slice", ["s", "two", "four"], ["hw"]),
+        make("Concat", ["front", "hw"], ["target"], axis=0),
+        make("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {"two": ints(2), "four": ints(4), "front": ints(-1, 6)}
+    model = model_of(nodes, {"x": info("x", (None, 3, None, None))}, constants=constants)
+    assert opaque_kinds(imported(model)) == ["Reshape", "Shape"]
+    graph = imported(model, input_shapes={"x": (None, 3, 4, 5)})
+    assert opaque_kinds(graph) == [] and str(graph.types["y"]) == "float32[?,6,4,5]"
+    x = f(2, 3, 4, 5)
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], runtime(model, {"x": x})["y"])

@@ -90,3 +90,26 @@ def mixed_samples() -> Program:
         exits=["y"],
         batch_free=False,
     )
+
+
+def images_that_are_one_batch() -> Program:
+    """A convolution of two images, whose order is turned around."""
+    window = {"strides": (2, 1), "dilations": (1, 2), "pads": ((1, 0), (0, 1)), "groups": 2}
+    attrs = {"shift": 2, "rounding": "half_up", "overflow": "wrap", "low": -16, "high": 15}
+    parts = {"begin": (1, 0, 0, 0), "end": (None,) * 4, "strides": (-1, 1, 1, 1)}
+    return program_of(
+        tensor("x", (2, 5, 4, 4)),
+        tensor("acc", (2, 2, 3, 6), -128 * 200, 128 * 200),
+        tensor("y", (2, 2, 3, 6), -16, 15),
+        tensor("turned", (2, 2, 3, 6), -16, 15),
+        tensor("sum", (2, 2, 3, 6), -32, 30),
+        steps=[
+            Step("conv2d", ("x", "w"), "acc", window),
+            Step("requantize", ("acc",), "y", attrs),
+            Step("slice", ("y",), "turned", parts),
+            Step("add", ("turned", "y"), "sum", {}),
+        ],
+        constants={"w": np.arange(-36, 36).reshape(3, 2, 2, 6) % 23 - 11},
+        exits=["sum"],
+        batch_free=False,
+    )

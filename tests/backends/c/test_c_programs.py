@@ -22,6 +22,7 @@ from tests.helpers.c_programs import (
     SANITIZED,
     assert_same,
     compiled,
+    images_that_are_one_batch,
     mixed_samples,
     needs_compiler,
     program_of,
@@ -162,10 +163,11 @@ def test_an_entry_and_a_constant_may_be_exits_and_moves_may_read_them(tmp_path: 
 
 
 @needs_compiler
-def test_a_program_may_mix_its_samples(tmp_path: Path) -> None:
-    program = mixed_samples()
+@pytest.mark.parametrize("make", [mixed_samples, images_that_are_one_batch])
+def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
+    program = make()
     codes = random_codes(program, 5)
-    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == 3
+    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == len(program.steps)
 
 
 LAYER = """\

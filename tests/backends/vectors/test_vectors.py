@@ -27,6 +27,7 @@ from qgraph.quant.profile import Profile
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import (
     assert_same,
+    images_that_are_one_batch,
     mixed_samples,
     program_of,
     random_codes,
@@ -182,12 +183,15 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert a == b and len(a) > 10
 
 
-def test_a_program_may_mix_its_samples(tmp_path: Path) -> None:
-    index = written(mixed_samples(), tmp_path)
-    codes = random_codes(mixed_samples(), 5)
-    found = VectorsForm().runner(network_of(mixed_samples()), tmp_path)(codes)
-    assert assert_same(mixed_samples(), found, codes) == 4
-    assert index["places"][0]["shapes"]["turned"] == [len(index["places"][0]["rows"]), 2]
+@pytest.mark.parametrize("make", [mixed_samples, images_that_are_one_batch])
+def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
+    index = written(make(), tmp_path)
+    codes = random_codes(make(), 5)
+    found = VectorsForm().runner(network_of(make()), tmp_path)(codes)
+    assert assert_same(make(), found, codes) == len(make().steps) + 1
+    (place, *_) = index["places"]
+    assert len(place["rows"]) > 3
+    assert all(shape[0] == len(place["rows"]) for shape in place["shapes"].values())
 
 
 # -- limits and choices -----------------------------------------------------------------------

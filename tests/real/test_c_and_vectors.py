@@ -1,4 +1,4 @@
-"""Real networks as C: every tensor is the reference's."""
+"""Real networks as C and as vectors: every tensor is the reference's."""
 
 from pathlib import Path
 
@@ -15,18 +15,23 @@ from tests.real.test_real_networks import POLICIES, PROFILES, quantized
 pytestmark = [pytest.mark.real, needs_compiler]
 
 
-def assert_c_is_exact(result: Quantized, folder: Path, data: dict | None = None) -> None:
-    found = verify(result.save(folder / "out"), data, forms=["c"])
-    tally = found.compared.tallies["c"]
-    assert found.equal and tally.wrong == 0
-    shown = {step.output for step in found.network.program.steps} & found.network.graph.types.keys()
-    assert tally.tensors >= shown
+FORMS = ("c", "vectors")
+
+
+def assert_exact(result: Quantized, folder: Path, data: dict | None = None, forms=FORMS) -> None:
+    found = verify(result.save(folder / "out"), data, forms=forms)
+    made = {step.output for step in found.network.program.steps}
+    assert found.equal and not found.refused
+    for name in forms:
+        tally = found.compared.tallies[name]
+        assert tally.wrong == 0 and tally.tensors >= made & found.network.graph.types.keys()
 
 
 @pytest.mark.parametrize("profile", ["graffitist-int8", "graffitist-int4", "int32-bias"])
 @pytest.mark.parametrize("name", ["cifar_10_model", "nudity"])
 def test_networks(name: str, profile: str, tmp_path: Path) -> None:
-    assert_c_is_exact(quantized(name, profile), tmp_path)
+    forms = FORMS if profile == "graffitist-int8" else ["c"]
+    assert_exact(quantized(name, profile), tmp_path, forms=forms)
 
 
 @pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
@@ -39,6 +44,6 @@ def test_policies(path: Path, profile: str, tmp_path: Path) -> None:
     result = quantize(graph, data, profile=PROFILES[profile], plan="method=max")
     if any(node.op == "layer_norm" for node in result.graph.topological()):
         with pytest.raises(UnsupportedError, match="layer_norm"):
-            assert_c_is_exact(result, tmp_path)
+            assert_exact(result, tmp_path)
     else:
-        assert_c_is_exact(result, tmp_path, {graph.inputs[0]: data})
+        assert_exact(result, tmp_path, {graph.inputs[0]: data})

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
+from qgraph.backends.c.context import Source
 from qgraph.backends.c.elements import bits_for, expression
-from qgraph.backends.c.kernels import KERNELS
 from qgraph.backends.c.moves import walks, write_take, write_walk
-from qgraph.backends.c.names import Names, comment
+from qgraph.backends.c.names import comment
 from qgraph.backends.c.text import (
     Text,
     broadcast,
@@ -19,52 +16,13 @@ from qgraph.backends.c.text import (
     merged,
     named,
     number,
-    short,
     strides,
 )
-from qgraph.ir.types import Array
-from qgraph.program import Program, Step, Tensor, storage
+from qgraph.program import Step, Tensor
 from qgraph.program.layers import MOVES, ROWS, Layer, elements
 
 Counters = list[tuple[str, int]]
 ONE = (1, 1)
-
-
-@dataclass
-class Source:
-    """What the functions that are written need: names, constants, helpers, kernels."""
-
-    program: Program
-    names: Names
-    idents: dict[str, str]
-    data: dict[str, tuple[str, Array]] = field(default_factory=dict)  # array -> (type, codes)
-    helpers: set[tuple[str, str]] = field(default_factory=set)
-    kernels: dict[str, str] = field(default_factory=dict)
-    traced: list[str] = field(default_factory=list)
-
-    def constant(self, tensor: str) -> str:
-        """The array of a constant."""
-        name = self.idents[tensor]
-        if name not in self.data:
-            self.data[name] = (self.program.tensors[tensor].storage, self.program.constants[tensor])
-        return name
-
-    def array(self, values: Any, text: str) -> str:
-        """An array of numbers that a step holds."""
-        codes = np.asarray(values, np.int64)
-        kind = storage(int(codes.min()), int(codes.max()))
-        name = self.names.fresh(text)
-        self.data[name] = (kind, codes.astype(kind))
-        return name
-
-    def trace(self, tensor: str) -> int:
-        self.traced.append(tensor)
-        return len(self.traced) - 1
-
-    def kernel(self, op: str, x: str, w: str, a: str) -> str:
-        name = "_".join([op, *(short(kind) for kind in (x, w, a) if kind)])
-        self.kernels[name] = KERNELS[op].format(name=name, x=f"{x}_t", w=f"{w}_t", a=f"{a}_t")
-        return name
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.backends.c.arithmetic import helpers
-from qgraph.backends.c.functions import Function, Source, function
+from qgraph.backends.c.context import Source
+from qgraph.backends.c.functions import Function, function
 from qgraph.backends.c.kernels import WINDOW
 from qgraph.backends.c.memory import Life, plan
 from qgraph.backends.c.names import Names, comment

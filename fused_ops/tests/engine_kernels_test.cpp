@@ -148,13 +148,14 @@ Conv any_conv(Dice& dice) {
     s.channels = s.groups * dice.of<int64_t>({1, 3, 4, 8, 17, 32, 64, 70});
     s.out_channels = s.groups * dice.of<int64_t>({1, 5, 16, 20, 32, 40, 64, 65, 130});
     if (s.depthwise) s.out_channels = s.channels * (dice.one_in(4) ? 2 : 1);
-    const bool square = dice.one_in(2);
+    const bool three = s.depthwise && dice.one_in(2);  // has a kernel of its own
+    const bool square = !three && dice.one_in(2);
     const auto side = [&](int64_t* size, int64_t* kernel, int64_t* stride, int64_t* dilation,
                           int64_t* pad, int64_t* out) {
-        *kernel = square ? 1 : dice.between(1, 4);
-        *stride = square ? 1 : dice.between(1, 2);
-        *dilation = dice.one_in(4) ? 2 : 1;
-        *size = dice.between(1, 9);
+        *kernel = square ? 1 : three ? 3 : dice.between(1, 4);
+        *stride = square ? 1 : dice.between(1, 3);
+        *dilation = !three && dice.one_in(4) ? 2 : 1;
+        *size = dice.between(1, three ? 40 : 9);
         *pad = square ? 0 : dice.between(0, 2);
         const int64_t least = (*kernel - 1) * *dilation + 1;
         const int64_t padded = std::max(*size + *pad + (square ? 0 : dice.between(0, 2)), least);

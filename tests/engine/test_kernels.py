@@ -230,6 +230,32 @@ def graffitist(rng, channels: int, shift: int, last: int, rounding: str) -> list
     ]
 
 
+@pytest.mark.parametrize("x_type", ["uint8", "int8"])
+@pytest.mark.parametrize("strides", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize("channels", [1, 32, 64, 130])
+def test_depthwise_of_three_lines(level, x_type, strides, channels):
+    """It has a kernel of its own, which takes two lines of the output at a time where it can."""
+    rng = np.random.default_rng(channels)
+    for height, width, pads in [
+        (1, 1, ((1, 1), (1, 1))),
+        (2, 40, ((1, 1), (0, 1))),
+        (7, 7, ((1, 1), (1, 1))),
+        (8, 5, ((0, 0), (0, 0))),
+        (3, 3, ((2, 3), (4, 2))),
+    ]:
+        conv = Conv(
+            codes(rng, x_type, (2, height, width, channels)),
+            codes(rng, "int8", (3, 3, channels, 1)),
+            "int8",
+            strides,
+            pads=pads,
+            depthwise=True,
+            stages=[Stage("requantize", "half_even", 9, 0, -128, 127)],
+        )
+        for cuts in [(), (5, 20), (7,), (14, 40)]:
+            assert_same(conv, level, cuts=cuts)
+
+
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("last", [0, 1, 6, 7, 8, 9, 14, 15])
 def test_saturation_between_two_roundings(level, rounding, last):

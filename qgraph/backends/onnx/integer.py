@@ -38,6 +38,7 @@ class Part:
 class IntegerEmission(Emission):
     form: ClassVar[str] = "onnx-integer"
     opset: ClassVar[int] = 18
+    holds: ClassVar[str] = "codes"
 
     def working(self, *names: str) -> str:
         tensors = [self.tensors[name] for name in names]

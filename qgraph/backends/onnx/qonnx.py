@@ -50,6 +50,12 @@ class QonnxEmission(ValueEmission):
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         tensor = self.tensors[name]
         shape = tensor.shape
+        if max(-tensor.low, tensor.high) > FLOAT32_EXACT:
+            raise UnsupportedError(
+                f"its codes are {tensor.low:,}..{tensor.high:,}, Quant gives float32",
+                node=name,
+                hint="onnx-integer carries it",
+            )
         if spec.rounding == "half_up":
             half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(self._type_before(name))
             half = half.reshape(-1, 1, 1) if nchw and half.ndim else half

@@ -27,6 +27,7 @@ class ValueEmission(Emission):
     `exact` is the largest code that the form can carry, `fuses_bias` whether layers take theirs.
     """
 
+    holds: ClassVar[str] = "values"
     exact: ClassVar[int] = FLOAT32_EXACT
     fuses_bias: ClassVar[bool] = True
     roundings: ClassVar[tuple[str, ...]]

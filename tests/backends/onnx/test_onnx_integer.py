@@ -1,5 +1,7 @@
 """ONNX of integer ops only is the integer program, bit for bit, optimised and not."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -7,7 +9,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from qgraph.backends.onnx.forms import OnnxInteger
+from qgraph.backends.onnx.runners import session
 from qgraph.errors import UnsupportedError
+from qgraph.numerics import quantize as quantize_codes
 from qgraph.passes import PassManager
 from qgraph.program import lower
 from qgraph.recipes import FLOAT
@@ -15,7 +19,7 @@ from tests.helpers.exports import Made, assert_form, network
 from tests.helpers.layers import Net
 from tests.helpers.quantized import PROFILES, quantize
 from tests.helpers.random_graphs import random_cnn
-from tests.helpers.random_programs import random_program
+from tests.helpers.random_programs import ROUNDINGS, random_program
 
 FORM = OnnxInteger()
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (0, 2))}
@@ -144,6 +148,30 @@ def test_a_file_is_checked_and_always_the_same(tmp_path) -> None:
         *("Add", "Max", "BitwiseAnd", "Min", "Add", "Add", "Div", "Min"),
         *("Cast", "Transpose", "Identity"),
     ]
+
+
+@pytest.mark.parametrize("overflow", ["saturate", "wrap"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_floats_become_codes_and_back(tmp_path, rounding: str, overflow: str) -> None:
+    """The models beside it: every tie, the numbers next to ties, and huge ones."""
+    made = Made()
+    x = made.entry("x/q8", (1, 4), -128, 127, (7, 3, -2, 0))
+    spec = replace(made.entries[0].spec, rounding=rounding, overflow=overflow)
+    made.entries[0] = replace(made.entries[0], spec=replace(spec, exponent=(7, 3, -2, 0)))
+    y = made.step("add", (x, x), (1, 4), (-256, 254), exponent=(7, 3, -2, 0))
+    program = made.program()
+    FORM.write(network(program), tmp_path)
+    halves = np.arange(-600, 600, dtype=np.float32)[:, None] / 2
+    near = [halves, np.nextafter(halves, -np.inf), np.nextafter(halves, np.inf), halves * 1e20]
+    inputs = np.concatenate(near) * np.exp2(-np.float32((7, 3, -2, 0)))
+    (codes,) = session(tmp_path / "quantize.onnx", optimised=True).run(None, {"x/q8/float": inputs})
+    assert codes.dtype == np.int8
+    np.testing.assert_array_equal(codes, quantize_codes(inputs, program.entries[0].spec).codes)
+    (sums,) = session(tmp_path / "network.onnx", optimised=True).run(None, {x: codes})
+    (floats,) = session(tmp_path / "dequantize.onnx", optimised=True).run(None, {y: sums})
+    assert floats.dtype == np.float32
+    wanted = np.ldexp(2.0 * codes, -np.array((7, 3, -2, 0)))
+    np.testing.assert_array_equal(floats, wanted)
 
 
 def test_what_it_cannot_carry_is_named() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from qgraph.backends.onnx.forms import OnnxQdq
-from qgraph.backends.onnx.session import session
+from qgraph.backends.onnx.runners import session
 from qgraph.errors import UnsupportedError
 from qgraph.passes import PassManager
 from qgraph.program import lower, run

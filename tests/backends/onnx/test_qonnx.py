@@ -107,3 +107,14 @@ def test_convolutions_past_float32_are_refused() -> None:
     made.step("conv2d", (x, w), (1, 1, 1, 1), (0, 300 * (2**16 - 1)), name="layer", **window)
     reason = FORM.refusal(network(made.program()))
     assert str(reason).startswith("layer: sums reach 19,660,500, float32 is exact up to 16,777,216")
+
+
+def test_wide_quantizers_are_refused() -> None:
+    made = Made()
+    x = made.entry("x", (1, 8), 0, 2**16 - 1)
+    rule = {"rounding": "floor", "overflow": "saturate", "low": 0, "high": 2**32 - 1}
+    for name, shift in (("narrow", -8), ("wide", -9)):
+        top = (2**16 - 1) << -shift
+        made.step("requantize", (x,), (1, 8), (0, top), name=name, shift=shift, **rule)
+    reason = FORM.refusal(network(made.program()))
+    assert str(reason).startswith("wide: its codes are 0..33,553,920, Quant gives float32")

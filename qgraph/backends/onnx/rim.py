@@ -1,0 +1,79 @@
+"""Two small models around `onnx-integer`: floats to the codes of its inputs, codes to floats.
+
+All of it is float64, in which every step on a float32 input is exact (docs/numerics.md, 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.ir.types import QuantSpec
+from qgraph.program import Program
+
+OPSET = 18
+
+
+def quantize_model(program: Program) -> onnx.ModelProto:
+    """Float values in, by their names in the graph; codes of every entry out."""
+    sources = dict.fromkeys(e.source for e in program.entries)
+    model = Builder(f"{program.name}/quantize", OPSET, (*sources, *program.tensors))
+    wide: dict[str, str] = {}
+    for entry in program.entries:
+        name, tensor = entry.tensor, program.tensors[entry.tensor]
+        if entry.source not in wide:
+            model.input(entry.source, "float32", _shape(program, name))
+            wide[entry.source] = _cast(model, entry.source, "float64")
+        codes = _codes(model, wide[entry.source], entry.spec, tensor.exponent)
+        model.append("Cast", [codes], name, to=element_type(tensor.storage))
+        model.output(name, tensor.storage, _shape(program, name))
+    return model.model({"form": "quantize"})
+
+
+def dequantize_model(program: Program) -> onnx.ModelProto:
+    """Codes of every exit in, `NAME/float` out: `code * 2^-exponent`, rounded once to float32."""
+    model = Builder(f"{program.name}/dequantize", OPSET, tuple(program.tensors))
+    for name in program.exits:
+        tensor = program.tensors[name]
+        model.input(name, tensor.storage, _shape(program, name))
+        scale = model.constant(np.ldexp(1.0, -np.asarray(tensor.exponent)), f"{name}/scale")
+        values = model.add("Mul", [_cast(model, name, "float64"), scale], f"{name}/value")
+        output = model.fresh(f"{name}/float")
+        model.append("Cast", [values], output, to=element_type("float32"))
+        model.output(output, "float32", _shape(program, name))
+    return model.model({"form": "dequantize"})
+
+
+def _shape(program: Program, name: str) -> tuple[int | str, ...]:
+    shape = program.tensors[name].shape
+    return ("N", *shape[1:]) if program.batch_free else shape
+
+
+def _cast(model: Builder, value: str, dtype: str) -> str:
+    return model.add("Cast", [value], f"{value}/{dtype}", to=element_type(dtype))
+
+
+def _codes(model: Builder, value: str, spec: QuantSpec, exponent: Any) -> str:
+    """`clip(round(value * 2^exponent))`, or what wraps around, in float64."""
+
+    def operate(op: str, x: str, number: Any = None) -> str:
+        constant = [] if number is None else [model.constant(np.float64(number), "number")]
+        return model.add(op, [x, *constant], f"{value}/{op}")
+
+    scale = model.constant(np.ldexp(1.0, np.asarray(exponent)), f"{value}/scale")
+    x = model.add("Mul", [value, scale], f"{value}/steps")
+    if spec.rounding == "half_even":
+        x = operate("Round", x)
+    elif spec.rounding == "half_away":
+        size = operate("Floor", operate("Add", operate("Abs", x), 0.5))
+        x = model.add("Mul", [operate("Sign", x), size], f"{value}/rounded")
+    else:
+        x = operate("Floor", operate("Add", x, 0.5) if spec.rounding == "half_up" else x)
+    if spec.overflow == "saturate":
+        return operate("Min", operate("Max", x, spec.lo), spec.hi)
+    moved, whole = operate("Sub", x, spec.lo), float(1 << spec.bits)
+    turns = operate("Mul", operate("Floor", operate("Mul", moved, 1 / whole)), whole)
+    return operate("Add", model.add("Sub", [moved, turns], f"{value}/wrapped"), spec.lo)

@@ -1,0 +1,172 @@
+"""Written models, executed: by ONNX Runtime with graph optimisations on and off, by `qonnx`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from qgraph.backends.forms import Runner
+from qgraph.backends.onnx.builder import metadata_of
+from qgraph.backends.onnx.emission import TO_NHWC
+from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.ir.types import Array
+
+Meta = Mapping[str, Any]
+
+
+def onnx_runtime(path: Path) -> Runner:
+    """Runs a written file as it is, and once more without optimisations for what is inside.
+
+    Raises ExactnessError where both give different codes.
+    """
+    model = onnx.load(path)
+    meta = metadata_of(model)
+    inner = with_outputs(model, (t["value"] for t in meta["tensors"].values()))
+    optimised, plain = session(path, optimised=True), session(inner, optimised=False)
+    inside = [o.name for o in plain.get_outputs()]
+    exits = {name: e["value"] for name, e in meta["exits"].items()}
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = feeds_of(meta, codes)
+        found = dict(zip(exits, optimised.run(list(exits.values()), feeds), strict=True))
+        values = dict(zip(inside, plain.run(inside, feeds), strict=True))
+        for name, value in exits.items():
+            check_same(name, found[name], values[value])
+        return codes_of(meta, {**shown(meta, values), **found})
+
+    return run
+
+
+def qonnx_executor(path: Path) -> Runner:
+    """Runs a written file by the executor of the `qonnx` package, which gives every value inside.
+
+    Raises UnsupportedError where it is not installed.
+    """
+    try:
+        from qonnx.core import onnx_exec
+        from qonnx.core.modelwrapper import ModelWrapper
+    except ImportError:
+        raise UnsupportedError(
+            "qonnx is not installed", hint="pip install 'qgraph[qonnx]'"
+        ) from None
+    model = onnx.load(path)
+    meta = metadata_of(model)
+
+    def run(codes: Mapping[str, Array]) -> dict[str, Array]:
+        feeds = feeds_of(meta, codes)
+        batch = len(next(iter(feeds.values()))) if meta["batch_free"] else None
+        sized = ModelWrapper(model if batch is None else with_batch(model, batch))
+        with _readable(onnx_exec, model.ir_version):
+            values = onnx_exec.execute_onnx(sized, feeds, return_full_exec_context=True)
+        exits = {name: values[e["value"]] for name, e in meta["exits"].items()}
+        return codes_of(meta, {**shown(meta, values), **exits})
+
+    return run
+
+
+@contextmanager
+def _readable(executor: Any, ir_version: int) -> Iterator[None]:
+    """The executor makes a model of each node, of onnx's newest IR: ONNX Runtime's may be older."""
+    make = executor.qonnx_make_model
+    executor.qonnx_make_model = partial(make, ir_version=ir_version)
+    try:
+        yield
+    finally:
+        executor.qonnx_make_model = make
+
+
+def session(model: onnx.ModelProto | Path, optimised: bool) -> Any:
+    """An ONNX Runtime session on the CPU. Raises UnsupportedError where it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UnsupportedError(
+            "ONNX Runtime is not installed", hint="pip install 'qgraph[onnx]'"
+        ) from None
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = (
+        levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    )
+    options.log_severity_level = 3
+    # For CPUs without VNNI, whose fastest products of uint8 and int8 saturate at 16 bits.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelProto:
+    """A copy that gives these values, too. Their types are left to whoever runs it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    there = {o.name for o in copy.graph.output}
+    copy.graph.output.extend(
+        helper.make_empty_tensor_value_info(v) for v in dict.fromkeys(values) if v not in there
+    )
+    return copy
+
+
+def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """A copy for so many samples, every shape known; the model has one sample in front."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    constants = {i.name for i in graph.initializer}
+    custom = {n.output[0] for n in graph.node if n.domain and n.input[0] not in constants}
+    kept = {n.output[0] for n in graph.node if n.domain}
+    values = [v for v in graph.value_info if v.name in kept]
+    del graph.value_info[:]
+    graph.value_info.extend(values)
+    for value in (*graph.input, *graph.output, *(v for v in graph.value_info if v.name in custom)):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    return onnx.shape_inference.infer_shapes(copy, strict_mode=True)
+
+
+def check_same(name: str, optimised: Array, plain: Array) -> None:
+    """Raise ExactnessError unless both runs gave the same."""
+    if not np.array_equal(optimised, plain):
+        wrong = int(np.count_nonzero(optimised != plain))
+        raise ExactnessError(
+            f"ONNX Runtime gives other codes with graph optimisations on: {wrong} of {plain.size}",
+            node=name,
+        )
+
+
+def shown(meta: Meta, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Inner tensors by name, NHWC, from ONNX values by name."""
+    found = {n: (values[t["value"]], t["layout"]) for n, t in meta["tensors"].items()}
+    return {n: v.transpose(TO_NHWC) if kind == "NCHW" else v for n, (v, kind) in found.items()}
+
+
+def feeds_of(meta: Meta, codes: Mapping[str, Array]) -> dict[str, Array]:
+    """What goes into a model: codes, or what they are worth in float32."""
+    feeds: dict[str, Array] = {}
+    for name, entry in meta["entries"].items():
+        given = codes[name]
+        if meta["holds"] == "values":
+            given = np.ldexp(given.astype(np.float64), -np.asarray(entry["exponent"]))
+        feeds[entry["input"]] = given.astype(
+            "float32" if meta["holds"] == "values" else entry["dtype"]
+        )
+    return feeds
+
+
+def codes_of(meta: Meta, found: Mapping[str, Array]) -> dict[str, Array]:
+    """Codes of what a model gives. Raises ExactnessError for a value that is not on its grid."""
+    if meta["holds"] == "codes":
+        return {name: value.astype(np.int64) for name, value in found.items()}
+    about = {**meta["tensors"], **meta["exits"]}
+    made: dict[str, Array] = {}
+    for name, value in found.items():
+        codes = np.ldexp(value.astype(np.float64), np.asarray(about[name]["exponent"]))
+        made[name] = codes.astype(np.int64)
+        if not np.array_equal(made[name], codes):
+            raise ExactnessError("its values are not on its grid", node=name)
+    return made

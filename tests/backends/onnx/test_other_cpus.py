@@ -1,4 +1,4 @@
-"""ONNX Runtime's kernels for older CPUs give the same codes: under an emulator of one without VNNI."""
+"""ONNX Runtime's kernels for CPUs without VNNI give the same codes, under an emulator of one."""
 
 import os
 import shutil

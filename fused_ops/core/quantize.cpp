@@ -6,24 +6,14 @@
 #include <cstring>
 #include <vector>
 
+#include "core/blocks.h"
 #include "core/parallel.h"
 #include "core/quantize_tile.h"
 
 namespace qgraph {
 namespace {
 
-constexpr double kLn2 = 0.693147180559945309417232121458;
-constexpr int64_t kBlockRows = kLeafRows * kLeaves;
-constexpr int64_t kLeaf = kLanes * kLeafRows;
-constexpr int64_t kBlock = kLeaf * kLeaves;
 constexpr int64_t kColumns = 1024;  // of one task, where there are channels
-
-// Elements for which waking one more thread pays.
-constexpr int64_t kGrain = 1 << 17;
-
-// From here on an output does not stay in the caches until somebody reads it: streaming stores
-// then save reading it in first. Below, they would throw out what is read next.
-constexpr int64_t kStream = 1 << 24;  // bytes
 
 const TileKernels* kernels_of(InstructionSet set) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -47,10 +37,6 @@ InstructionSet best() {
 }
 
 std::atomic<InstructionSet> instruction_set{best()};
-
-bool streams(const void* out, int64_t bytes) {
-    return bytes >= kStream && reinterpret_cast<uintptr_t>(out) % 64 == 0;
-}
 
 // 2^f and 2^-f of each column: of each channel, or of kLanes equal ones.
 struct Scales {
@@ -161,9 +147,9 @@ class Sweep {
     bool stream_;
 };
 
-const TileKernels& kernels() { return *kernels_of(instruction_set); }
-
 }  // namespace
+
+const TileKernels& kernels() { return *kernels_of(instruction_set); }
 
 bool choose(InstructionSet set) {
     if (kernels_of(set) == nullptr) return false;
@@ -191,23 +177,10 @@ void quantize_gradients(const void* x, const void* g, void* gx, double* glog2t, 
     const int64_t blocks = sweep.blocks();
     std::vector<double> partial(static_cast<size_t>(blocks * columns));
     sweep.run(partial.data());
-    const auto add = [&](int64_t to, int64_t from) {
-        double* sums = partial.data() + to * columns;
-        for (int64_t i = 0; i < columns; ++i) sums[i] += partial[from * columns + i];
-    };
-    for (int64_t span = 0; span < blocks; span += kBlocks) {
-        const int64_t end = std::min(span + kBlocks, blocks);
-        for (int64_t block = span + 1; block < end; ++block) add(span, block);
-        if (span > 0) add(0, span);
-    }
-    double* sums = partial.data();
-    if (quantizer.channels == 1) {
-        for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-            for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-        }
-    }
+    add_up_blocks(partial, blocks, columns);
+    if (quantizer.channels == 1) add_up_lanes(partial.data());
     for (int64_t i = 0; i < quantizer.channels; ++i) {
-        glog2t[i] = std::ldexp(kLn2, -quantizer.f[i]) * sums[i] + 0.0;
+        glog2t[i] = std::ldexp(kLn2, -quantizer.f[i]) * partial[i] + 0.0;
     }
 }
 

@@ -1,5 +1,5 @@
 #ifdef __AVX2__
-#include "core/quantize_body.h"
+#include "core/kernel_tables.h"
 #else
 #include "core/quantize_tile.h"
 #endif

@@ -1,5 +1,5 @@
 #ifdef __AVX512F__
-#include "core/quantize_body.h"
+#include "core/kernel_tables.h"
 #else
 #include "core/quantize_tile.h"
 #endif

@@ -1,220 +1,17 @@
-// The quantizer's kernels, compiled once for each instruction set: quantize_<set>.cpp says which
-// by its compiler flags and includes this. All is private to that file, and nothing inline comes
-// from elsewhere: the linker might keep the copy that this CPU can't run.
+// The quantizer's kernels, forward and backward, in the vectors of one instruction set.
+#pragma once
 
-#include "core/quantize_element.h"
 #include "core/quantize_tile.h"
-
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
+#include "core/vectors.h"
 
 namespace qgraph {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int kWidth = 16;
-#elif defined(__AVX2__)
-constexpr int kWidth = 8;
-#else
-constexpr int kWidth = 4;
-#endif
-constexpr int kVectors = 2;  // side by side, so that one's latency hides behind the other's
-
-template <int N>
-struct Vector {
-    typedef float Floats __attribute__((vector_size(4 * N)));
-    typedef uint32_t Bits __attribute__((vector_size(4 * N)));
-    typedef uint16_t Halves __attribute__((vector_size(2 * N)));
-    typedef double Doubles __attribute__((vector_size(8 * N)));
-    typedef double UnalignedDoubles __attribute__((vector_size(8 * N), aligned(8), may_alias));
-    typedef float Unaligned __attribute__((vector_size(4 * N), aligned(4), may_alias));
-    typedef uint16_t UnalignedHalves __attribute__((vector_size(2 * N), aligned(2), may_alias));
-};
-template <int N>
-using Floats = typename Vector<N>::Floats;
-
-// TensorFlow's threads flush subnormal numbers to zero; here they count.
-class IeeeArithmetic {
-  public:
-#ifdef __SSE2__
-    IeeeArithmetic() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-    ~IeeeArithmetic() { _mm_setcsr(saved_); }
-
-  private:
-    unsigned saved_;
-#else
-    IeeeArithmetic() {}
-#endif
-};
-
-// What quantize_element.h needs, for N floats.
-template <int N>
-struct Lanes {
-    typedef Floats<N> Value;
-    typedef typename Vector<N>::Bits Bits;
-
-    static Bits bits(Value v) { return (Bits)v; }
-    static Value value(Bits bits) { return (Value)bits; }
-    static Value absolute(Value v) { return value(bits(v) & 0x7fffffffu); }
-
-    static Value nearest(Value v) {
-#ifdef __AVX512F__
-        if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 0);
-#endif
-#ifdef __AVX__
-        if constexpr (N == 8) {
-            return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        }
-#endif
-        // From 2^23 on every number is whole, and adding 2^23 leaves no room for a fraction.
-        const Value size = absolute(v);
-        const Value whole = (size + 8388608.0f) - 8388608.0f;
-        return size < 8388608.0f ? (v < 0.0f ? -whole : whole) : v;
-    }
-
-    static Value down(Value v) {
-#ifdef __AVX512F__
-        if constexpr (N == 16) return _mm512_maskz_roundscale_ps(0xffff, v, 1);
-#endif
-#ifdef __AVX__
-        if constexpr (N == 8) {
-            return _mm256_round_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-        }
-#endif
-        const Value whole = nearest(v);
-        return whole > v ? whole - 1.0f : whole;
-    }
-};
-
-template <Type T, int N>
-inline Floats<N> widened(typename Vector<N>::Halves narrow) {
-    if constexpr (T == Type::float16) {
-#ifdef __AVX512F__
-        if constexpr (N == 16) return _mm512_maskz_cvtph_ps(0xffff, (__m256i)narrow);
-#endif
-#ifdef __F16C__
-        if constexpr (N == 8) return _mm256_cvtph_ps((__m128i)narrow);
-#endif
-    }
-    const auto bits = __builtin_convertvector(narrow, typename Vector<N>::Bits);
-    return T == Type::float16 ? from_float16<Lanes<N>>(bits) : from_bfloat16<Lanes<N>>(bits);
-}
-
-template <Type T, int N>
-inline typename Vector<N>::Halves narrowed(Floats<N> v) {
-    typedef typename Vector<N>::Halves Halves;
-    if constexpr (T == Type::float16) {
-#ifdef __AVX512F__
-        if constexpr (N == 16) return (Halves)_mm512_maskz_cvtps_ph(0xffff, v, 0);
-#endif
-#ifdef __F16C__
-        if constexpr (N == 8) return (Halves)_mm256_cvtps_ph(v, 0);
-#endif
-        return __builtin_convertvector(to_float16<Lanes<N>>(v), Halves);
-    } else {
-        return __builtin_convertvector(to_bfloat16<Lanes<N>>(v), Halves);
-    }
-}
-
-template <Type T, int N>
-inline Floats<N> load(const void* from, int64_t at) {
-    if constexpr (T == Type::float32) {
-        return *reinterpret_cast<const typename Vector<N>::Unaligned*>(
-            static_cast<const float*>(from) + at);
-    } else {
-        return widened<T, N>(*reinterpret_cast<const typename Vector<N>::UnalignedHalves*>(
-            static_cast<const uint16_t*>(from) + at));
-    }
-}
-
-// A vector of the CPU, past the caches; false where there is no such instruction.
-template <class V>
-inline bool stream(void* to, V value) {
-#ifdef __AVX512F__
-    if constexpr (sizeof(V) == 64) return _mm512_stream_si512((__m512i*)to, (__m512i)value), true;
-#endif
-#ifdef __AVX__
-    if constexpr (sizeof(V) == 32) return _mm256_stream_si256((__m256i*)to, (__m256i)value), true;
-#endif
-#ifdef __SSE2__
-    if constexpr (sizeof(V) == 16) return _mm_stream_si128((__m128i*)to, (__m128i)value), true;
-#endif
-    return false;
-}
-
-template <Type T, int N, bool Stream>
-inline void store(void* to, int64_t at, Floats<N> v) {
-    if constexpr (T == Type::float32) {
-        float* place = static_cast<float*>(to) + at;
-        if (Stream && stream(place, v)) return;
-        *reinterpret_cast<typename Vector<N>::Unaligned*>(place) = v;
-    } else {
-        uint16_t* place = static_cast<uint16_t*>(to) + at;
-        const typename Vector<N>::Halves narrow = narrowed<T, N>(v);
-        if (Stream && stream(place, narrow)) return;
-        *reinterpret_cast<typename Vector<N>::UnalignedHalves*>(place) = narrow;
-    }
-}
-
-inline void finish_streams() {
-#ifdef __SSE2__
-    _mm_sfence();
-#endif
-}
 
 template <int N>
 inline Params<Lanes<N>> params_of(const Tile& tile, int64_t column) {
     return {load<Type::float32, N>(tile.scales, column), load<Type::float32, N>(tile.steps, column),
             Floats<N>{} + tile.low, Floats<N>{} + tile.high};
 }
-
-// Double sums for N floats, in as many vectors of the CPU as it takes.
-template <int N>
-struct Sums {
-    static constexpr int kPart = N < kWidth / 2 ? N : (kWidth / 2);
-    typedef typename Vector<kPart>::Doubles Doubles;
-    Doubles parts[N / kPart] = {};
-
-    void add(Floats<N> a, Floats<N> b) {
-        for (int i = 0; i < N / kPart; ++i) parts[i] = sum(doubled(a, i), doubled(b, i), parts[i]);
-    }
-
-    // a * b + c. The product is exact, 24 bits by 24 fit into 53, so that fusing changes nothing.
-    static Doubles sum(Doubles a, Doubles b, Doubles c) {
-#ifdef __AVX512F__
-        if constexpr (kPart == 8) return _mm512_fmadd_pd(a, b, c);
-#endif
-#ifdef __FMA__
-        if constexpr (kPart == 4) return _mm256_fmadd_pd(a, b, c);
-#endif
-        return a * b + c;
-    }
-
-    static Doubles doubled(Floats<N> v, int i) {
-#ifdef __AVX512F__
-        if constexpr (N == 16) {
-            __m256d half = _mm512_maskz_extractf64x4_pd(0xff, _mm512_castps_pd(v), 1);
-            if (i == 0) __builtin_memcpy(&half, &v, sizeof(half));
-            return _mm512_maskz_cvtps_pd(0xff, _mm256_castpd_ps(half));
-        }
-#endif
-#ifdef __AVX__
-        if constexpr (N == 8 && kPart == 4) {
-            return _mm256_cvtps_pd(i == 0 ? _mm256_castps256_ps128(v)
-                                          : _mm256_extractf128_ps(v, 1));
-        }
-#endif
-        Doubles result{};
-        for (int k = 0; k < kPart; ++k) result[k] = v[i * kPart + k];
-        return result;
-    }
-
-    void add_to(double* sums) const {
-        typedef typename Vector<kPart>::UnalignedDoubles To;
-        for (int i = 0; i < N / kPart; ++i) reinterpret_cast<To*>(sums)[i] += parts[i];
-    }
-};
 
 // Up to kLeafRows rows of Count vectors of N columns. The tile is a copy, which no store changes.
 template <Rounding R, Type T, bool Backward, int N, int Count, bool Stream>
@@ -273,12 +70,6 @@ template <Type T, bool Backward>
 constexpr ByRounding kByRounding{
     {run<Rounding::half_even, T, Backward>, run<Rounding::half_up, T, Backward>,
      run<Rounding::half_away, T, Backward>, run<Rounding::floor, T, Backward>}};
-
-constexpr TileKernels kKernels{
-    {kByRounding<Type::float32, false>, kByRounding<Type::bfloat16, false>,
-     kByRounding<Type::float16, false>},
-    {kByRounding<Type::float32, true>, kByRounding<Type::bfloat16, true>,
-     kByRounding<Type::float16, true>}};
 
 }  // namespace
 }  // namespace qgraph

@@ -1,4 +1,4 @@
-#include "core/quantize_body.h"
+#include "core/kernel_tables.h"
 
 namespace qgraph {
 

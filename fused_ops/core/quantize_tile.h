@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/epilogue_strip.h"
 #include "core/quantize.h"
 
 namespace qgraph {
@@ -29,15 +30,21 @@ struct ByRounding {
     TileKernel of[kRoundings];
 };
 
-// The same two kernels for each type of x, g and out, and each rounding mode.
+// The same two kernels for each type of x, g and out, and each rounding mode; and those of
+// epilogues.
 struct TileKernels {
     ByRounding forward[kTypes];
     ByRounding backward[kTypes];
+    ByActivation epilogue;
+    ByActivation epilogue_gradients;
 };
 
 // Each is null where it isn't compiled in.
 const TileKernels* plain_kernels();
 const TileKernels* avx2_kernels();
 const TileKernels* avx512_kernels();
+
+// Those of the instruction set that is chosen.
+const TileKernels& kernels();
 
 }  // namespace qgraph

@@ -39,5 +39,6 @@ void test_quantizer();
 void test_narrow_types();
 void test_grid();
 void test_engine_kernels();
+void test_epilogue();
 
 }  // namespace qgraph

@@ -88,6 +88,7 @@ int main() {
     test_narrow_types();
     test_grid();
     test_engine_kernels();
+    test_epilogue();
     test_statistics();
     test_depthwise_conv();
     std::puts("ok");

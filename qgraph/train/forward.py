@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,20 @@ Override = Callable[[Node, Tensor], Tensor]
 # Stands around a node: called with it, a function of its inputs that runs it, and its inputs.
 Around = Callable[[Node, "Piece", Sequence[Tensor]], Tensor]
 Piece = Callable[..., Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Nodes, the last at the end, that run as one: nobody else takes what lies between them.
+
+    x: the value that comes in. run: gives that of the last node, out of all values before it.
+    """
+
+    x: str
+    nodes: tuple[str, ...]
+    run: Callable[[Mapping[str, Tensor]], Tensor]
+
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -67,8 +82,9 @@ class Forward:
         overrides: Mapping[str, Override] = NOTHING,
         around: Mapping[str, Around] = NOTHING,
         wide: Collection[str] = (),
+        chains: Iterable[Chain] = (),
     ) -> dict[str, Tensor]:
-        """Every value by name.
+        """Every value by name, but what lies inside of `chains`, which float32 alone runs through.
 
         `constants` take the place of const nodes, `overrides` that of ops; `around`, by node, runs
         a node of one output in its own way. Nodes in `wide` are computed in float64, and so is what
@@ -77,10 +93,15 @@ class Forward:
         import tensorflow as tf
 
         values: dict[str, Tensor] = dict(inputs)
+        chained = {name: chain for chain in chains for name in chain.nodes}
         for node in self.order:
             if node.op == "input":
                 continue
-            if node.op == "const":
+            chain = chained.get(node.name)
+            if chain and values[chain.x].dtype == tf.float32:
+                if node.name == chain.nodes[-1]:
+                    values[node.name] = chain.run(values)
+            elif node.op == "const":
                 known = constants.get(node.name)
                 values[node.name] = tf.constant(node.attrs["value"]) if known is None else known
             elif node.op in overrides:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,13 @@ class FusedOps:
 
 @functools.cache
 def fused_ops() -> FusedOps:
-    """Load the ops once, and register their gradient."""
+    """Load the ops once, and register their gradients."""
     import tensorflow as tf
 
     fused = load(library_path())
     if fused.ops is not None:
         tf.RegisterGradient("QgraphQuantize")(_gradient)
+        tf.RegisterGradient("QgraphEpilogue")(_epilogue_gradient)
     return fused
 
 
@@ -68,8 +70,15 @@ def set_threads(count: int) -> None:
 
 
 def _gradient(op: Any, upstream: Any) -> Any:
-    ops = fused_ops().ops
-    assert ops is not None
     names = ("bits", "signed", "rounding", "offset")
-    attributes = {name: op.get_attr(name) for name in names}
-    return ops.qgraph_quantize_grad(upstream, *op.inputs, **attributes)
+    return _called("qgraph_quantize_grad", names, op, upstream)
+
+
+def _epilogue_gradient(op: Any, upstream: Any) -> Any:
+    names = ("inner_bits", "inner_signed", "bits", "signed", "rounding", "activation")
+    return _called("qgraph_epilogue_grad", names, op, upstream)
+
+
+def _called(gradient: str, attributes: Sequence[str], op: Any, upstream: Any) -> Any:
+    known = {name: op.get_attr(name) for name in attributes}
+    return getattr(fused_ops().ops, gradient)(upstream, *op.inputs, **known)

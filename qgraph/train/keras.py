@@ -159,7 +159,8 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     def _inference(self, inputs: Any) -> Any:
         fed = by_name(self.network.graph, inputs)
-        values, _ = self.network.values(fed, wide=self._wide)
+        wanted = self.network.graph.outputs.values()
+        values, _ = self.network.values(fed, wide=self._wide, wanted=wanted)
         return self._public(self.network.outputs(values))
 
     def save(self, *args: Any, **kwargs: Any) -> None:

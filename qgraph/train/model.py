@@ -14,8 +14,9 @@ from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
+from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.folded import Norm
-from qgraph.train.forward import Forward, Override, Piece, piece_of
+from qgraph.train.forward import Chain, Forward, Override, Piece, piece_of
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.quantizer import Spec, quantize
 from qgraph.train.state import TRAINED, State, state_of
@@ -44,6 +45,7 @@ class TrainingGraph:
             if node.op == "lookup"
         }
         self._forward = Forward(graph, ("quantize", "lookup", "relu6"))
+        self.epilogues = epilogues(graph)
         self.wide = _wide(at_their_widest(graph))
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -55,7 +57,8 @@ class TrainingGraph:
         import tensorflow as tf
 
         def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return self.outputs(self.values(inputs, wide=self.wide)[0])
+            wanted = self.graph.outputs.values()
+            return self.outputs(self.values(inputs, wide=self.wide, wanted=wanted)[0])
 
         # Not for AutoGraph, which would rewrite each line of what follows.
         outputs: dict[str, Tensor] = tf.autograph.experimental.do_not_convert(run)(inputs)
@@ -74,11 +77,13 @@ class TrainingGraph:
         *,
         batch_statistics: bool = False,
         wide: Collection[str] = (),
+        wanted: Collection[str] | None = None,
     ) -> tuple[dict[str, Tensor], list[Update]]:
         """Every value by name, and what the running statistics become.
 
         batch_statistics: batch norms work with those of this batch; else they are as frozen, and
-        there is nothing to update. wide: nodes to be computed in float64.
+        there is nothing to update. wide: nodes to be computed in float64. wanted: values that are
+        needed; others may be missing, which is faster.
         """
         updates: list[Update] = []
 
@@ -96,7 +101,9 @@ class TrainingGraph:
             "lookup": partial(self._lookup, ranges),
             "relu6": partial(self._relu6, ranges),
         }
-        return self._forward(inputs, self.constants(), overrides, around, wide), updates
+        chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
+        constants = self.constants()
+        return self._forward(inputs, constants, overrides, around, wide, chains), updates
 
     def wide_now(self) -> frozenset[str]:
         """The nodes whose sums, with the weights as they are, float32 might not hold."""
@@ -175,17 +182,38 @@ class TrainingGraph:
         return self._quantize(ranges, node, tf.cast(wide, tf.float32))
 
     def _relu6(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
-        """On a grid the clip is at the grid point nearest to 6."""
         import tensorflow as tf
 
         members = sources(self.graph, node.inputs[0])
         if not members:
             return tf.nn.relu6(x)
-        source = self.graph.nodes[members[0]]
+        return _clipped(x, self._six(ranges, self.graph.nodes[members[0]]))
+
+    def _six(self, ranges: Mapping[str, Tensor], source: Node) -> Tensor:
+        """Where ReLU6 clips on the grid of `source`: at the point nearest to 6."""
+        import tensorflow as tf
+
         spec: QuantSpec = source.attrs["spec"]
         log2_t = tf.stop_gradient(self.state.log2_t(source, ranges))
         scale = tf.pow(2.0, tf.math.ceil(log2_t) - float(spec.bits - spec.signed))
-        return _clipped(x, tf.round(6.0 / scale) * scale)
+        return tf.round(6.0 / scale) * scale
+
+    def _chains(self, ranges: Mapping[str, Tensor], wanted: frozenset[str]) -> list[Chain]:
+        """Epilogues that can run as one op, inside of which nothing is wanted."""
+        op = epilogue_op()
+        if op is None:
+            return []
+
+        def run(found: Epilogue, values: Mapping[str, Tensor]) -> Tensor:
+            inner, outer = (self.state.log2_t(node, ranges) for node in (found.inner, found.outer))
+            six = self._six(ranges, found.inner)
+            return op(*found.inputs(values, six), inner, outer, **found.attributes)
+
+        return [
+            Chain(found.x, found.nodes, partial(run, found))
+            for found in self.epilogues
+            if wanted.isdisjoint(found.nodes[:-1])
+        ]
 
 
 def at_their_widest(graph: Graph) -> Graph:

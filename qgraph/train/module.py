@@ -86,7 +86,8 @@ def learn(
     network: TrainingGraph, inputs: Mapping[str, Tensor], *, batch_statistics: bool
 ) -> dict[str, Tensor]:
     """Outputs by public name, in training; running statistics are updated as `values` says."""
-    values, updates = network.values(inputs, batch_statistics=batch_statistics)
+    wanted = network.graph.outputs.values()
+    values, updates = network.values(inputs, batch_statistics=batch_statistics, wanted=wanted)
     for variable, value in updates:
         variable.assign(value)
     return network.outputs(values)

@@ -58,7 +58,7 @@ def _quantize(x: Any, log2_t: Any, spec: Spec, form: Form) -> Any:
     if x.dtype.name not in FLOATS:
         raise UsageError(f"cannot quantize {x.dtype.name}: only {', '.join(FLOATS)}")
     _check_shapes(x.shape, log2_t.shape)
-    ops = _chosen(form).ops
+    ops = chosen(form).ops
     if ops is None:
         return _keeping_only_x(spec.forward, spec.backward)(x, log2_t)
     return ops.qgraph_quantize(x, log2_t, **spec.attributes)
@@ -79,7 +79,8 @@ def form_in_use() -> tuple[str, str]:
     return ("native" if fused.ops is None else "fused"), fused.why
 
 
-def _chosen(form: Form) -> FusedOps:
+def chosen(form: Form = "auto") -> FusedOps:
+    """The fused ops, where they are asked for and can run; or none, and why. Raises UsageError."""
     if form == "native" or (form == "auto" and _compiles_with_xla()):
         return FusedOps(None, "asked for")
     fused = fused_ops()

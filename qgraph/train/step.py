@@ -63,7 +63,9 @@ class Steps:
 
         taught = self._taught(inputs)
         with tf.GradientTape() as tape:
-            values, updates = self.graph.values(inputs, batch_statistics=not norms_frozen)
+            values, updates = self.graph.values(
+                inputs, batch_statistics=not norms_frozen, wanted=[self.loss.value]
+            )
             found = values[self.loss.value]
             loss = self.loss(found, taught, labels)
             total = loss + self._decay()
@@ -100,5 +102,6 @@ class Steps:
         import tensorflow as tf
 
         taught = self._taught(inputs)
-        found = tf.cast(self.graph.values(inputs, wide=wide)[0][self.loss.value], tf.float32)
+        values, _ = self.graph.values(inputs, wide=wide, wanted=[self.loss.value])
+        found = tf.cast(values[self.loss.value], tf.float32)
         return self.loss(found, taught, labels), self.loss.right(found, taught, labels)

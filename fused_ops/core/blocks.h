@@ -1,0 +1,49 @@
+// How a tensor is cut up: blocks are what threads claim, and what sums are made of, in an order
+// that depends on shapes only (quantize.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/quantize.h"
+
+namespace qgraph {
+
+constexpr double kLn2 = 0.693147180559945309417232121458;
+constexpr int64_t kBlockRows = kLeafRows * kLeaves;
+constexpr int64_t kLeaf = kLanes * kLeafRows;
+constexpr int64_t kBlock = kLeaf * kLeaves;
+
+// Elements for which waking one more thread pays.
+constexpr int64_t kGrain = 1 << 17;
+
+// From here on an output does not stay in the caches until somebody reads it: streaming stores
+// then save reading it in first. Below, they would throw out what is read next.
+constexpr int64_t kStream = 1 << 24;  // bytes
+
+inline bool streams(const void* out, int64_t bytes) {
+    return bytes >= kStream && reinterpret_cast<uintptr_t>(out) % 64 == 0;
+}
+
+// Adds up the rows of a matrix [blocks, columns], in spans of kBlocks, into its first row.
+inline void add_up_blocks(std::vector<double>& partial, int64_t blocks, int64_t columns) {
+    const auto add = [&](int64_t to, int64_t from) {
+        double* sums = partial.data() + to * columns;
+        for (int64_t i = 0; i < columns; ++i) sums[i] += partial[from * columns + i];
+    };
+    for (int64_t span = 0; span < blocks; span += kBlocks) {
+        const int64_t end = std::min(span + kBlocks, blocks);
+        for (int64_t block = span + 1; block < end; ++block) add(span, block);
+        if (span > 0) add(0, span);
+    }
+}
+
+// Adds up kLanes sums, the upper half to the lower, into the first.
+inline void add_up_lanes(double* sums) {
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+        for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+}
+
+}  // namespace qgraph

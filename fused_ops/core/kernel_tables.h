@@ -1,0 +1,20 @@
+// All that is compiled once for each instruction set: quantize_<set>.cpp says which by its compiler
+// flags and includes this.
+#pragma once
+
+#include "core/epilogue_body.h"
+#include "core/quantize_body.h"
+
+namespace qgraph {
+namespace {
+
+constexpr TileKernels kKernels{
+    {kByRounding<Type::float32, false>, kByRounding<Type::bfloat16, false>,
+     kByRounding<Type::float16, false>},
+    {kByRounding<Type::float32, true>, kByRounding<Type::bfloat16, true>,
+     kByRounding<Type::float16, true>},
+    kEpilogues<false>,
+    kEpilogues<true>};
+
+}  // namespace
+}  // namespace qgraph

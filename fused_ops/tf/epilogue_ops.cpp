@@ -1,0 +1,142 @@
+// TensorFlow ops QgraphEpilogue and QgraphEpilogueGrad on the CPU: what stands behind a layer, as
+// core/epilogue.h has it. bias and high are of the channels, the last axis of x; high is empty
+// unless the activation is clip or relu6, which differ where v = high: relu6 has no gradient there.
+
+#include "core/epilogue.h"
+#include "tf/kernel.h"
+
+namespace qgraph::tf {
+namespace {
+
+enum class Kind { none, relu, relu6, clip };
+constexpr const char* kKinds[] = {"none", "relu", "relu6", "clip"};
+
+struct Attributes {
+    Levels inner, outer;
+    Rounding rounding = Rounding::half_even;
+    Kind kind = Kind::none;
+
+    bool clips() const { return kind == Kind::clip || kind == Kind::relu6; }
+    Activation activation() const {
+        if (clips()) return Activation::clip;
+        return kind == Kind::relu ? Activation::relu : Activation::none;
+    }
+};
+
+void* create(TF_OpKernelConstruction* construction) {
+    auto attributes = std::make_unique<Attributes>();
+    Reader reader(construction);
+    reader.read("inner_bits", &attributes->inner.bits);
+    reader.read("inner_signed", &attributes->inner.is_signed);
+    reader.read("bits", &attributes->outer.bits);
+    reader.read("signed", &attributes->outer.is_signed);
+    reader.read("rounding", kRoundingNames, &attributes->rounding);
+    reader.read("activation", kKinds, &attributes->kind);
+    return reader.done() ? attributes.release() : nullptr;
+}
+
+void destroy(void* attributes) { delete static_cast<Attributes*>(attributes); }
+
+// The inputs of both ops, from `first` on.
+class Inputs {
+  public:
+    Inputs(Run& run, const Attributes& attributes, int first)
+        : x(run.input(first)),
+          bias(run.input(first + 1)),
+          high(run.input(first + 2)),
+          attributes_(attributes) {
+        const Tensor inner = run.input(first + 3);
+        const Tensor outer = run.input(first + 4);
+        if (!run.fine()) return;
+        dims = shape(x);
+        channels = dims.empty() ? 0 : dims.back();
+        if (dims.empty() || shape(bias) != Shape{channels}) {
+            run.fail("bias must have the shape of the last axis of x");
+        } else if (shape(high) != Shape{attributes.clips() ? channels : 0}) {
+            run.fail("high must have the shape of bias where the activation ends, else be empty");
+        }
+        if (run.fine()) inner_ = grid(run, inner, attributes.inner);
+        if (run.fine()) outer_ = grid(run, outer, attributes.outer);
+    }
+
+    Epilogue epilogue() const {
+        return {inner_,   outer_,       attributes_.rounding, attributes_.activation(),
+                channels, floats(bias), floats(high),         attributes_.kind == Kind::relu6};
+    }
+
+    const Tensor x, bias, high;
+    Shape dims;
+    int64_t channels = 0;
+
+  private:
+    static Grid grid(Run& run, const Tensor& log2_t, const Levels& levels) {
+        const std::vector<int32_t> f = run.exponents(log2_t, {}, levels);
+        return {run.fine() ? f[0] : 0, levels.low(), levels.high()};
+    }
+
+    const Attributes& attributes_;
+    Grid inner_{}, outer_{};
+};
+
+void compute(void* kernel, TF_OpKernelContext* context) {
+    Run run(context);
+    const Inputs in(run, *static_cast<const Attributes*>(kernel), 0);
+    if (!run.fine()) return;
+    const Tensor y = run.output_in_place(in.dims);
+    if (!run.fine()) return;
+    epilogue(floats(in.x), floats(y), size(in.dims), in.epilogue());
+}
+
+void compute_gradients(void* kernel, TF_OpKernelContext* context) {
+    const Attributes& attributes = *static_cast<const Attributes*>(kernel);
+    Run run(context);
+    const Tensor g = run.input(0);
+    const Inputs in(run, attributes, 1);
+    if (run.fine() && shape(g) != in.dims) run.fail("the gradient must have the shape of x");
+    if (!run.fine()) return;
+    const Tensor gx = run.output_in_place(in.dims);
+    if (!run.fine()) return;
+    std::vector<double> bias(static_cast<size_t>(in.channels));
+    std::vector<double> high(attributes.clips() ? bias.size() : 0);
+    EpilogueSums sums{0, 0, bias.data(), high.data()};
+    epilogue_gradients(floats(in.x), floats(g), floats(gx), sums, size(in.dims), in.epilogue());
+    run.output_sums(1, shape(in.bias), bias.data());
+    run.output_sums(2, shape(in.high), high.data());
+    run.output_sums(3, {}, &sums.inner);
+    run.output_sums(4, {}, &sums.outer);
+}
+
+void infer(TF_ShapeInferenceContext* context, TF_Status* status) {
+    copy_shape(context, 0, 0, status);
+}
+
+void infer_gradients(TF_ShapeInferenceContext* context, TF_Status* status) {
+    for (int i = 0; i < 5 && TF_GetCode(status) == TF_OK; ++i) {
+        copy_shape(context, i, i + 1, status);
+    }
+}
+
+const bool registered = [] {
+    Op op{"QgraphEpilogue",
+          {"x: float", "bias: float", "high: float", "inner_log2_t: float", "log2_t: float"},
+          {"y: float"},
+          {"inner_bits: int >= 1", "inner_signed: bool", "bits: int >= 1", "signed: bool",
+           kRoundingAttribute, "activation: {'none', 'relu', 'relu6', 'clip'}"},
+          {},
+          infer,
+          create,
+          compute,
+          destroy};
+    add(op);
+    op.name = "QgraphEpilogueGrad";
+    op.inputs.insert(op.inputs.begin(), "g: float");
+    op.outputs = {"gx: float", "gbias: float", "ghigh: float", "ginner_log2_t: float",
+                  "glog2_t: float"};
+    op.infer = infer_gradients;
+    op.compute = compute_gradients;
+    add(op);
+    return true;
+}();
+
+}  // namespace
+}  // namespace qgraph::tf

@@ -1,0 +1,114 @@
+"""What stands behind a layer, as one fused op: quantizer, bias, activation, quantizer.
+
+The nodes one by one compute the same; they run where the fused ops don't load, under
+`jit_compile=True`, in float64, and where a value between them is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import QuantSpec
+from qgraph.train.quantizer import chosen
+
+Tensor = Any
+MOST_CHANNELS = 4096  # sums of more, block by block, would take the memory of a tensor
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`outer(activation(inner(x) + bias))`, where `nodes` are all of them, `outer` the last.
+
+    activation: `none`, `relu`, `relu6`, or `clip` to 0 and the value `high` [channels].
+    """
+
+    inner: Node
+    bias: str
+    activation: str
+    high: str | None
+    outer: Node
+    nodes: tuple[str, ...]
+
+    @property
+    def x(self) -> str:
+        """The value that comes in."""
+        return self.inner.inputs[0]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """As the op calls them."""
+        inner: QuantSpec = self.inner.attrs["spec"]
+        outer: QuantSpec = self.outer.attrs["spec"]
+        return {
+            "inner_bits": inner.bits,
+            "inner_signed": inner.signed,
+            "bits": outer.bits,
+            "signed": outer.signed,
+            "rounding": outer.rounding,
+            "activation": self.activation,
+        }
+
+    def inputs(self, values: Mapping[str, Tensor], six: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, bias and high, as the op takes them; `six` is where ReLU6 clips."""
+        import tensorflow as tf
+
+        x, bias = values[self.x], values[self.bias]
+        if self.high is not None:
+            return x, bias, values[self.high]
+        return (
+            x,
+            bias,
+            tf.fill(tf.shape(bias), six) if self.activation == "relu6" else tf.zeros([0]),
+        )
+
+
+def epilogues(graph: Graph) -> list[Epilogue]:
+    """Those of all layers, where nothing else takes a value inside."""
+    return [
+        found
+        for node in graph.topological()
+        if node.op == "quantize" and (found := _ending_at(graph, node)) is not None
+    ]
+
+
+def _ending_at(graph: Graph, outer: Node) -> Epilogue | None:
+    nodes = [outer]
+
+    def before() -> Node:
+        """The node before the first one found; that one again where others take its value too."""
+        value = nodes[0].inputs[0]
+        if graph.use_count(value) == 1:
+            nodes.insert(0, graph.producer(value))
+        return nodes[0]
+
+    activation, high, node = "none", None, before()
+    if node.op == "minimum":
+        activation, high, node = "clip", node.inputs[1], before()
+        if node.op != "relu":
+            return None
+    elif node.op in ("relu", "relu6"):
+        activation = node.op
+    if activation != "none":
+        node = before()
+    if node.op != "bias_add":
+        return None
+    bias, inner = node.inputs[1], before()
+    if inner.op != "quantize" or not _fits(graph, inner, outer, bias, high):
+        return None
+    return Epilogue(inner, bias, activation, high, outer, tuple(node.name for node in nodes))
+
+
+def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -> bool:
+    shape = graph.types[bias].shape
+    if not shape or len(shape) != 1 or (shape[0] or MOST_CHANNELS + 1) > MOST_CHANNELS:
+        return False
+    same_shape = high is None or graph.types[high].shape == shape
+    return same_shape and inner.attrs["spec"].rounding == outer.attrs["spec"].rounding
+
+
+def epilogue_op() -> Any | None:
+    """The fused op, where there is one now; its gradients go to all five inputs."""
+    return getattr(chosen().ops, "qgraph_epilogue", None)

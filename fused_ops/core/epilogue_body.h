@@ -24,6 +24,11 @@ inline EpilogueValue load_floats(const float* from, int64_t at) {
     return load<Type::float32, kWidth>(from, at);
 }
 
+inline void put(const Strip& s, int64_t at, EpilogueValue v) {
+    if (s.stream) return store<Type::float32, kWidth, true>(s.out, at, v);
+    store<Type::float32, kWidth, false>(s.out, at, v);
+}
+
 // Adds each of a vector to its sum.
 inline void add_each(EpilogueValue v, double* sums) {
     typedef Sums<kWidth> Parts;
@@ -33,9 +38,22 @@ inline void add_each(EpilogueValue v, double* sums) {
     }
 }
 
-// Up to kLeafRows rows from `row` on; gives the channel of what comes next.
-template <Rounding R, Activation A, bool Backward, bool Stream>
-inline int64_t strip_leaf(const Strip& s, int64_t row, int64_t rows, int64_t channel) {
+inline bool any(EpilogueValue v) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ)) != 0;
+#else
+    bool found = false;
+    for (int i = 0; i < kWidth; ++i) found |= v[i] != 0.0f;
+    return found;
+#endif
+}
+
+// Up to kLeafRows rows from `row` on; gives the channel of what comes next. The strip is a copy,
+// which no store changes.
+template <Rounding R, Activation A, bool Backward>
+inline int64_t strip_leaf(Strip s, int64_t row, int64_t rows, int64_t channel) {
     typedef EpilogueOps Ops;
     constexpr int kParts = kLanes / kWidth;
     constexpr bool kRectifies = A != Activation::none;
@@ -63,16 +81,17 @@ inline int64_t strip_leaf(const Strip& s, int64_t row, int64_t rows, int64_t cha
                 EpilogueValue gz = outer.gx;
                 if constexpr (kClips) {
                     const auto passes = positive <= load_floats(s.last, slot);
-                    add_each(passes ? EpilogueValue{} : gz, s.high_sums + slot);
+                    const EpilogueValue clipped = passes ? EpilogueValue{} : gz;
+                    if (any(clipped)) add_each(clipped, s.high_sums + slot);  // it is rare
                     gz = passes ? gz : EpilogueValue{};
                 }
                 if constexpr (kRectifies) gz = z > 0.0f ? gz : EpilogueValue{};
                 add_each(gz, s.bias_sums + slot);
                 const Gradient<Ops> inner = gradient<R, Ops>(x, gz, params.inner);
                 inner_sums[part].add(gz, inner.slope);
-                store<Type::float32, kWidth, Stream>(s.out, at, inner.gx);
+                put(s, at, inner.gx);
             } else {
-                store<Type::float32, kWidth, Stream>(s.out, at, quantized<R, Ops>(v, params.outer));
+                put(s, at, quantized<R, Ops>(v, params.outer));
             }
         }
         channel += step;
@@ -87,21 +106,15 @@ inline int64_t strip_leaf(const Strip& s, int64_t row, int64_t rows, int64_t cha
     return channel;
 }
 
-template <Rounding R, Activation A, bool Backward, bool Stream>
-inline void strip_leaves(const Strip& s) {
-    int64_t channel = s.channel;
-    for (int64_t row = 0; row < s.rows; row += kLeafRows) {
-        const int64_t rows = s.rows - row < kLeafRows ? s.rows - row : kLeafRows;
-        channel = strip_leaf<R, A, Backward, Stream>(s, row, rows, channel);
-    }
-}
-
 template <Rounding R, Activation A, bool Backward>
 void run_strip(const Strip& s) {
     const IeeeArithmetic ieee;
-    if (!s.stream) return strip_leaves<R, A, Backward, false>(s);
-    strip_leaves<R, A, Backward, true>(s);
-    finish_streams();
+    int64_t channel = s.channel;
+    for (int64_t row = 0; row < s.rows; row += kLeafRows) {
+        const int64_t rows = s.rows - row < kLeafRows ? s.rows - row : kLeafRows;
+        channel = strip_leaf<R, A, Backward>(s, row, rows, channel);
+    }
+    if (s.stream) finish_streams();
 }
 
 template <bool Backward>

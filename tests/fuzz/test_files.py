@@ -12,8 +12,9 @@ from qgraph.frontends.onnx import import_model, parse, read
 from qgraph.ir.verify import verify
 from tests.helpers.damage import chained, damaged_onnx, flipped, onnx_cases
 
-SHORT = {"onnx": 150, "giants": 12, "pb": 60}
-LONG = {"onnx": 20_000, "giants": 700, "pb": 10_000}
+# kind: how many models, and how far apart their seeds are
+SHORT = {"onnx": (150, 1), "giants": (12, 53), "attributes": (150, 37), "pb": (60, 1)}
+LONG = {"onnx": 20_000, "giants": 225, "attributes": 4_560, "pb": 10_000}
 
 
 def assert_survives(kind: str, first: int, count: int, seconds: int, step: int = 1) -> None:
@@ -34,7 +35,8 @@ def assert_survives(kind: str, first: int, count: int, seconds: int, step: int =
 
 @pytest.mark.parametrize("kind", SHORT)
 def test_damaged_files(kind):
-    assert_survives(kind, 0, SHORT[kind], 300, step=53 if kind == "giants" else 1)
+    count, step = SHORT[kind]
+    assert_survives(kind, 0, count, 300, step)
 
 
 @pytest.mark.fuzz

@@ -220,6 +220,36 @@ def giant_content(seed: int, cases) -> tuple[str, bytes]:
     return "net.onnx", made.SerializeToString()
 
 
+def attribute_cases():
+    """Every number in an attribute or in a short constant of every case, as each odd number."""
+    made = []
+    for model in onnx_cases()[0]:
+        for attribute in model.graph.node[0].attribute:
+            for at in range(max(1, len(attribute.ints))):
+                made += [(model, attribute.name, at, odd) for odd in ODD]
+        for initializer in model.graph.initializer:
+            if initializer.data_type == 7:
+                for at in range(numpy_helper.to_array(initializer).size):
+                    made += [(model, initializer.name, at, odd) for odd in ODD]
+    return made
+
+
+def attribute_content(seed: int, cases) -> tuple[str, bytes]:
+    model, name, at, odd = cases[seed % len(cases)]
+    made = type(model).FromString(model.SerializeToString())
+    for attribute in made.graph.node[0].attribute:
+        if attribute.name == name and attribute.ints:
+            attribute.ints[at] = odd
+        elif attribute.name == name:
+            attribute.i, attribute.f = odd, float(odd)
+    for initializer in made.graph.initializer:
+        if initializer.name == name:
+            values = numpy_helper.to_array(initializer).copy()
+            values.flat[at] = odd
+            initializer.CopyFrom(numpy_helper.from_array(values, name))
+    return "net.onnx", made.SerializeToString()
+
+
 def onnx_content(seed: int, cases) -> tuple[str, bytes]:
     random, (models, ops) = Random(seed), cases
     model = chained(random.sample(models, random.randint(1, 4)), random)
@@ -248,7 +278,11 @@ def kinds(kind: str):
         from tests.helpers import damage_tf
 
         return damage_tf.content, damage_tf.cases
-    return {"onnx": (onnx_content, onnx_cases), "giants": (giant_content, giant_cases)}[kind]
+    return {
+        "onnx": (onnx_content, onnx_cases),
+        "giants": (giant_content, giant_cases),
+        "attributes": (attribute_content, attribute_cases),
+    }[kind]
 
 
 def main() -> int:

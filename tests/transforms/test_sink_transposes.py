@@ -148,3 +148,62 @@ def test_a_long_chain_is_linear():
     g.outputs["y"] = t
     trace = run_pass(SinkTransposes(), g)
     assert len(trace.rewrites) <= 2002
+
+
+# -- reshapes, new axes, and values that are not transposed -------------------------------------
+
+
+def shuffled(g: Graph, x: str, groups: int = 2) -> str:
+    """Channels of an NCHW image split, exchanged and joined."""
+    n, c, h, w = g.types[x].shape
+    split = g.add("reshape", x, attrs={"shape": (n, groups, c // groups, h, w)})
+    turned = g.add("transpose", split, attrs={"perm": (0, 2, 1, 3, 4)})
+    return g.add("reshape", turned, attrs={"shape": (n, c, h, w)})
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_channel_shuffle_keeps_its_own_transpose_only(batch):
+    g, _, t = net((batch, 4, 5, 6))
+    back(g, shuffled(g, t))
+    run_pass(SinkTransposes(), g)
+    (left,) = (n for n in g.nodes.values() if n.op == "transpose")
+    assert left.attrs["perm"] == (0, 1, 2, 4, 3)
+
+
+def test_reshape_that_scatters_axes_is_not_passed():
+    """Heads of attention: [n, heads, time, size] -> [n, time, heads * size]."""
+    g = Graph("net")
+    x = g.input("x", "float64", (2, 3, 5, 4))
+    t = g.add("transpose", x, name="t", attrs={"perm": (0, 2, 1, 3)})
+    g.outputs["y"] = g.add("reshape", t, name="y", attrs={"shape": (2, 5, 12)})
+    before = print_graph(g)
+    run_pass(SinkTransposes(), g)
+    assert print_graph(g) == before
+
+
+@pytest.mark.parametrize("axis", range(5))
+def test_new_axis_is_passed(axis):
+    g, _, t = net()
+    y = g.add("expand_dims", t, attrs={"axis": axis})
+    g.outputs["y"] = g.add("relu", y, name="y")
+    run_pass(SinkTransposes(), g)
+    assert g.nodes["y"].op == "transpose"
+
+
+def test_gate_of_one_value_a_channel_is_reshaped():
+    g, _, t = net()
+    gate = g.add("relu", g.input("gate", "float64", (2, 3, 1, 1)))
+    back(g, g.add("mul", t, gate))
+    run_pass(SinkTransposes(), g)
+    assert transposes(g) == 0
+
+
+def test_input_beside_what_is_computed_is_turned_at_the_rim():
+    g = Graph("net")
+    x = g.input("x", "float64", (2, 4, 5, 3))
+    t = move(g, g.add("relu", x, name="r"), TO_NCHW)
+    other = g.input("other", "float64", (2, 3, 4, 5))
+    back(g, g.add("add", t, other))
+    run_pass(SinkTransposes(), g)
+    (left,) = (n for n in g.nodes.values() if n.op == "transpose")
+    assert left.inputs == ("other",)

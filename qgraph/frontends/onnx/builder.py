@@ -137,7 +137,7 @@ class Builder(Construction):
 
     def allows(self, size: int) -> bool:
         """Whether a constant of `size` elements may be computed; it counts towards the total."""
-        fits = size <= LARGEST_RESULT and self._computed + size <= LARGEST_TOTAL
+        fits = 0 <= size <= LARGEST_RESULT and self._computed + size <= LARGEST_TOTAL
         self._computed += size if fits else 0
         return fits
 

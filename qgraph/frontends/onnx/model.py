@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.frontends.onnx.functions import inlined
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, Ref, ir_name
 from qgraph.frontends.onnx.tensors import dtype_name
 from qgraph.ir.types import Shape, TensorType
@@ -93,9 +94,7 @@ def _through_graphsurgeon(proto: Any) -> Any:
     if proto.graph.sparse_initializer:
         raise UnsupportedError("the model has sparse constants", hint="make them dense")
     if proto.functions:
-        from onnx.inliner import inline_local_functions
-
-        proto = inline_local_functions(proto)
+        proto = inlined(proto)
     with _quiet():
         return gs.import_onnx(proto)
 

@@ -8,7 +8,16 @@ from onnx import TensorProto, helper, numpy_helper
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
-from tests.helpers.onnx_graphs import f, imported, info, ints, model_of, one_op, runtime
+from tests.helpers.onnx_graphs import (
+    f,
+    imported,
+    info,
+    ints,
+    model_of,
+    one_op,
+    opaque_kinds,
+    runtime,
+)
 
 ROW = f(3, 6)
 make = helper.make_node
@@ -184,6 +193,29 @@ def test_functions_of_the_model_are_inlined():
     assert [n.op for n in imported(model).nodes.values()] == ["input", "relu", "neg"]
 
 
+def with_functions(calls, top):
+    """`calls`: function -> the functions that it calls, one after the other."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.own", 1)]
+    model = of_domain(top)
+    for name, called in calls.items():
+        values = ["a", *(f"v{i}" for i in range(len(called)))]
+        body = [
+            make(c, [values[i]], [values[i + 1]], domain="my.own") for i, c in enumerate(called)
+        ]
+        body.append(make("Neg", values[-1:], ["b"]))
+        model.functions.append(helper.make_function("my.own", name, ["a"], ["b"], body, opsets))
+    return model
+
+
+def test_functions_that_call_functions():
+    doubling = {"f0": [], **{f"f{i}": [f"f{i - 1}"] * 2 for i in range(1, 40)}}
+    assert len(imported(with_functions(doubling, "f3")).nodes) == 1 + 15
+    with pytest.raises(LoadError, match="the model's functions make 1,099,511,627,775 nodes of it"):
+        imported(with_functions(doubling, "f39"))
+    with pytest.raises(GraphError, match="f: this function calls itself"):
+        imported(with_functions({"f": ["g"], "g": ["f"]}, "f"))
+
+
 # -- external data ---------------------------------------------------------------------------------
 
 
@@ -279,3 +311,20 @@ def test_external_data_of_a_model_in_memory():
     tensor.external_data.add(key="location", value="weights.bin")
     with pytest.raises(LoadError, match=r"c0: its data is in another file(.|\n)*by its path"):
         imported(model)
+
+
+WIDE = {
+    "strides": {"strides": [2**31, 2**31]},
+    "dilations": {"dilations": [2**31, 2**31]},
+    "padding": {"output_padding": [2**40, 0], "strides": [2, 2]},
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_transposed_convolution_far_wider_than_its_filter_is_left_alone(case):
+    model = one_op("ConvTranspose", f(1, 3, 4, 4), f(3, 2, 2, 2), **WIDE[case])
+    try:
+        kinds = opaque_kinds(imported(model))
+    except GraphError:
+        return
+    assert kinds == ["ConvTranspose"]

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from qgraph.interpret import evaluate
+from tests.frontends.onnx import test_elementwise, test_layers, test_moves
 from tests.helpers.onnx_graphs import (
     assert_like_runtime,
     f,
+    feed_of,
     imported,
     info,
     ints,
@@ -196,6 +198,20 @@ def test_open_dimensions_stay_open(case):
     model, shape, kind = OPEN[case]
     graph = assert_like_runtime(model, {"x": f(*shape)})
     assert str(graph.types["y"]) == kind
+
+
+CASES = {**test_elementwise.CASES, **test_layers.CASES, **test_moves.CASES}
+NEEDS_ALL = {"Squeeze": ["Squeeze"], "Expand": ["Expand"]}  # what they do depends on the batch
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batch_may_be_open(case):
+    model = type(CASES[case]).FromString(CASES[case].SerializeToString())
+    batch = model.graph.input[0].type.tensor_type.shape.dim[0]
+    batch.dim_param = "N"
+    x = {"x": feed_of(CASES[case])}
+    graph = assert_like_runtime(model, x, opaque=NEEDS_ALL.get(case, ()))
+    assert graph.types["x"].shape[0] is None
 
 
 def test_height_and_width_that_are_given_settle_what_was_open():

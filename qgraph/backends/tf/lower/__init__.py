@@ -42,7 +42,8 @@ def _foreign(node: Node) -> UnsupportedError:
     return UnsupportedError(
         f"`{node.attrs['kind']}` is not understood, and is not TensorFlow's: it cannot be written",
         node=node.name,
-        hint="cut it off: name --inputs and --outputs on this side of it",
+        hint="cut it off: name --inputs and --outputs on this side of it; or, where it waits for"
+        " sizes that are open, give --input-shape",
     )
 
 

@@ -7,6 +7,7 @@ channels, and `depth_to_space` puts the phases side by side. What padding takes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from qgraph.errors import GraphError
 from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
 from qgraph.frontends.onnx.ops.layout import Pair, back, explicit, image, pair
 
-LARGEST_FILTER = 1 << 24
+LARGEST_FILTER = 1 << 22
 
 
 def _conv_transpose(site: Site) -> Result:
@@ -25,11 +26,12 @@ def _conv_transpose(site: Site) -> Result:
     if weights is None or not site.type().is_float or weights.ndim != site.rank():
         return None
     strides = pair(site, "strides")
-    w = _dense(site, weights, strides)
+    w = _dense(site, weights)
     kernel: Pair = (w.shape[2], w.shape[3])
     extra = _output_padding(site)
     pads = _pads(site, kernel, strides, extra)
     taps = tuple(-(-(k + max(e, 0)) // s) for k, e, s in zip(kernel, extra, strides, strict=True))
+    _check_room((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), weights)
     filters = _phases(w, strides, (taps[0], taps[1]))
     around = tuple((t - 1, t - 1) for t in taps)
     made = site.helper(
@@ -43,7 +45,7 @@ def _conv_transpose(site: Site) -> Result:
     return back(site, _cut(site, whole, pads, spare), site.rank())
 
 
-def _dense(site: Site, weights: Any, strides: Pair) -> Any:
+def _dense(site: Site, weights: Any) -> Any:
     """[in, out/groups, h, w] -> [in, out, h, w], dilated; zero between channels of two groups."""
     groups, (dh, dw) = site.node.integer("group", 1), pair(site, "dilations")
     w = weights[:, :, None] if weights.ndim == 3 else weights
@@ -52,14 +54,19 @@ def _dense(site: Site, weights: Any, strides: Pair) -> Any:
         raise GraphError(f"{groups} groups do not fit weights of {weights.shape}", node=site.name)
     kernel = ((height - 1) * dh + 1, (width - 1) * dw + 1)
     shape = (channels, per_group * groups, *kernel)
-    if float(np.prod(shape, dtype=float)) * strides[0] * strides[1] > LARGEST_FILTER * 4:
-        raise Inexpressible
+    _check_room(shape, weights)
     made = np.zeros(shape, w.dtype)
     share = channels // groups
     for g in range(groups):
         rows, columns = slice(g * share, (g + 1) * share), slice(g * per_group, (g + 1) * per_group)
         made[rows, columns, ::dh, ::dw] = w[rows]
     return made
+
+
+def _check_room(shape: tuple[int, ...], weights: Any) -> None:
+    """Steps, holes or padding far wider than the filter are no network's."""
+    if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
+        raise Inexpressible
 
 
 def _output_padding(site: Site) -> Pair:

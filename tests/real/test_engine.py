@@ -1,0 +1,39 @@
+"""Real networks by the integer engine: the outputs of the integer reference, to the bit."""
+
+import numpy as np
+import pytest
+
+from qgraph import kernels
+from qgraph.errors import UnsupportedError
+from qgraph.program import lower
+from tests.real.test_real_networks import NETWORKS, PROFILES, one, quantized, samples
+
+if kernels.native_engine() is None:
+    pytest.skip("the native extension isn't built", allow_module_level=True)
+
+from qgraph.backends.engine import Engine, levels
+from qgraph.runtime import Session
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_are_those_of_the_reference(name, profile) -> None:
+    result = quantized(name, profile)
+    feeds = one(result.graph, samples(name))
+    shapes = {n: (result.graph.types[n].shape[0], *x.shape[1:]) for n, x in feeds.items()}
+    try:
+        program = lower(result.graph, shapes)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    wanted = result.reference().outputs(feeds)
+    for level in levels():
+        for threads, fuse in ((1, True), (2, True), (1, False)):
+            if level == "plain" and not fuse:
+                continue  # slow, and small networks see it
+            engine = Engine.of(program, threads, level, fuse)
+            found = Session(result.graph, program, engine).run(feeds)
+            assert found.keys() == wanted.keys()
+            for output, array in wanted.items():
+                np.testing.assert_array_equal(found[output], array, f"{level} {threads} {fuse}")

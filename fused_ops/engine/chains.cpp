@@ -7,39 +7,6 @@ namespace {
 
 constexpr int64_t kPeriod = 1 << 16;  // of a constant that is spread once and for all
 
-// A tensor, spread over `shape`.
-Operand spread(const Place& place, bool constant, const Shape& shape, bool wide) {
-    Operand made;
-    made.data = place.data;
-    made.storage = place.storage;
-    if (!constant && place.shape == shape) {
-        made.spread = Operand::Spread::dense;
-        return made;
-    }
-    const std::vector<int64_t> dense = dense_strides(place.shape);
-    const size_t missing = shape.size() - place.shape.size();
-    made.spread = Operand::Spread::strided;
-    made.sizes = shape;
-    made.strides.assign(shape.size(), 0);
-    size_t first = shape.size();  // the first dimension along which it is not the same
-    for (size_t i = 0; i < place.shape.size(); ++i) {
-        if (place.shape[i] == 1) continue;
-        made.strides[missing + i] = dense[i];
-        first = std::min(first, missing + i);
-    }
-    if (shape.empty()) {
-        made.sizes = {1};
-        made.strides = {1};
-    }
-    const int64_t period =
-        product(Shape(shape.begin() + static_cast<ptrdiff_t>(first), shape.end()));
-    if (!constant || period > kPeriod) return made;
-    std::vector<int64_t> values(static_cast<size_t>(period));
-    const Chain spreading{true, made, {}, Storage::i64, values.data()};
-    run(spreading, 0, period);
-    return repeated(values, wide);
-}
-
 bool is_wide(int64_t low, int64_t high) { return low < INT32_MIN || high > INT32_MAX; }
 
 // Values on the way of a chain fit into 32 bits if those of all its tensors do.
@@ -71,54 +38,171 @@ Micro::Kind kind_of(Op op, bool swapped) {
     }
 }
 
-Micro lookup(const Step& step, const Tensor& entries, bool wide) {
-    Micro micro{Micro::Kind::lookup};
-    micro.offset = step.offset;
-    micro.table_size = product(entries.shape);
-    micro.table = typed(widened(entries.data, entries.storage, micro.table_size), wide);
-    return micro;
-}
+class Maker {
+  public:
+    Maker(const Network& network, const std::vector<Place>& places, const Group& group, Level level)
+        : network_(network),
+          places_(places),
+          group_(group),
+          level_(level),
+          wide_(is_wide(network, group)),
+          y_(places[network.steps[group.steps.back()].output]),
+          made_(std::make_shared<OwnedChain>()) {}
 
-Micro requantize(const Step& step, bool wide) {
-    Micro micro{Micro::Kind::requantize, repeated(step.shifts, wide)};
-    micro.rounding = step.rounding;
-    micro.wrap = step.wrap;
-    micro.low = step.low;
-    micro.high = step.high;
-    return micro;
-}
+    std::shared_ptr<const OwnedChain> make() {
+        const Step& first = network_.steps[group_.steps[0]];
+        uint32_t value = first.inputs[0];  // what the chain has come to
+        if (first.op == Op::depthwise_conv2d) {
+            made_->sums = sums(first);
+            made_->chain.sums = &made_->sums;
+        } else {
+            made_->chain.source = operand(value);
+        }
+        for (const uint32_t index : group_.steps) {
+            const Step& step = network_.steps[index];
+            if (step.op != Op::depthwise_conv2d) append(step, value);
+            value = step.output;
+        }
+        made_->chain.wide = wide_;
+        made_->chain.micros = made_->micros.data();
+        made_->chain.count = static_cast<int>(made_->micros.size());
+        made_->chain.storage = y_.storage;
+        made_->chain.y = y_.data;
+        return made_;
+    }
+
+  private:
+    void append(const Step& step, uint32_t value) {
+        if (is_binary(step.op)) {
+            const bool swapped = step.inputs[0] != value;
+            append(kind_of(step.op, swapped), operand(step.inputs[swapped ? 0 : 1]));
+        } else if (step.op == Op::clip) {
+            if (!step.lows.empty()) append(Micro::Kind::maximum, repeated(step.lows));
+            if (!step.highs.empty()) append(Micro::Kind::minimum, repeated(step.highs));
+        } else if (step.op == Op::requantize) {
+            Micro& micro = append(Micro::Kind::requantize, repeated(step.shifts));
+            micro.rounding = step.rounding;
+            micro.wrap = step.wrap;
+            micro.low = step.low;
+            micro.high = step.high;
+        } else {
+            const std::vector<int64_t> table = constant(step.inputs[1]);
+            Micro& micro = append(Micro::Kind::lookup, {});
+            micro.offset = step.offset;
+            micro.table = typed(table);
+            micro.table_size = static_cast<int64_t>(table.size());
+        }
+    }
+
+    Micro& append(Micro::Kind kind, const Operand& operand) {
+        Micro micro{};
+        micro.kind = kind;
+        micro.operand = operand;
+        made_->micros.push_back(micro);
+        return made_->micros.back();
+    }
+
+    DepthwiseSums sums(const Step& step) {
+        const Place& x = places_[group_.x];
+        const Window& w = group_.window;
+        return {x.data,
+                x.storage,
+                typed(constant(step.inputs[1])),
+                x.shape[1],
+                x.shape[2],
+                x.shape[3],
+                y_.shape[1],
+                y_.shape[2],
+                {w.kernel[0], w.kernel[1]},
+                {w.strides[0], w.strides[1]},
+                {w.dilations[0], w.dilations[1]},
+                w.pads[0],
+                w.pads[2]};
+    }
+
+    std::vector<int64_t> constant(uint32_t index) const {
+        const Tensor& tensor = network_.tensors[index];
+        std::vector<int64_t> values(static_cast<size_t>(product(tensor.shape)));
+        convert(tensor.data, tensor.storage, 1, values.data(), Storage::i64,
+                static_cast<int64_t>(values.size()));
+        return values;
+    }
+
+    // Values in the type of the chain, kept with it.
+    const void* typed(std::vector<int64_t> values) {
+        const Storage own = wide_ ? Storage::i64 : Storage::i32;
+        for (int64_t& value : values) value = std::clamp(value, lowest(own), highest(own));
+        std::vector<char> made(values.size() * static_cast<size_t>(size_of(own)));
+        convert(values.data(), Storage::i64, 1, made.data(), own,
+                static_cast<int64_t>(values.size()));
+        made_->arrays.push_back(std::move(made));
+        return made_->arrays.back().data();
+    }
+
+    // A constant whose element i is values[i % period].
+    Operand repeated(const std::vector<int64_t>& values) {
+        Operand made{};
+        if (values.size() == 1) {
+            const Storage own = wide_ ? Storage::i64 : Storage::i32;
+            made.value = std::clamp(values[0], lowest(own), highest(own));
+            return made;
+        }
+        std::vector<int64_t> longer(values);
+        for (size_t i = 0; i < kTile; ++i) longer.push_back(values[i % values.size()]);
+        made.spread = Operand::Spread::periodic;
+        made.period = static_cast<int64_t>(values.size());
+        made.values = typed(std::move(longer));
+        return made;
+    }
+
+    // A tensor, spread over the shape of the result.
+    Operand operand(uint32_t index) {
+        const Place& place = places_[index];
+        const bool constant = network_.tensors[index].kind == Kind::constant;
+        const Shape& shape = y_.shape;
+        Operand made{};
+        made.data = place.data;
+        made.storage = place.storage;
+        if (!constant && place.shape == shape) {
+            made.spread = Operand::Spread::dense;
+            return made;
+        }
+        const std::vector<int64_t> dense = dense_strides(place.shape);
+        const size_t missing = shape.size() - place.shape.size();
+        made.spread = Operand::Spread::strided;
+        made.rank = static_cast<int>(std::max<size_t>(shape.size(), 1));
+        made.sizes[0] = 1;
+        std::copy(shape.begin(), shape.end(), made.sizes);
+        size_t first = shape.size();  // the first dimension along which it is not the same
+        for (size_t i = 0; i < place.shape.size(); ++i) {
+            if (place.shape[i] == 1) continue;
+            made.strides[missing + i] = dense[i];
+            first = std::min(first, missing + i);
+        }
+        const int64_t period =
+            product(Shape(shape.begin() + static_cast<ptrdiff_t>(first), shape.end()));
+        if (!constant || period > kPeriod) return made;
+        std::vector<int64_t> values(static_cast<size_t>(period));
+        const Chain spreading{true, made, nullptr, nullptr, 0, Storage::i64, values.data()};
+        chain_for(level_)(spreading, 0, period);
+        return repeated(values);
+    }
+
+    const Network& network_;
+    const std::vector<Place>& places_;
+    const Group& group_;
+    const Level level_;
+    const bool wide_;
+    const Place& y_;
+    std::shared_ptr<OwnedChain> made_;
+};
 
 }  // namespace
 
-std::shared_ptr<const Chain> make_chain(const Network& network, const std::vector<Place>& places,
-                                        const Group& group) {
-    const bool wide = is_wide(network, group);
-    const Place& y = places[network.steps[group.steps.back()].output];
-    const auto operand = [&](uint32_t index) {
-        return spread(places[index], network.tensors[index].kind == Kind::constant, y.shape, wide);
-    };
-    uint32_t value = network.steps[group.steps[0]].inputs[0];  // what the chain has come to
-    auto chain = std::make_shared<Chain>(Chain{wide, operand(value), {}, y.storage, y.data});
-    std::vector<Micro>& micros = chain->micros;
-    const auto bound = [&](Micro::Kind kind, const std::vector<int64_t>& bounds) {
-        if (!bounds.empty()) micros.push_back({kind, repeated(bounds, wide)});
-    };
-    for (const uint32_t index : group.steps) {
-        const Step& step = network.steps[index];
-        if (is_binary(step.op)) {
-            const bool swapped = step.inputs[0] != value;
-            micros.push_back({kind_of(step.op, swapped), operand(step.inputs[swapped ? 0 : 1])});
-        } else if (step.op == Op::clip) {
-            bound(Micro::Kind::maximum, step.lows);
-            bound(Micro::Kind::minimum, step.highs);
-        } else if (step.op == Op::requantize) {
-            micros.push_back(requantize(step, wide));
-        } else {
-            micros.push_back(lookup(step, network.tensors[step.inputs[1]], wide));
-        }
-        value = step.output;
-    }
-    return chain;
+std::shared_ptr<const OwnedChain> make_chain(const Network& network,
+                                             const std::vector<Place>& places, const Group& group,
+                                             Level level) {
+    return Maker(network, places, group, level).make();
 }
 
 }  // namespace qgraph::engine

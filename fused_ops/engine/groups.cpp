@@ -75,8 +75,14 @@ class Grouping {
         if (is_linear(step.op)) {
             read_through_pad(step, group);
             range = range_of_sums(step);
-            if (!range.fits() || !has_kernel(step)) return group;
-            group.kind = Group::Kind::linear;
+            const bool kernel = range.fits() && has_kernel(step);
+            if (is_depthwise(step) && !(kernel && is_of_bytes(step))) {
+                group.kind = Group::Kind::chain;
+            } else if (kernel) {
+                group.kind = Group::Kind::linear;
+            } else {
+                return group;
+            }
         } else if (is_sum(step)) {
             const Range a = range_of(step.inputs[0]), b = range_of(step.inputs[1]);
             range = {a.low + b.low, a.high + b.high};
@@ -171,6 +177,18 @@ class Grouping {
         const Tensor& w = tensor(step.inputs[1]);
         return code_of(tensor(step.inputs[0]), x) && x != Code::s32 && w.low >= INT16_MIN &&
                w.high <= INT16_MAX;
+    }
+
+    // One output for each channel: what a chain can begin with.
+    bool is_depthwise(const Step& step) const {
+        return step.op == Op::depthwise_conv2d && tensor(step.inputs[1]).shape[3] == 1;
+    }
+
+    // Kernels are quick for these; other depthwise convolutions they take, but slowly.
+    bool is_of_bytes(const Step& step) const {
+        const Tensor& w = tensor(step.inputs[1]);
+        return size_of(tensor(step.inputs[0]).storage) == 1 && w.low >= INT8_MIN &&
+               w.high <= INT8_MAX;
     }
 
     // a + b, element by element.
@@ -273,7 +291,9 @@ Stage stage_of(const Network& network, const Step& step, StageNumbers& memory) {
     } else if (step.op == Op::add) {
         stage.kind = Stage::Kind::add;
         const Tensor& term = network.tensors[step.inputs[1]];
-        memory.first = narrowed(widened(term.data, term.storage, product(term.shape)));
+        std::vector<int64_t> terms(static_cast<size_t>(product(term.shape)));
+        convert(term.data, term.storage, 1, terms.data(), Storage::i64, product(term.shape));
+        memory.first = narrowed(terms);
         stage.term = numbers_of(memory.first);
     } else {
         stage.kind = Stage::Kind::clip;

@@ -14,7 +14,7 @@ struct Group {
     enum class Kind {
         linear,  // convolution or product, then stages: one call of a kernel
         map,     // a, or a + b, then stages: one call of a kernel
-        chain,   // elementwise, anything
+        chain,   // elementwise, anything; the first step may be a depthwise convolution
         single,  // one step of any other kind, or a linear one of types that kernels do not take
     };
     Kind kind;

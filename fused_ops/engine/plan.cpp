@@ -194,7 +194,8 @@ class Planner {
         const Step& first = step(group.steps[0]);
         const Tensor& entries = tensor(first.inputs[1]);
         const int64_t count = product(entries.shape);
-        const std::vector<int64_t> values = widened(entries.data, entries.storage, count);
+        std::vector<int64_t> values(static_cast<size_t>(count));
+        convert(entries.data, entries.storage, 1, values.data(), Storage::i64, count);
         const bool is_signed = tensor(first.inputs[0]).storage == Storage::i8;
         std::array<uint8_t, 256> table;
         for (int i = 0; i < 256; ++i) {
@@ -212,11 +213,13 @@ class Planner {
     }
 
     std::function<void()> chain(const Group& group) const {
-        const std::shared_ptr<const Chain> made = make_chain(network_, plan_.layout.places, group);
+        const auto made = make_chain(network_, plan_.layout.places, group, options_.level);
         const int64_t size = product(place_of(output_of(group)).shape);
-        return in_parts(size, size, kElements, [made](int64_t begin, int64_t end, int64_t) {
-            engine::run(*made, begin, end);
-        });
+        const int64_t taps =
+            made->chain.sums == nullptr ? 1 : made->sums.kernel[0] * made->sums.kernel[1];
+        const RunChain run = chain_for(options_.level);
+        return in_parts(size, size * taps, kElements,
+                        [=](int64_t begin, int64_t end, int64_t) { run(made->chain, begin, end); });
     }
 
     // -- the others ---------------------------------------------------------------------------
@@ -318,7 +321,8 @@ class Planner {
         conv->window = group.window;
         conv->groups = found.groups;
         conv->depthwise = found.op == Op::depthwise_conv2d;
-        conv->weights = widened(w.data, w.storage, product(w.shape));
+        conv->weights.resize(static_cast<size_t>(product(w.shape)));
+        convert(w.data, w.storage, 1, conv->weights.data(), Storage::i64, product(w.shape));
         conv->x = place_of(group.x);
         conv->y = place_of(found.output);
         if (found.op == Op::matmul) {  // a convolution of images of one pixel

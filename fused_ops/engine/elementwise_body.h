@@ -1,16 +1,38 @@
-#include "engine/elementwise.h"
+// The loops of elementwise.h, compiled once for each instruction set: elementwise_<set>.cpp says
+// which by its compiler flags and includes this. All is private to that file, and nothing inline
+// comes from elsewhere: the linker might keep the copy that this CPU can't run.
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
-#include <type_traits>
+#include <cstddef>
+
+#include "engine/elementwise.h"
 
 namespace qgraph::engine {
 namespace {
 
 // Files may lie about ranges: overflow has to be harmless, so sums are taken without signs.
 template <typename T>
-using Bits = std::make_unsigned_t<T>;
+struct Unsigned;
+template <>
+struct Unsigned<int32_t> {
+    using Type = uint32_t;
+};
+template <>
+struct Unsigned<int64_t> {
+    using Type = uint64_t;
+};
+template <typename T>
+using Bits = typename Unsigned<T>::Type;
+
+template <typename T>
+constexpr T highest_of = static_cast<T>(~Bits<T>{0} >> 1);
+
+template <typename T>
+T bounded(T value, T low, T high) {
+    const T above = value < low ? low : value;
+    return above > high ? high : above;
+}
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <typename From, typename To>
 void convert(const From* x, int64_t stride, To* y, int64_t count) {
@@ -21,23 +43,36 @@ void convert(const From* x, int64_t stride, To* y, int64_t count) {
     }
 }
 
+void convert_any(const void* x, Storage from, int64_t stride, void* y, Storage to, int64_t count) {
+    if (from == to && stride == 1) {
+        __builtin_memcpy(y, x, static_cast<size_t>(count * size_of(from)));
+        return;
+    }
+    with_type(from, [&](auto source) {
+        with_type(to, [&](auto target) {
+            convert(static_cast<const decltype(source)*>(x), stride,
+                    static_cast<decltype(target)*>(y), count);
+        });
+    });
+}
+
 template <typename T>
-constexpr Storage kOwn = std::is_same_v<T, int32_t> ? Storage::i32 : Storage::i64;
+constexpr Storage kOwn = sizeof(T) == 4 ? Storage::i32 : Storage::i64;
 
 // Elements begin..begin+count of a strided operand, a run along the last dimension at a time.
 template <typename T>
 void gather(const Operand& operand, int64_t begin, int64_t count, T* tile) {
-    const size_t rank = operand.sizes.size();
-    const int64_t inner = operand.sizes[rank - 1], step = operand.strides[rank - 1];
+    const int last = operand.rank - 1;
+    const int64_t inner = operand.sizes[last], step = operand.strides[last];
     const auto* data = static_cast<const char*>(operand.data);
     while (count > 0) {
         int64_t rest = begin, at = 0;
-        for (size_t axis = rank; axis-- > 0; rest /= operand.sizes[axis]) {
+        for (int axis = last; axis >= 0; rest /= operand.sizes[axis--]) {
             at += rest % operand.sizes[axis] * operand.strides[axis];
         }
-        const int64_t run = std::min(count, inner - begin % inner);
-        engine::convert(data + at * size_of(operand.storage), operand.storage, step, tile, kOwn<T>,
-                        run);
+        const int64_t run = least(count, inner - begin % inner);
+        convert_any(data + at * size_of(operand.storage), operand.storage, step, tile, kOwn<T>,
+                    run);
         begin += run;
         count -= run;
         tile += run;
@@ -49,11 +84,10 @@ template <typename T>
 const T* fetch(const Operand& operand, int64_t begin, int64_t count, T* tile) {
     switch (operand.spread) {
         case Operand::Spread::periodic:
-            return reinterpret_cast<const T*>(operand.repeated.data()) + begin % operand.period;
+            return static_cast<const T*>(operand.values) + begin % operand.period;
         case Operand::Spread::dense:
-            engine::convert(
-                static_cast<const char*>(operand.data) + begin * size_of(operand.storage),
-                operand.storage, 1, tile, kOwn<T>, count);
+            convert_any(static_cast<const char*>(operand.data) + begin * size_of(operand.storage),
+                        operand.storage, 1, tile, kOwn<T>, count);
             return tile;
         case Operand::Spread::strided:
             gather(operand, begin, count, tile);
@@ -61,7 +95,7 @@ const T* fetch(const Operand& operand, int64_t begin, int64_t count, T* tile) {
         case Operand::Spread::one:
             break;
     }
-    std::fill(tile, tile + count, static_cast<T>(operand.value));
+    for (int64_t i = 0; i < count; ++i) tile[i] = static_cast<T>(operand.value);
     return tile;
 }
 
@@ -81,11 +115,11 @@ void with_operand(const Operand& operand, int64_t begin, int64_t count, T* x, T*
 template <typename T, Rounding rounding>
 T round_shift(T v, T shift) {
     constexpr T kMost = sizeof(T) == 8 ? 62 : 30;
-    const T right = std::clamp<T>(shift, 0, kMost);
-    const T left = std::clamp<T>(-shift, 0, kMost - 1);
+    const T right = bounded<T>(shift, 0, kMost);
+    const T left = bounded<T>(-shift, 0, kMost - 1);
     const T whole = v >> right;
     const T rest = v & static_cast<T>((Bits<T>{1} << right) - 1);
-    const T half = right > 0 ? T{1} << (right - 1) : std::numeric_limits<T>::max();
+    const T half = right > 0 ? T{1} << (right - 1) : highest_of<T>;
     T up = 0;
     if (rounding == Rounding::half_even) up = rest + (whole & 1) > half;
     if (rounding == Rounding::half_up) up = rest >= half;
@@ -93,7 +127,7 @@ T round_shift(T v, T shift) {
     const T moved = whole + up;
     if (sizeof(T) == 4) return moved;
     const T limit = T{1} << (kMost - left);
-    return static_cast<T>(static_cast<Bits<T>>(std::clamp<T>(moved, -limit, limit)) << left);
+    return static_cast<T>(static_cast<Bits<T>>(bounded<T>(moved, -limit, limit)) << left);
 }
 
 template <typename T, Rounding rounding>
@@ -108,7 +142,7 @@ void requantize(const Micro& micro, int64_t begin, int64_t count, T* x, T* other
         });
     } else {
         with_operand(micro.operand, begin, count, x, other, [=](T v, T shift) {
-            return std::clamp(round_shift<T, rounding>(v, shift), low, high);
+            return bounded<T>(round_shift<T, rounding>(v, shift), low, high);
         });
     }
 }
@@ -129,12 +163,12 @@ void requantize(const Micro& micro, int64_t begin, int64_t count, T* x, T* other
 
 template <typename T>
 void look_up(const Micro& micro, int64_t count, T* x) {
-    const auto* table = reinterpret_cast<const T*>(micro.table.data());
+    const auto* table = static_cast<const T*>(micro.table);
     const int64_t last = micro.table_size - 1;
     for (int64_t i = 0; i < count; ++i) {
         const auto wide = static_cast<uint64_t>(static_cast<int64_t>(x[i]));
         const auto at = static_cast<int64_t>(wide - static_cast<uint64_t>(micro.offset));
-        x[i] = table[std::clamp<int64_t>(at, 0, last)];
+        x[i] = table[bounded<int64_t>(at, 0, last)];
     }
 }
 
@@ -164,35 +198,61 @@ void apply(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
     }
 }
 
+template <typename T, typename X>
+void sum_channels(const DepthwiseSums& s, int64_t begin, int64_t count, T* tile) {
+    const auto* x = static_cast<const X*>(s.x);
+    const auto* weights = static_cast<const T*>(s.weights);
+    while (count > 0) {
+        const int64_t pixel = begin / s.channels, channel = begin % s.channels;
+        const int64_t run = least(count, s.channels - channel);
+        const int64_t left = pixel % s.out_width * s.strides[1] - s.left;
+        const int64_t top = pixel / s.out_width % s.out_height * s.strides[0] - s.top;
+        const int64_t image = pixel / s.out_width / s.out_height;
+        for (int64_t i = 0; i < run; ++i) tile[i] = 0;
+        for (int64_t ky = 0; ky < s.kernel[0]; ++ky) {
+            const int64_t iy = top + ky * s.dilations[0];
+            if (iy < 0 || iy >= s.height) continue;
+            for (int64_t kx = 0; kx < s.kernel[1]; ++kx) {
+                const int64_t ix = left + kx * s.dilations[1];
+                if (ix < 0 || ix >= s.width) continue;
+                const X* from = x + ((image * s.height + iy) * s.width + ix) * s.channels + channel;
+                const T* w = weights + (ky * s.kernel[1] + kx) * s.channels + channel;
+                for (int64_t i = 0; i < run; ++i) {
+                    const auto product =
+                        static_cast<Bits<T>>(static_cast<T>(from[i])) * static_cast<Bits<T>>(w[i]);
+                    tile[i] = static_cast<T>(static_cast<Bits<T>>(tile[i]) + product);
+                }
+            }
+        }
+        begin += run;
+        count -= run;
+        tile += run;
+    }
+}
+
 template <typename T>
 void run_tiles(const Chain& chain, int64_t begin, int64_t end) {
     T tile[kTile], other[kTile];
     for (; begin < end; begin += kTile) {
-        const int64_t count = std::min(kTile, end - begin);
-        const T* source = fetch(chain.source, begin, count, tile);
-        if (source != tile) std::copy(source, source + count, tile);
-        for (const Micro& micro : chain.micros) apply(micro, begin, count, tile, other);
-        convert(tile, kOwn<T>, 1, static_cast<char*>(chain.y) + begin * size_of(chain.storage),
-                chain.storage, count);
+        const int64_t count = least(kTile, end - begin);
+        const T* source = tile;
+        if (chain.sums != nullptr) {
+            with_type(chain.sums->storage, [&](auto type) {
+                sum_channels<T, decltype(type)>(*chain.sums, begin, count, tile);
+            });
+        } else {
+            source = fetch(chain.source, begin, count, tile);
+        }
+        if (source != tile) __builtin_memcpy(tile, source, static_cast<size_t>(count) * sizeof(T));
+        for (int i = 0; i < chain.count; ++i) {
+            apply(chain.micros[i], begin, count, tile, other);
+        }
+        convert_any(tile, kOwn<T>, 1, static_cast<char*>(chain.y) + begin * size_of(chain.storage),
+                    chain.storage, count);
     }
 }
 
-}  // namespace
-
-void convert(const void* x, Storage from, int64_t stride, void* y, Storage to, int64_t count) {
-    if (from == to && stride == 1) {
-        std::memcpy(y, x, static_cast<size_t>(count * size_of(from)));
-        return;
-    }
-    with_type(from, [&](auto source) {
-        with_type(to, [&](auto target) {
-            convert(static_cast<const decltype(source)*>(x), stride,
-                    static_cast<decltype(target)*>(y), count);
-        });
-    });
-}
-
-void run(const Chain& chain, int64_t begin, int64_t end) {
+void run_chain(const Chain& chain, int64_t begin, int64_t end) {
     if (chain.wide) {
         run_tiles<int64_t>(chain, begin, end);
     } else {
@@ -200,33 +260,5 @@ void run(const Chain& chain, int64_t begin, int64_t end) {
     }
 }
 
-std::vector<char> typed(const std::vector<int64_t>& values, bool wide) {
-    const Storage own = wide ? Storage::i64 : Storage::i32;
-    std::vector<int64_t> held(values);
-    for (int64_t& value : held) value = std::clamp(value, lowest(own), highest(own));
-    std::vector<char> made(held.size() * static_cast<size_t>(size_of(own)));
-    convert(held.data(), Storage::i64, 1, made.data(), own, static_cast<int64_t>(held.size()));
-    return made;
-}
-
-Operand repeated(const std::vector<int64_t>& values, bool wide) {
-    Operand operand;
-    if (values.size() == 1) {
-        operand.value = wide ? values[0] : std::clamp<int64_t>(values[0], INT32_MIN, INT32_MAX);
-        return operand;
-    }
-    operand.spread = Operand::Spread::periodic;
-    operand.period = static_cast<int64_t>(values.size());
-    std::vector<int64_t> longer(values);
-    for (int64_t i = 0; i < kTile; ++i) longer.push_back(values[i % values.size()]);
-    operand.repeated = typed(longer, wide);
-    return operand;
-}
-
-std::vector<int64_t> widened(const void* x, Storage storage, int64_t count) {
-    std::vector<int64_t> made(static_cast<size_t>(count));
-    convert(x, storage, 1, made.data(), Storage::i64, count);
-    return made;
-}
-
+}  // namespace
 }  // namespace qgraph::engine

@@ -65,7 +65,14 @@ void max_pool(const Pool& pool, const void* x, void* y, int64_t begin, int64_t e
                                 end);
 }
 
-void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count, Level) {
+void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count,
+             [[maybe_unused]] Level level) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    static const LookUp quick =
+        __builtin_cpu_supports("avx512vbmi") != 0 && supports(Level::avx512vnni) ? vbmi_look_up()
+                                                                                 : nullptr;
+    if (level == Level::avx512vnni && quick != nullptr) return quick(x, table, y, count);
+#endif
     for (int64_t i = 0; i < count; ++i) y[i] = table[x[i]];
 }
 

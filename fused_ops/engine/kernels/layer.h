@@ -54,6 +54,9 @@ const Kernels* avx512vnni_kernels();
 // Null where this CPU has no such level.
 const Kernels* kernels_of(Level level);
 
+using LookUp = void (*)(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count);
+LookUp vbmi_look_up();  // null where it isn't compiled in; not all with AVX-512 VNNI have it
+
 constexpr int kTileRows = 16;  // of sums, at most
 
 }  // namespace qgraph::engine::kernels

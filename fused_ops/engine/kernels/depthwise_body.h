@@ -1,6 +1,6 @@
 // Depthwise convolutions of bytes, one output for each channel: four taps at a time are interleaved
-// so that a sum finds its four bytes side by side. Included once by each level, which has defined
-// interleave.
+// so that a sum finds its four bytes side by side. Where weights have 16 bits it is two taps and
+// zeros, which makes words of them. Included once by each level, which has defined interleave.
 
 #pragma once
 
@@ -26,19 +26,22 @@ inline Bytes load_tap(const char* from, const Block& block) {
     return whole ? load<Bytes>(from) : load_part(from, block.channels);
 }
 
-// Adds four taps, given where the first of them is.
-template <bool whole, bool flips, typename Taps>
+// Adds the taps whose weights are four registers at `weights`, given which is the first of them.
+template <bool whole, bool flips, bool words, typename Taps>
 inline void add_taps(const Taps& taps, int64_t first, const Block& block, const char* weights,
                      Ints* sums) {
-    Bytes four[4];
-    for (int i = 0; i < 4; ++i) {
-        four[i] = load_tap<whole>(taps[first + i], block);
+    constexpr int kStep = words ? 2 : 1;
+    Bytes four[4] = {};
+    for (int i = 0; i < 4; i += kStep) {
+        four[i] = load_tap<whole>(taps[first + i / kStep], block);
         if (flips) four[i] ^= 0x80;
     }
     Ints together[4];
     interleave(four, together);
     for (int i = 0; i < 4; ++i) {
-        sums[i] = dot_bytes(sums[i], together[i], load<Ints>(weights + i * kRegister));
+        const Ints weight = load<Ints>(weights + i * kRegister);
+        sums[i] = words ? dot_words(sums[i], together[i], weight)
+                        : dot_bytes(sums[i], together[i], weight);
     }
 }
 
@@ -55,17 +58,24 @@ class Depthwise {
 
     // The sums of pixels [begin, end), which are at most kTileRows.
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
-        const bool flips = layer_.flip != 0;
-        if (block_.channels != kRegister) {
-            return flips ? run<false, true>(x, begin, end, sums, taps)
-                         : run<false, false>(x, begin, end, sums, taps);
-        }
-        return flips ? run<true, true>(x, begin, end, sums, taps)
-                     : run<true, false>(x, begin, end, sums, taps);
+        if (layer_.words) return by_flip<true>(x, begin, end, sums, taps);
+        by_flip<false>(x, begin, end, sums, taps);
     }
 
   private:
-    template <bool whole, bool flips>
+    template <bool words>
+    void by_flip(const char* x, int64_t begin, int64_t end, int32_t* sums,
+                 const char** taps) const {
+        const bool whole = block_.channels == kRegister;
+        if (layer_.flip != 0) {
+            return whole ? run<true, true, words>(x, begin, end, sums, taps)
+                         : run<false, true, words>(x, begin, end, sums, taps);
+        }
+        return whole ? run<true, false, words>(x, begin, end, sums, taps)
+                     : run<false, false, words>(x, begin, end, sums, taps);
+    }
+
+    template <bool whole, bool flips, bool words>
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
         const Conv& s = layer_.conv;
         const int64_t bottom = (s.kernel_height - 1) * s.dilation_height;
@@ -76,10 +86,10 @@ class Depthwise {
                 x + ((w.image * s.height + w.top) * s.width + w.left) * s.channels + block_.channel;
             if (w.top >= 0 && w.left >= 0 && w.top + bottom < s.height &&
                 w.left + right < s.width) {
-                add_all<whole, flips>(Inside{base, offsets_}, sums);
+                add_all<whole, flips, words>(Inside{base, offsets_}, sums);
             } else {
                 find(base, w, taps);
-                add_all<whole, flips>(Anywhere{taps}, sums);
+                add_all<whole, flips, words>(Anywhere{taps}, sums);
             }
             w.left += s.stride_width;
             if (w.left + s.pad_left == s.out_width * s.stride_width) w = window_of(s, pixel + 1);
@@ -100,11 +110,12 @@ class Depthwise {
         for (; tap < layer_.taps; ++tap) taps[tap] = kZeros;
     }
 
-    template <bool whole, bool flips, typename Taps>
+    template <bool whole, bool flips, bool words, typename Taps>
     void add_all(const Taps& taps, int32_t* out) const {
         Ints sums[4] = {start_[0], start_[1], start_[2], start_[3]};
         for (int64_t i = 0; i < layer_.taps; i += 4) {
-            add_taps<whole, flips>(taps, i, block_, weights_ + i * kRegister, sums);
+            add_taps<whole, flips, words>(taps, words ? i / 2 : i, block_, weights_ + i * kRegister,
+                                          sums);
         }
         for (int i = 0; i < 4; ++i) store(out + i * kWide, sums[i]);
     }
@@ -112,7 +123,7 @@ class Depthwise {
     const Layer& layer_;
     const Block& block_;
     const int64_t* offsets_;  // of the taps, from the window's corner
-    const char* weights_;     // for each four taps 4 registers: of each channel 4 bytes
+    const char* weights_;     // 4 registers, of each channel 4 bytes, then those of the next taps
     Ints start_[4];
 };
 

@@ -16,8 +16,7 @@ int64_t ceil_to(int64_t count, int64_t multiple) {
 }
 
 bool is_depthwise(const Conv& conv) {
-    const bool bytes = size_of(conv.x) == 1 && size_of(conv.w) == 1;
-    return conv.depthwise && conv.out_channels == conv.channels && bytes;
+    return conv.depthwise && conv.out_channels == conv.channels && size_of(conv.x) == 1;
 }
 
 // A depthwise layer that has no kernel of its own is one of many groups.
@@ -68,16 +67,17 @@ Plan plan_of(const Conv& given, int stages, Level level) {
     layer.blocks = static_cast<int64_t>(plan.blocks.size());
     layer.blocks_in_group = layer.blocks / (conv.depthwise ? 1 : conv.groups);
     layer.words = size_of(conv.x) == 2 || conv.w == Code::s16;
-    layer.flip = conv.x == Code::s8 && !layer.words ? 0x80808080 : 0;
+    const bool unsigned_bytes = conv.depthwise || !layer.words;
+    layer.flip = conv.x == Code::s8 && unsigned_bytes ? 0x80808080 : 0;
     if (conv.x == Code::u16) layer.flip = 0x80008000;
     const int64_t positions = positions_of(plan.blocks, all.lanes);
     const int64_t tile = int64_t{kTileRows} * 4 * 4 * all.lanes * 4;
     int64_t weights = 0;
     if (conv.depthwise) {
-        layer.columns = conv.kernel_height == 3 && conv.kernel_width == 3 &&
+        layer.columns = !layer.words && conv.kernel_height == 3 && conv.kernel_width == 3 &&
                         conv.dilation_height == 1 && conv.dilation_width == 1 &&
                         conv.stride_width <= 2;
-        layer.taps = ceil_to(layer.columns ? 12 : taps_of(conv), 4);
+        layer.taps = ceil_to(layer.columns ? 12 : taps_of(conv) * (layer.words ? 2 : 1), 4);
         weights = positions * layer.taps;
         layer.scratch = 2 * tile + aligned(layer.taps * static_cast<int64_t>(sizeof(char*)));
     } else {
@@ -141,7 +141,9 @@ Sums sums_of(const Layer& layer, const void* weights) {
             const int64_t ends[] = {w * low_of(conv.x), w * high_of(conv.x)};
             sums.low[c] += std::min(ends[0], ends[1]);
             sums.high[c] += std::max(ends[0], ends[1]);
-            const int64_t made_up = layer.flip == 0 ? 0 : layer.words ? w * 32768 : w * -128;
+            const int64_t made_up = layer.flip == 0       ? 0
+                                    : conv.x == Code::u16 ? w * 32768
+                                                          : w * -128;
             sums.start[c] += static_cast<uint32_t>(made_up);
         }
     }
@@ -157,15 +159,16 @@ Sums sums_of(const Layer& layer, const void* weights) {
 void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t position, int64_t k,
                 int64_t w, char* weights) {
     const int64_t in_register = position % wide;
+    const int64_t size = layer.words ? 2 : 1;
     if (layer.conv.depthwise) {
         if (layer.columns) k = k % 3 * 4 + k / 3;
         char* at = weights + block.position * layer.taps;
-        at[(k / 4 * 4 + position / wide) * wide * 4 + in_register * 4 + k % 4] =
-            static_cast<char>(w);
+        const int64_t byte = k * size;
+        at += ((byte / 4 * 4 + position / wide) * wide + in_register) * 4 + byte % 4;
+        std::memcpy(at, &w, static_cast<size_t>(size));
         return;
     }
     const int64_t together = std::min(block.vectors, 2);  // registers
-    const int64_t size = layer.words ? 2 : 1;
     const int64_t pair = position / wide / together;
     char* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
     const int64_t step = k * size / 4;

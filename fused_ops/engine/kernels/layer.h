@@ -26,7 +26,7 @@ struct Layer {
     int64_t row;    // bytes from row to row
     int64_t rows;   // that are gathered at a time
     // Depthwise form.
-    int64_t taps;       // a multiple of 4; the last may be there to fill up
+    int64_t taps;       // bytes of weights of a channel: a multiple of 4, the last to fill up
     bool columns;       // 3x3, in order of columns, three taps and one to fill up
     int64_t tap_table;  // bytes of each tap from the window's corner
 

@@ -248,25 +248,34 @@ Ints exact(Ints v, Ints shift, Rounding rounding) {
     return v;
 }
 
-Ints run_step(const Rows& rows, const Step& step, int vector, Ints v) {
-    const auto number = [&](int64_t array) {
-        return load<Ints>(numbers(rows.layer, array, rows.block) + vector * kWide);
+// One step of a row.
+template <int vectors>
+void run_step(const Rows& rows, const Step& step, Ints* v) {
+    const auto number = [&](int64_t array, int i) {
+        return load<Ints>(numbers(rows.layer, array, rows.block) + i * kWide);
     };
-    const Ints a = number(step.a);
+    const auto all = [&](auto&& change) {
+        for (int i = 0; i < vectors; ++i) v[i] = change(v[i], number(step.a, i), i);
+    };
     switch (step.kind) {
         case Step::Kind::add:
-            return plus(v, a);
+            return all([](Ints t, Ints term, int) { return plus(t, term); });
         case Step::Kind::round:
-            return round_any(step.rounding, v, a, number(step.b), number(step.c));
+            return all([&](Ints t, Ints shift, int i) {
+                return round_any(step.rounding, t, shift, number(step.b, i), number(step.c, i));
+            });
         case Step::Kind::clip:
-            return smaller(larger(v, a), number(step.b));
-        case Step::Kind::left: {
-            const Ints moved = (Ints)((Words)v << (Words)a);
-            const Ints not_more = v > number(step.c) ? fill(INT32_MAX) : moved;
-            return v < number(step.b) ? fill(INT32_MIN) : not_more;
-        }
+            return all([&](Ints t, Ints low, int i) {
+                return smaller(larger(t, low), number(step.b, i));
+            });
+        case Step::Kind::left:
+            return all([&](Ints t, Ints shift, int i) {
+                const Ints moved = (Ints)((Words)t << (Words)shift);
+                const Ints not_more = t > number(step.c, i) ? fill(INT32_MAX) : moved;
+                return t < number(step.b, i) ? fill(INT32_MIN) : not_more;
+            });
         default:
-            return exact(v, a, step.rounding);
+            return all([&](Ints t, Ints shift, int) { return exact(t, shift, step.rounding); });
     }
 }
 
@@ -278,10 +287,8 @@ void finish_any(const Rows& rows) {
         Ints v[vectors];
         for (int i = 0; i < vectors; ++i) {
             v[i] = load<Ints>(rows.sums + (row * vectors + i) * kWide);
-            for (int step = 0; step < f.count; ++step) {
-                v[i] = run_step(rows, f.steps[step], i, v[i]);
-            }
         }
+        for (int step = 0; step < f.count; ++step) run_step<vectors>(rows, f.steps[step], v);
         store(rows.y + row * rows.y_row, v);
     }
 }

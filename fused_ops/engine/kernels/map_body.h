@@ -79,41 +79,64 @@ void run_map(const Layer& layer, const char* a, const char* b, char* y, int64_t 
     if (block.channels > 0) from(whole, block, 1, kRegister);
 }
 
+// The part of a window that lies in the image, of one pixel of the output: never nothing.
+struct Inner {
+    const char* corner;
+    int64_t height, width;  // pixels
+};
+
+Inner inner_of(const Pool& s, const char* x, int64_t pixel, int64_t size) {
+    const int64_t left = pixel % s.out_width * s.stride_width - s.pad_left;
+    const int64_t top = pixel / s.out_width % s.out_height * s.stride_height - s.pad_top;
+    const int64_t image = pixel / (s.out_width * s.out_height) * s.height;
+    const int64_t first_row = std::max<int64_t>(top, 0);
+    const int64_t first_column = std::max<int64_t>(left, 0);
+    return {x + ((image + first_row) * s.width + first_column) * s.channels * size,
+            std::min(top + s.kernel_height, s.height) - first_row,
+            std::min(left + s.kernel_width, s.width) - first_column};
+}
+
+// As many channels as T has, or one.
 template <typename T>
-void pool_pixels(const Pool& s, const char* x, char* y, int64_t begin, int64_t end) {
-    const T* from = reinterpret_cast<const T*>(x);
-    for (int64_t pixel = begin; pixel < end; ++pixel) {
-        T* to = reinterpret_cast<T*>(y) + pixel * s.channels;
-        const int64_t left = pixel % s.out_width * s.stride_width - s.pad_left;
-        const int64_t top = pixel / s.out_width % s.out_height * s.stride_height - s.pad_top;
-        const int64_t image = pixel / (s.out_width * s.out_height) * s.height;
-        bool first = true;
-        for (int64_t iy = std::max<int64_t>(top, 0); iy < std::min(top + s.kernel_height, s.height);
-             ++iy) {
-            for (int64_t ix = std::max<int64_t>(left, 0);
-                 ix < std::min(left + s.kernel_width, s.width); ++ix) {
-                const T* codes = from + ((image + iy) * s.width + ix) * s.channels;
-                for (int64_t c = 0; c < s.channels; ++c) {
-                    to[c] = first ? codes[c] : std::max(to[c], codes[c]);
-                }
-                first = false;
-            }
+inline void store_largest(const Inner& inner, int64_t pixel, int64_t line, int64_t at, char* y) {
+    T most = load<T>(inner.corner + at);
+    for (int64_t row = 0; row < inner.height; ++row) {
+        const char* from = inner.corner + row * line + at;
+        for (int64_t i = 0; i < inner.width; ++i, from += pixel) {
+            most = larger(most, load<T>(from));
         }
+    }
+    store(y + at, most);
+}
+
+template <typename T, typename Register>
+void pool_pixels(const Pool& s, const char* x, char* y, int64_t begin, int64_t end) {
+    constexpr int64_t kSize = sizeof(T);
+    const int64_t bytes = s.channels * kSize;
+    const int64_t line = s.width * bytes;
+    for (int64_t pixel = begin; pixel < end; ++pixel) {
+        const Inner inner = inner_of(s, x, pixel, kSize);
+        char* to = y + pixel * bytes;
+        int64_t at = 0;
+        for (; at + kRegister <= bytes; at += kRegister) {
+            store_largest<Register>(inner, bytes, line, at, to);
+        }
+        for (; at < bytes; at += kSize) store_largest<T>(inner, bytes, line, at, to);
     }
 }
 
 void max_pool(const Pool& pool, const char* x, char* y, int64_t begin, int64_t end) {
     switch (pool.type) {
         case Code::u8:
-            return pool_pixels<uint8_t>(pool, x, y, begin, end);
+            return pool_pixels<uint8_t, Bytes>(pool, x, y, begin, end);
         case Code::s8:
-            return pool_pixels<int8_t>(pool, x, y, begin, end);
+            return pool_pixels<int8_t, Chars>(pool, x, y, begin, end);
         case Code::u16:
-            return pool_pixels<uint16_t>(pool, x, y, begin, end);
+            return pool_pixels<uint16_t, UShorts>(pool, x, y, begin, end);
         case Code::s16:
-            return pool_pixels<int16_t>(pool, x, y, begin, end);
+            return pool_pixels<int16_t, Shorts>(pool, x, y, begin, end);
         default:
-            return pool_pixels<int32_t>(pool, x, y, begin, end);
+            return pool_pixels<int32_t, Ints>(pool, x, y, begin, end);
     }
 }
 

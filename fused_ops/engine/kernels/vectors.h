@@ -18,6 +18,7 @@ constexpr int kRegister = 16 * kLanes;  // bytes
 typedef int32_t Ints __attribute__((vector_size(kRegister)));
 typedef uint32_t Words __attribute__((vector_size(kRegister)));
 typedef int16_t Shorts __attribute__((vector_size(kRegister)));
+typedef uint16_t UShorts __attribute__((vector_size(kRegister)));
 typedef uint8_t Bytes __attribute__((vector_size(kRegister)));
 typedef int8_t Chars __attribute__((vector_size(kRegister)));
 

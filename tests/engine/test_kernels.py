@@ -261,7 +261,7 @@ def test_depthwise_of_three_lines(level, x_type, strides, channels):
 def test_saturation_between_two_roundings(level, rounding, last):
     """Where 16 bits are enough for the second half, and where they are not."""
     rng = np.random.default_rng(last)
-    for shift in (0, 1, 4):
+    for shift in (-20, -2, 0, 1, 4):
         conv = Conv(
             codes(rng, "uint8", (1, 30, 10, 16)),
             codes(rng, "int8", (1, 1, 16, 70)),

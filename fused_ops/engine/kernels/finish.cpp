@@ -178,6 +178,10 @@ class Compiler {
         }
         if (any_left) {
             add_now();
+            for (size_t c = 0; c < low_.size(); ++c) {
+                const int64_t factor = int64_t{1} << left(static_cast<int64_t>(c));
+                left_fits_ &= in_s32(low_[c] * factor) && in_s32(high_[c] * factor);
+            }
             Step& now = step(Step::Kind::left);
             now.a = array([&](int64_t c) { return std::min<int64_t>(left(c), 31); });
             now.b = array([&](int64_t c) { return left(c) > 31 ? 0 : INT32_MIN >> left(c); });
@@ -251,8 +255,12 @@ class Compiler {
         using Kind = Step::Kind;
         const Step* steps = finish_.steps;
         if (finish_.count == 1 && steps[0].kind == Kind::round) return Finish::Chain::round;
-        if (finish_.count == 3 && steps[0].kind == Kind::round && steps[1].kind == Kind::add &&
-            steps[2].kind == Kind::round && steps[0].rounding == steps[2].rounding) {
+        const bool rounds_last =
+            finish_.count == 3 && steps[1].kind == Kind::add && steps[2].kind == Kind::round;
+        if (rounds_last && steps[0].kind == Kind::left && left_fits_) {
+            return Finish::Chain::left_round;
+        }
+        if (rounds_last && steps[0].kind == Kind::round && steps[0].rounding == steps[2].rounding) {
             return short_is_enough(steps[2]) ? Finish::Chain::twice_short : Finish::Chain::twice;
         }
         return Finish::Chain::any;
@@ -291,6 +299,7 @@ class Compiler {
     Values first_low_, first_high_;  // what values can be after the first step
     Values terms_;                   // of the last addition
     int32_t shift_ = 0;              // of the last rounding
+    bool left_fits_ = true;          // no left shift has to saturate
     Values start_;
 };
 

@@ -43,9 +43,10 @@ constexpr int kMaxSteps = 6 * kMaxStages;
 
 // Stages made ready to run: sums begin at `start`, go through the steps, and are clipped at last.
 struct Finish {
-    // Chains that have a loop of their own: one rounding; two with an addition between them; the
+    // Chains that have a loop of their own: one rounding; the same after a left shift that never
+    // overflows and an addition; two roundings with an addition between them; the
     // same where 16 bits, saturated, are enough for the addition and the second rounding.
-    enum class Chain { any, round, twice, twice_short };
+    enum class Chain { any, round, left_round, twice, twice_short };
     Code y;
     Chain chain;
     int count;

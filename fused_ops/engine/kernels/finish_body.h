@@ -192,6 +192,26 @@ void finish_once(const Rows& rows) {
 }
 
 template <Rounding rounding, bool uniform, int vectors, Store kind>
+void finish_left(const Rows& rows) {
+    const Finish& f = rows.layer.finish;
+    const int32_t* left = numbers(rows.layer, f.steps[0].a, rows.block);
+    const int32_t* term = numbers(rows.layer, f.steps[1].a, rows.block);
+    const Round<rounding, uniform> round(rows, f.steps[2]);
+    const StoreOf<vectors, kind> store(rows);
+    const int32_t* sums = rows.sums;
+    char* y = rows.y;
+    for (int row = 0; row < rows.count; ++row, sums += vectors * kWide, y += rows.y_row) {
+        Ints v[vectors];
+        for (int i = 0; i < vectors; ++i) {
+            const int at = i * kWide;
+            v[i] = (Ints)(load<Words>(sums + at) << load<Words>(left + at));
+            v[i] = round(plus(v[i], load<Ints>(term + at)), i);
+        }
+        store(y, v);
+    }
+}
+
+template <Rounding rounding, bool uniform, int vectors, Store kind>
 void finish_twice(const Rows& rows) {
     const Finish& f = rows.layer.finish;
     const Round<rounding, uniform> first(rows, f.steps[0]);
@@ -301,14 +321,16 @@ template <Rounding rounding, bool uniform, int vectors, Store kind>
 FinishRows chain_of(Finish::Chain chain) {
     using Chain = Finish::Chain;
     if (chain == Chain::round) return &finish_once<rounding, uniform, vectors, kind>;
+    if (chain == Chain::left_round) return &finish_left<rounding, uniform, vectors, kind>;
     if (chain == Chain::twice_short) return &finish_twice_short<rounding, uniform, vectors, kind>;
     return &finish_twice<rounding, uniform, vectors, kind>;
 }
 
 template <Rounding rounding, int vectors, Store kind>
 FinishRows by_uniform(const Finish& f) {
-    const bool twice = f.chain == Finish::Chain::twice;
-    const bool uniform = f.steps[0].uniform && (!twice || f.steps[2].uniform);
+    using Chain = Finish::Chain;
+    bool uniform = f.steps[f.chain == Chain::left_round ? 2 : 0].uniform;
+    if (f.chain == Chain::twice) uniform &= f.steps[2].uniform;
     return uniform ? chain_of<rounding, true, vectors, kind>(f.chain)
                    : chain_of<rounding, false, vectors, kind>(f.chain);
 }
@@ -318,10 +340,11 @@ FinishRows by_chain(const Finish& f) {
     using Chain = Finish::Chain;
     if constexpr (kind != Store::any) {  // the others are rare
         if (f.chain == Chain::any) return &finish_any<vectors, kind>;
-        if (f.steps[0].rounding == Rounding::half_even) {
+        const Rounding rounding = f.steps[f.count - 1].rounding;  // of all its steps
+        if (rounding == Rounding::half_even) {
             return by_uniform<Rounding::half_even, vectors, kind>(f);
         }
-        if (f.steps[0].rounding == Rounding::half_away) {
+        if (rounding == Rounding::half_away) {
             return by_uniform<Rounding::half_away, vectors, kind>(f);
         }
         return by_uniform<Rounding::floor, vectors, kind>(f);

@@ -78,3 +78,19 @@ class Made:
         ends = tuple(s.output for s in self.steps if s.output not in used)
         return Program("made", self.tensors, self.constants, tuple(self.entries),
                        exits or ends, tuple(self.steps), free)  # fmt: skip
+
+
+def padded_pool(low: int, of_sums: bool = False) -> tuple[Program, dict]:
+    """A pool behind a pad with zeros, on codes that are mostly below 0; its own pads never win."""
+    made = Made()
+    x = made.entry("x", (1, 4, 4, 2), low, 127)
+    one = {"ksize": (1, 1), "strides": (1, 1), "pads": ((0, 0), (0, 0))}
+    y = made.step("max_pool", (x,), (1, 4, 4, 2), (low, 127), **one)
+    y = made.step("add", (y, y), (1, 4, 4, 2), (low * 2, 254)) if of_sums else y
+    span = (low * 2, 254) if of_sums else (low, 127)
+    pads = {"paddings": ((0, 0), (1, 1), (0, 1), (0, 0))}
+    y = made.step("pad", (y,), (1, 6, 5, 2), span, **pads)
+    pool = {"ksize": (3, 3), "strides": (1, 1), "pads": ((1, 0), (1, 1))}
+    made.step("max_pool", (y,), (1, 5, 5, 2), span, **pool)
+    negative = np.random.default_rng(0).integers(low, min(low + 99, 9), (3, 4, 4, 2))
+    return made.program(), {"x": negative}

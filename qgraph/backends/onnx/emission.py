@@ -196,15 +196,13 @@ class Emission:
         dtype = self.working(name, step.output)
         value = self.get(name, dtype, nchw)
         # What is out of reach limits nothing, and may not fit the type.
-        reach = tensor.high
         if step.attrs["low"] is not None:
             low = np.maximum(step.attrs["low"], tensor.low)
-            reach = max(reach, int(low.max()))
             if (low > tensor.low).any():
                 value = self._limited("Max", value, step, low, dtype, nchw)
         if step.attrs["high"] is not None:
-            high = np.minimum(step.attrs["high"], reach)
-            if (high < reach).any():
+            high = np.minimum(step.attrs["high"], tensor.high)
+            if (high < tensor.high).any():
                 value = self._limited("Min", value, step, high, dtype, nchw)
         self.put(step.output, value, dtype, nchw)
 

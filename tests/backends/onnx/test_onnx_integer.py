@@ -15,7 +15,7 @@ from qgraph.numerics import quantize as quantize_codes
 from qgraph.passes import PassManager
 from qgraph.program import lower
 from qgraph.recipes import FLOAT
-from tests.helpers.exports import Made, assert_form, network
+from tests.helpers.exports import Made, assert_form, network, padded_pool
 from tests.helpers.layers import Net
 from tests.helpers.quantized import PROFILES, quantize
 from tests.helpers.random_graphs import random_cnn
@@ -110,14 +110,8 @@ def test_comparisons_past_32_bits() -> None:
 @pytest.mark.parametrize("low", [-128, 0])
 def test_padding_that_is_pooled_is_zero(low: int) -> None:
     """The pool's own padding never wins, a pad's zeros do."""
-    made = Made()
-    x = made.entry("x", (1, 4, 4, 2), low, 127)
-    pads = {"paddings": ((0, 0), (1, 1), (0, 2), (0, 0))}
-    y = made.step("pad", (x,), (1, 6, 6, 2), (low, 127), **pads)
-    pool = {"ksize": (2, 2), "strides": (1, 1), "pads": ((1, 0), (1, 1))}
-    made.step("max_pool", (y,), (1, 6, 7, 2), (low, 127), **pool)
-    negative = np.random.default_rng(0).integers(low, min(low + 99, 9), (3, 4, 4, 2))
-    assert assert_form(FORM, made.program(), codes={"x": negative})
+    program, codes = padded_pool(low)
+    assert assert_form(FORM, program, codes=codes)
 
 
 def test_an_exit_may_be_an_entry_or_leave_twice() -> None:

@@ -14,7 +14,7 @@ from qgraph.errors import UnsupportedError
 from qgraph.passes import PassManager
 from qgraph.program import lower, run
 from qgraph.recipes import FLOAT
-from tests.helpers.exports import Made, assert_form, network, random_codes
+from tests.helpers.exports import Made, assert_form, network, padded_pool, random_codes
 from tests.helpers.layers import Net
 from tests.helpers.quantized import PROFILES, quantize
 from tests.helpers.random_graphs import random_cnn
@@ -110,6 +110,13 @@ def test_layers_run_on_integer_kernels(tmp_path, channels, low, exponent) -> Non
     ran = executed(tmp_path / "network.onnx", program)
     assert ran["QLinearConv"] == 1 and ran["QGemm"] == 1
     assert not {"Conv", "Gemm", "MatMul"} & ran.keys()
+
+
+def test_padding_that_is_pooled_is_zero() -> None:
+    program, codes = padded_pool(-128)
+    assert assert_form(FORM, program, codes=codes)
+    program, codes = padded_pool(-128, of_sums=True)
+    assert assert_form(FORM, program, codes=codes)
 
 
 def executed(path, program) -> Counter:

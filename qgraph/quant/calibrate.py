@@ -32,7 +32,7 @@ from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
-from qgraph.quant.topology import QUANTIZERS, value_exponent
+from qgraph.quant.topology import QUANTIZERS, leaving, value_exponent
 from qgraph.quant.values import Values
 
 
@@ -41,12 +41,14 @@ class Calibration:
     """How thresholds are found.
 
     `method`: of activations, as `qgraph.quant.thresholds` has it; `weights`: of weights, as
-    `qgraph.quant.constant_scales` has it.
+    `qgraph.quant.constant_scales` has it. `of_float`: thresholds are for what the float network
+    has, not for what is left of it before: steps that follow will bring numbers back to these.
     """
 
     method: str = "kl_j"
     shift: tuple[int, int] = (-31, 62)
     weights: str = "max"
+    of_float: bool = False
 
     def __post_init__(self) -> None:
         for method, known in ((self.method, NAMES), (self.weights, WEIGHT_METHODS)):
@@ -95,6 +97,7 @@ class _Sweep:
         self.groups: dict[str, int] = {}
         self.joint: dict[str, int] = {}
         self.varying: set[str] = set()
+        self.leaving = leaving(graph)
 
     def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
         """Settle what needs no data, and groups whose members are to be looked at together."""
@@ -124,6 +127,8 @@ class _Sweep:
             if node.attrs["spec"].exponent is None and node.name not in self.exponents:
                 self._settle(node, self._choose(node))
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
+            if self.options.of_float and node.op == "quantize":
+                node = Node(node.name, "identity", node.inputs)
         else:
             self.exponents[node.name] = value_exponent(node, self.exponents)
         self.values.run(node)
@@ -211,7 +216,9 @@ class _Sweep:
     ) -> int:
         if spec.group in self.joint and spec.role != "internal":
             return self.joint[str(spec.group)]
-        method = "max" if spec.role == "internal" else self.options.method
+        method = self.options.method
+        if spec.role == "internal" or node.name in self.leaving:
+            method = "max"
         if method != BY_OUTPUT:
             return choose_exponent(chunks, extremes, spec, method, self.each)
         coarsest = choose_exponent(chunks, extremes, spec, "max", self.each)

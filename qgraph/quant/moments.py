@@ -111,6 +111,16 @@ def clip_of(graph: Graph, node: Node) -> tuple[str, Bound, Bound] | None:
     return None
 
 
+def known_moments(graph: Graph, value: str) -> Moments | None:
+    """Of `value`, as a batch norm says it, through ReLU and clips of what is taken as normal."""
+    clip = clip_of(graph, graph.producer(value))
+    if value in graph.moments or clip is None:
+        return moments_of(graph, value)
+    x, low, high = clip
+    moments = moments_of(graph, x)
+    return None if moments is None else clipped(moments, low, high)
+
+
 def expected_means(graph: Graph) -> dict[str, Float64]:
     """E[x] by value, [channels], of all values that statistics say it of.
 
@@ -126,14 +136,7 @@ def expected_means(graph: Graph) -> dict[str, Float64]:
 
 
 def _expected(graph: Graph, node: Node, means: dict[str, Float64]) -> Float64 | None:
-    if node.name in graph.moments:
-        return graph.moments[node.name].mean
-    clip = clip_of(graph, node)
-    if clip is not None:
-        x, low, high = clip
-        moments = moments_of(graph, x)
-        return None if moments is None else clipped(moments, low, high).mean
-    if (moments := moments_of(graph, node.name)) is not None:
+    if (moments := known_moments(graph, node.name)) is not None:
         return moments.mean
     products = node.op == "mul" and any(graph.constant(v) is not None for v in node.inputs)
     if not (node.op in LINEAR or products) or not any(v in means for v in node.inputs):

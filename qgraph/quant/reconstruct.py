@@ -3,6 +3,10 @@
 Codes are chosen against the float layer's own output, on inputs as the quantized network has them,
 so that a layer also makes up for errors before it. A finer scale than calibration's is taken where
 that is nearer: few bits serve most weights better if the largest are clipped.
+
+Samples are few, and may be of another kind than what the network will meet: what is quiet in them
+would leave weights free. So inputs that batch norms remember count too, beside those seen: channels
+on their own, each with the mean and deviation of training.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.windows import explicit_pads, padded, taps
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, Moments, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
+from qgraph.quant.moments import known_moments
 from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
 
@@ -30,6 +35,8 @@ LARGEST = 1 << 25
 BLOCK = 4096
 # Pull towards the float weights, as a share of the mean squared input.
 RIDGE = 0.01
+# What batch norms remember counts as so many times the samples.
+REMEMBERED = 0.3
 # One image in so many chooses between rounding to nearest and what the others say.
 HELD_OUT = 4
 
@@ -61,9 +68,9 @@ def reconstruct_weights(
 
     graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
     output channel keeps its rounding to nearest unless the new one has less error both on the
-    positions used and on those held out. `finer`: so many finer scales are tried too, which clip
-    the largest weights; not where a bias follows the scale. To be done before bounds on
-    accumulators are worked out.
+    positions used and on those held out, each with what batch norms remember. `finer`: so many
+    finer scales are tried too, which clip the largest weights; not where a bias follows the scale.
+    To be done before bounds on accumulators are worked out.
     """
     done: list[Reconstruction] = []
 
@@ -73,7 +80,8 @@ def reconstruct_weights(
             return
         quantizer, w = held
         spec: QuantSpec = quantizer.attrs["spec"]
-        problem = _Problem.of(layer, w, samples, each)
+        x = floating.nodes[layer.node.name].inputs[0]
+        problem = _Problem.of(layer, w, samples, known_moments(floating, x), each)
         most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
         specs = [_finer(spec, i) for i in range((most if _has_stage(graph, layer.node) else 0) + 1)]
         choices = [problem.solve(s, each) for s in specs]
@@ -103,7 +111,10 @@ def _has_stage(graph: Graph, layer: Node) -> bool:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Weights on a grid, [groups, k, n], and their squared errors, [groups, n]."""
+    """Weights on a grid, [groups, k, n], and their squared errors, [groups, n].
+
+    What inputs that are only remembered would add is in the errors.
+    """
 
     weights: Reals
     used: Reals
@@ -115,6 +126,7 @@ class _Problem:
     """A layer as `groups` products `x [rows, k] @ w [k, n]`, with its float outputs y.
 
     x [groups, rows, k], y [groups, rows, n], w [groups, k, n]; `used` and `judged` are rows.
+    `known`: [groups, k], of x in training; None where nothing tells.
     """
 
     x: Array
@@ -122,9 +134,10 @@ class _Problem:
     w: Array
     used: Any
     judged: Any
+    known: Moments | None
 
     @staticmethod
-    def of(layer: Layer, w: Array, samples: int, each: Each) -> _Problem:
+    def of(layer: Layer, w: Array, samples: int, known: Moments | None, each: Each) -> _Problem:
         node, groups, channels = layer.node, _groups(layer, w), layer.wanted[0].shape[-1]
         # Depthwise weights are [h, w, group, n], others [h, w, k, group * n].
         split = w.reshape(-1, groups, channels // groups).transpose(1, 0, 2)
@@ -152,11 +165,13 @@ class _Problem:
             np.ascontiguousarray(split),
             ~held if both else slice(None),
             held if both else slice(None),
+            None if known is None else _at_taps(known, groups, split.shape[1]),
         )
 
     def relative(self, choice: _Choice) -> float:
         power = float((self.y[:, self.judged].astype(np.float64) ** 2).sum())
-        return float(np.sqrt(choice.judged.sum() / (power or 1.0)))
+        error = float(self._seen(choice.weights, self.judged).sum())
+        return float(np.sqrt(error / (power or 1.0)))
 
     def nearest(self, spec: QuantSpec) -> _Choice:
         """Weights as the quantizer makes them."""
@@ -189,6 +204,15 @@ class _Problem:
         )
 
     def _errors(self, weights: Reals, rows: Any) -> Reals:
+        seen = self._seen(weights, rows)
+        if self.known is None:
+            return seen
+        off = weights - self.w
+        mean = np.einsum("gk,gkn->gn", self.known.mean, off)
+        error = mean**2 + np.einsum("gk,gkn->gn", self.known.deviation**2, off**2)
+        return np.asarray(seen + REMEMBERED * self.x[:, rows].shape[1] * error)
+
+    def _seen(self, weights: Reals, rows: Any) -> Reals:
         off = _product(self.x[:, rows], weights) - self.y[:, rows]
         error: Reals = np.einsum("grn,grn->gn", off, off)
         return error
@@ -205,12 +229,31 @@ class _Problem:
             size = np.trace(hessian, axis1=1, axis2=2) / hessian.shape[1]
             ridge = np.where(size > 0, RIDGE * size, 1.0)
             hessian += ridge[:, None, None] * np.eye(hessian.shape[1])
+            if self.known is not None:
+                hessian += REMEMBERED * x.shape[1] * _second_moments(self.known, rows)
             target = steps[:, rows] + np.linalg.solve(hessian, cross)
             rounded = round_in_turn(target, hessian, spec.lo, spec.hi)
             codes[:, rows] = descend(rounded, target, hessian, spec.lo, spec.hi)
             if count > BLOCK:
                 rest -= _product(x[:, :, rows], codes[:, rows] - steps[:, rows])
         return codes * unit
+
+
+def _at_taps(known: Moments, groups: int, inputs: int) -> Moments:
+    """Moments of channels -> of each of the `inputs` of a product, [groups, inputs]."""
+
+    def spread(values: Reals) -> Reals:
+        of_group = values.reshape(groups, -1)
+        return np.tile(of_group, (1, inputs // of_group.shape[1]))
+
+    return Moments(spread(known.mean), spread(known.deviation))
+
+
+def _second_moments(known: Moments, rows: slice) -> Reals:
+    """E[x x^T] of independent inputs, [groups, k, k]."""
+    mean, deviation = known.mean[:, rows], known.deviation[:, rows]
+    among: Reals = mean[:, :, None] * mean[:, None, :]
+    return among + (deviation**2)[:, :, None] * np.eye(mean.shape[1])
 
 
 def _groups(layer: Layer, w: Array) -> int:

@@ -106,6 +106,15 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     return ends
 
 
+def leaving(graph: Graph) -> frozenset[str]:
+    """Nodes that no layer and no quantizer comes after: what they give leaves the network."""
+    inner: set[str] = set()
+    for node in graph.topological()[::-1]:
+        if node.name in inner or node.op in COMPUTE or node.op in QUANTIZERS:
+            inner.update(node_of(value) for value in node.inputs)
+    return frozenset(graph.nodes.keys() - inner)
+
+
 def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
     """The exponent of a node's result from those of its inputs; None where it is float.
 

@@ -46,7 +46,8 @@ def build(
         PassManager((ScaleInputs(feature_exponents(graph, data)),)).run(graph, trace, on_pass)
     floating = graph.copy()
     PassManager(insert(profile)).run(graph, trace, on_pass)
-    options = Calibration(plan.method, profile.shift, plan.weights)
+    corrected = plan.reconstruct or plan.correct_bias
+    options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrected)
     few = thinned(graph, data)
     with matched(graph, floating, data) if invented else nullcontext():
         calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)

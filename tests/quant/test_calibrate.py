@@ -82,6 +82,41 @@ def test_exponents_by_hand():
     assert spec_of(g, "biased/q8").exponent == 7 - 4
 
 
+@pytest.mark.parametrize("method", ["kl_j", "percentile"])
+def test_what_leaves_the_network_is_not_clipped(method):
+    """The largest logit is the answer; within, one number in 20,000 may be clipped."""
+    x = np.zeros((20_000, 4), np.float32)
+    x[np.arange(len(x)), np.arange(len(x)) % 4] = uniform((len(x),), -0.95, 0.95)
+    x[0] = 0.9
+    g = dense(np.ones((4, 4)))
+    g.outputs["y"] = g.add("relu", g.outputs["y"], name="inner")
+    v = g.const(np.eye(4, dtype=np.float32), "v")
+    deeper = g.copy()
+    deeper.outputs["y"] = deeper.add("matmul", "inner", v)
+    g.outputs["y"] = g.add("softmax", "inner", attrs={"axis": 1})
+    for graph in (g, deeper):
+        quantize(graph, INT8, {"x": x}, method)
+    assert spec_of(g, "inner/q8").exponent == 8 - 2 < spec_of(deeper, "inner/q8").exponent
+
+
+def test_thresholds_for_numbers_of_the_float_network():
+    """Small weights are gone beside a large one; steps that follow bring back what they made."""
+    w = np.full((4, 4), 0.4 / 128, np.float32)
+    w[0, 0] = 0.99
+    g = dense(w)
+    v = g.const(np.eye(4, dtype=np.float32), "v")
+    g.outputs["y"] = g.add("matmul", g.add("relu", g.outputs["y"], name="inner"), v)
+    x = np.full((8, 4), 200, np.float32)
+    x[:, 0] = 0.3
+    exponents = []
+    for of_float in (False, True):
+        graph = g.copy()
+        insert(graph, INT8)
+        calibrate(graph, {"x": x}, Calibration("max", of_float=of_float))
+        exponents.append(spec_of(graph, "inner/q8").exponent)
+    assert exponents == [8, 8 - 2]
+
+
 def test_a_group_takes_the_largest_range_of_its_members():
     g = Graph("sum")
     a, b = (g.input(name, "float32", (None, 2)) for name in "ab")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import Moments
 from qgraph.ir.verify import verify
 from qgraph.numerics import quantize as codes_of
 from qgraph.quant import reconstruct
@@ -194,6 +195,25 @@ def test_inputs_that_are_always_zero_keep_their_weights():
     reconstruct_weights(graph, floating, data)
     old, new = (codes_of(g.constant("w"), spec).codes for g in (floating, graph))
     assert (old[3:7] == new[3:7]).all() and (old != new).any()
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv", "grouped", "depthwise", "multiplier"])
+def test_inputs_that_batch_norms_remember_count_though_samples_lack_them(name, monkeypatch):
+    """Calibrated on numbers around 0, judged on what training had: numbers around 3."""
+    floating = LAYERS[name].copy()
+    data, channels = samples(floating, 40), floating.types["x"].shape[-1]
+    mean, deviation = np.full(channels, 3.0), np.linspace(0.5, 1, channels)
+    floating.moments["x"] = Moments(mean, deviation)
+    rng, shape = np.random.default_rng(8), (200, *data["x"].shape[1:])
+    trained = {"x": rng.normal(mean, deviation, shape).astype(np.float32)}
+    data["x"] = rng.normal(size=data["x"].shape).astype(np.float32)
+    errors = {}
+    for share in (0.0, 0.3):
+        monkeypatch.setattr(reconstruct, "REMEMBERED", share)
+        graph = coarse(floating, data)
+        reconstruct_weights(graph, floating, data)
+        errors[share] = output_error(graph, floating, trained)
+    assert errors[0.3] < 0.8 * errors[0.0]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

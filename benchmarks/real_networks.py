@@ -24,6 +24,7 @@ from benchmarks.real import (
     formats,
     mixed,
     mobilenet,
+    photos,
     policies,
     thresholds,
 )
@@ -33,6 +34,7 @@ from qgraph.cli.console import console, import_tensorflow_quietly
 NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "cifar": cifar.tables,
     "mobilenet": mobilenet.tables,
+    "photos": photos.tables,
     "formats": formats.tables,
     "policies": policies.tables,
     "efforts": efforts.tables,

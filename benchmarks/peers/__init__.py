@@ -1,0 +1,1 @@
+"""Other tools, as their documentation says that they are used."""

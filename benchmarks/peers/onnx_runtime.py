@@ -1,0 +1,84 @@
+"""ONNX Runtime: float, and static int8 by its own quantizer (QDQ, u8 activations, s8 weights)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+
+
+class OnnxRuntime:
+    """A session on an ONNX file; takes NHWC images."""
+
+    def __init__(self, model: bytes, threads: int = 1) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"]
+        )
+        self._input = self._session.get_inputs()[0].name
+
+    def run(self, x: Array) -> Array:
+        return self.run_nchw(_nchw(x))
+
+    def run_nchw(self, x: Array) -> Array:
+        """As `run`, of an image that is turned already: what is timed."""
+        (found,) = self._session.run(None, {self._input: x})
+        return np.asarray(found)
+
+    def predict(self, x: Array, batch: int) -> Array:
+        return np.concatenate([self.run(x[i : i + batch]) for i in range(0, len(x), batch)])
+
+
+def quantized(model: bytes, calibration: Array, batch: int, per_channel: bool) -> bytes:
+    """`model` in int8: min-max calibration on NHWC images, after the usual pre-processing."""
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            self.feeds = self._feeds(name)
+
+        def _feeds(self, name: str) -> Iterator[dict[str, Array]]:
+            for i in range(0, len(calibration), batch):
+                yield {name: _nchw(calibration[i : i + batch])}
+
+        def get_next(self) -> Any:
+            return next(self.feeds, None)
+
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        first, ready, done = (Path(folder) / f"{n}.onnx" for n in ("float", "ready", "int8"))
+        first.write_bytes(model)
+        quant_pre_process(first, ready)
+        name = onnx.load(ready).graph.input[0].name
+        quantize_static(
+            ready,
+            done,
+            Reader(name),
+            quant_format=QuantFormat.QDQ,
+            per_channel=per_channel,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=CalibrationMethod.MinMax,
+        )
+        return done.read_bytes()
+
+
+def _nchw(x: Array) -> Array:
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if x.ndim == 4 else x

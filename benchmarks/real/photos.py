@@ -1,0 +1,172 @@
+"""MobileNetV1, calibrated on enlarged CIFAR-10 images, on photos: beside other tools, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks import assets
+from benchmarks.peers.float_onnx import float_onnx
+from benchmarks.peers.litert import LiteRT, full_integer
+from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
+from benchmarks.real.measure import same_class, sqnr
+from benchmarks.real.mobilenet import BACKGROUND, CALIBRATION, LOGITS, enlarged
+from benchmarks.real.tables import Table
+from benchmarks.real.views import VIEWS, Shares, Views, labelled, others
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.compiler import quantize
+from qgraph.exact.compare import measure
+from qgraph.exact.statistics import Statistics
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.quant.topology import QUANTIZERS
+
+PICTURES = 1000
+FEW = 16
+CORRECTED = "constant-channels=0.1,method=mse,correct-bias"
+RECONSTRUCTED = "constant-channels=0.1,method=mse,reconstruct"
+OURS: Mapping[str, dict[str, Any]] = {
+    "plain": {"effort": "plain"},
+    "no data": {"data": None},
+    "fast": {"effort": "fast"},
+    f"`{CORRECTED}`": {"plan": CORRECTED},
+    f"`{RECONSTRUCTED}`": {"plan": RECONSTRUCTED},
+    "default": {"effort": "default"},
+    "thorough": {"effort": "thorough"},
+}
+PEERS = ("LiteRT", "ONNX Runtime, per channel")
+
+Predict = Callable[[Array], Array]
+
+
+def tables() -> Iterator[Table]:
+    model = load(assets.mobilenet_v1(), outputs=[LOGITS])
+    calibration = enlarged(assets.cifar10_train()[0][:CALIBRATION])
+    scene = _Scene.of(model)
+    answers: dict[str, _Answers] = {}
+    for name, predict in _peers(model, calibration).items():
+        answers[name] = scene.answers(predict)
+    for name, options in OURS.items():
+        data = options.get("data", calibration)
+        result = quantize(model, data, **{k: v for k, v in options.items() if k != "data"})
+        predict = partial(_tensorflow, TFProgram(emit_graph_def(result.graph)))
+        answers[f"qgraph, {name}"] = scene.answers(predict)
+        if options.get("plan") == RECONSTRUCTED:
+            layers = _layers(result.floating, result.graph, scene)
+    yield scene.table(answers)
+    yield layers
+
+
+@dataclass(frozen=True)
+class _Answers:
+    photos: Array
+    others: Array
+    pictures: Array
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What all are shown, and what the float network says of it."""
+
+    photos: Views
+    others: Views
+    pictures: Array
+    wanted: _Answers
+
+    @staticmethod
+    def of(model: Graph) -> _Scene:
+        seen = labelled(), others(), enlarged(assets.cifar10_test()[0][:PICTURES])
+        program = partial(_tensorflow, TFProgram(emit_graph_def(model)))
+        wanted = _Answers(*map(program, (seen[0].images, seen[1].images, seen[2])))
+        return _Scene(*seen, wanted)
+
+    def answers(self, predict: Predict) -> _Answers:
+        return _Answers(*map(predict, (self.photos.images, self.others.images, self.pictures)))
+
+    def table(self, answers: Mapping[str, _Answers]) -> Table:
+        assert self.photos.classes is not None
+        labels, wanted = self.photos.classes + BACKGROUND, self.wanted
+        table = Table(
+            f"MobileNetV1 on {len(labels)} views of {self.photos.photos} photos, %",
+            {"what": "", "photos right": "d", "views right": "", "as float": "",
+             "of those that float has right": "",
+             **{f"as float, above {peer}": "" for peer in PEERS},
+             "SQNR dB": ".1f", "other photos, as float": "", "CIFAR-10, as float": ".1%"},
+            notes=[f"calibrated on {CALIBRATION} CIFAR-10 training images at 224; CIFAR-10: "
+                   f"{PICTURES} test images",
+                   "photos right: the whole square of each, as it is; ±: one standard error, over "
+                   "photos drawn anew (views of a photo are not independent)",
+                   f"other photos: {VIEWS} views of each of {self.others.photos}, without classes"],
+        )  # fmt: skip
+        shares, far = Shares(self.photos.photos), Shares(self.others.photos)
+        told = wanted.photos.argmax(1)
+        same = {name: a.photos.argmax(1) == told for name, a in answers.items()}
+        for name, found in {"float32": wanted, **answers}.items():
+            said = found.photos.argmax(1)
+            hits, right = said == told, said == labels
+            above = [shares.between(hits, same[p]) if p in same else None for p in PEERS]
+            table.add(
+                name,
+                int(right[::VIEWS].sum()),
+                str(shares.of(right)),
+                str(shares.of(hits)),
+                str(shares.of(hits, told == labels)),
+                *(None if name == peer else str(a) for peer, a in zip(PEERS, above, strict=True)),
+                None if found is wanted else sqnr(wanted.photos, found.photos),
+                str(far.of(found.others.argmax(1) == wanted.others.argmax(1))),
+                same_class(found.pictures, wanted.pictures),
+            )
+        return table
+
+
+def _tensorflow(program: TFProgram, images: Array) -> Array:
+    return program.predict("input", images, LOGITS, 1)
+
+
+def _peers(model: Graph, calibration: Array) -> dict[str, Predict]:
+    """Full int8 by other tools, from the same images."""
+    plain = float_onnx(model, 1)
+    few = calibration[:2]
+    wanted = _tensorflow(TFProgram(emit_graph_def(model)), few)
+    if not np.allclose(OnnxRuntime(plain).predict(few, 1), wanted, atol=1e-3):
+        raise AssertionError("the ONNX file is another network")
+    found: dict[str, Predict] = {"LiteRT": LiteRT(full_integer(model, calibration, 1)).predict}
+    for title, per_channel in (("per channel", True), ("per tensor", False)):
+        session = OnnxRuntime(quantized(plain, calibration, 1, per_channel))
+        found[f"ONNX Runtime, {title}"] = partial(session.predict, batch=1)
+    return found
+
+
+def _layers(floating: Graph, graph: Graph, scene: _Scene) -> Table:
+    """Where photos lose what CIFAR-10 images keep."""
+    table = Table(
+        f"MobileNetV1, `{RECONSTRUCTED}`, layer by layer",
+        {"tensor": "", "largest code": ".4g", "SQNR dB, CIFAR-10": ".1f", "photos": ".1f",
+         "clipped, CIFAR-10": ".3%", "clipped, photos": ".3%"},
+        notes=[f"{FEW} images of each"],
+    )  # fmt: skip
+    pictures, photos = (
+        measure(graph, floating, {"input": np.ascontiguousarray(images)})
+        for images in (scene.pictures[:FEW], scene.photos.images[::VIEWS][:FEW])
+    )
+    for node in graph.topological():
+        if node.op not in QUANTIZERS or node.attrs["spec"].role not in ("input", "activation"):
+            continue
+        spec = node.attrs["spec"]
+        table.add(
+            node.name.removeprefix("MobilenetV1/"),
+            float(np.ldexp(spec.hi, -spec.exponent)),
+            *(seen.sqnr[node.name] for seen in (pictures, photos)),
+            *(_clipped(seen.statistics[node.name]) for seen in (pictures, photos)),
+        )
+    return table
+
+
+def _clipped(statistics: Statistics) -> float:
+    return (statistics.below + statistics.above) / statistics.elements

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ class LiteRT:
     def __init__(self, model: bytes, threads: int = 1, batch: int | None = None) -> None:
         import tensorflow as tf
 
-        self._interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
+        with warnings.catch_warnings():  # that it moves to a package of its own
+            warnings.simplefilter("ignore")
+            self._interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
         if batch is not None:
             taken = self._interpreter.get_input_details()[0]
             self._interpreter.resize_tensor_input(taken["index"], [batch, *taken["shape"][1:]])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from qgraph.exact.statistics import Statistics
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quant import reconstruct
 from qgraph.quant.topology import QUANTIZERS
 
 PICTURES = 1000
@@ -37,9 +39,8 @@ OURS: Mapping[str, dict[str, Any]] = {
     "fast": {"effort": "fast"},
     f"`{CORRECTED}`": {"plan": CORRECTED},
     f"`{RECONSTRUCTED}`": {"plan": RECONSTRUCTED},
-    "default": {"effort": "default"},
-    "thorough": {"effort": "thorough"},
 }
+SHARES = (0.0, 1.0)  # of what batch norms remember, beside the one in force
 PEERS = ("LiteRT", "ONNX Runtime, per channel")
 
 Predict = Callable[[Array], Array]
@@ -59,6 +60,11 @@ def tables() -> Iterator[Table]:
         answers[f"qgraph, {name}"] = scene.answers(predict)
         if options.get("plan") == RECONSTRUCTED:
             layers = _layers(result.floating, result.graph, scene)
+    for share in SHARES:
+        with patch.object(reconstruct, "REMEMBERED", share):
+            graph = quantize(model, calibration, plan=RECONSTRUCTED).graph
+        predict = partial(_tensorflow, TFProgram(emit_graph_def(graph)))
+        answers[f"the same, remembered counts {share:g}"] = scene.answers(predict)
     yield scene.table(answers)
     yield layers
 

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.tf_versions 2.15.1 2.18.1`` installs each version into an environment of
 its own (in `$QGRAPH_CACHE`, or `~/.cache/qgraph`), puts this checkout beside it with the libraries
-that are built now, and runs the tests of the trainable quantizer, whose tolerance is zero.
+that are built now, and runs the tests of the fused ops: the trainable quantizer's tolerance is zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import qgraph
 from qgraph.train.fused import library_path
 
 ROOT = Path(__file__).parents[1]
-TESTS = "tests/train/test_quantizer_forms.py"
+TESTS = ("tests/train/test_quantizer_forms.py", "tests/train/test_epilogue.py")
 
 
 def environment(version: str) -> Path:
@@ -28,7 +28,9 @@ def environment(version: str) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
         venv.create(folder, with_pip=True, clear=True)
-        packages = [f"tensorflow-cpu=={version}", "pytest", "hypothesis", "pyyaml", "threadpoolctl"]
+        minor = ".".join(version.split(".")[:2])
+        packages = [f"tensorflow-cpu=={version}", f"tf-keras=={minor}.*", "networkx", "pyyaml"]
+        packages += ["threadpoolctl", "pytest", "hypothesis"]
         subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=True)
         (folder / "installed").touch()
     return python
@@ -37,7 +39,7 @@ def environment(version: str) -> Path:
 def serves(version: str) -> bool:
     """Whether the tests pass, none of the fused form skipped."""
     python = str(environment(version))
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     lines = done.stdout.splitlines() or done.stderr.splitlines()

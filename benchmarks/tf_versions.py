@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.tf_versions 2.15.1 2.18.1`` installs each version into an environment of
 its own (in `$QGRAPH_CACHE`, or `~/.cache/qgraph`), puts this checkout beside it with the libraries
-that are built now, and runs the tests of the fused ops: the trainable quantizer's tolerance is zero.
+that are built now, and runs the tests of the fused ops.
 """
 
 from __future__ import annotations

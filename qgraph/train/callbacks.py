@@ -56,6 +56,17 @@ class FreezeBatchNorms(keras.callbacks.Callback):  # type: ignore[misc]
             self.model.norms_frozen = True
 
 
+class StopAtNan(keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends `fit` at a step whose loss or gradients are not finite, before it changes a variable.
+
+    The InvalidArgumentError names the first value of the graph that is NaN or infinite. From then
+    on the model does so in every call of `fit` (`refuses_nan`).
+    """
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.model.refuses_nan = True
+
+
 class KeepBest(keras.callbacks.Callback):  # type: ignore[misc]
     """Writes to a training directory, for `qgraph finalize`, whenever an epoch was the best so far.
 

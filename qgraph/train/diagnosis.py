@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,3 +30,33 @@ def first_not_finite(
     found = flags()
     names = [name for node in graph.graph.topological() for name in node.values]
     return next((n for n in names if n in found and not bool(np.asarray(found[n]))), None)
+
+
+def refusing_nan(
+    graph: TrainingGraph,
+    inputs: Mapping[str, Tensor],
+    loss: Tensor,
+    gradients: Sequence[Tensor],
+    batch_statistics: bool,
+) -> list[Tensor]:
+    """`gradients`, in a step that is being traced, if they and the loss are finite.
+
+    Else an InvalidArgumentError that names `first_not_finite`, before a variable has changed.
+    """
+    import tensorflow as tf
+
+    def message(*tensors: Tensor) -> str:
+        fed = dict(zip(inputs, tensors, strict=True))
+        name = first_not_finite(graph, fed, batch_statistics)
+        what = "the loss or a gradient" if name is None else f"`{name}`, first of all values,"
+        return f"{what} is NaN or infinite: no variable was changed; smaller rates may do"
+
+    def refused() -> Tensor:
+        text = tf.py_function(message, list(inputs.values()), tf.string)
+        return tf.debugging.Assert(False, [text])
+
+    # Squares, as Adam keeps them: what overflows there would ruin a later step.
+    sums = [loss, *(tf.reduce_sum(tf.square(gradient)) for gradient in gradients)]
+    finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
+    with tf.control_dependencies([tf.cond(finite, tf.no_op, refused)]):
+        return [tf.identity(gradient) for gradient in gradients]

@@ -12,6 +12,7 @@ import tf_keras as keras
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.static.agreement import decisions
+from qgraph.train.diagnosis import refusing_nan
 from qgraph.train.folded import Norm
 from qgraph.train.forward import Forward
 from qgraph.train.freezing import Freezing
@@ -50,7 +51,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         self.freezing = Freezing(self.network.state.ranges)
         self.state = variables_of(self.network, self.freezing)  # Keras sees what it saves here
         self._floating, self._teacher = floating, Forward(floating)
-        self._norms_frozen = not norms
+        self._norms_frozen, self._refuses_nan = not norms, False
         self._wide: frozenset[str] = self.network.wide
         self.built = True
 
@@ -79,6 +80,23 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     @norms_frozen.setter
     def norms_frozen(self, value: bool) -> None:
         changed, self._norms_frozen = value != self._norms_frozen, value
+        self._trace_again(changed)
+
+    @property
+    def refuses_nan(self) -> bool:
+        """Whether a step with NaN or infinity in loss or gradients is an InvalidArgumentError.
+
+        It names the first value of the graph that is not finite, and changes no variable. May be
+        set while `fit` runs; not with `jit_compile=True`.
+        """
+        return self._refuses_nan
+
+    @refuses_nan.setter
+    def refuses_nan(self, value: bool) -> None:
+        changed, self._refuses_nan = value != self._refuses_nan, value
+        self._trace_again(changed)
+
+    def _trace_again(self, changed: bool) -> None:
         if changed and self.train_function is not None:
             self.make_train_function(force=True)
 
@@ -87,6 +105,15 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         return self.network.finalized()
 
     # -- for compile --------------------------------------------------------------------------
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """As Keras does. Raises UsageError for an optimizer that averages weights."""
+        super().compile(*args, **kwargs)
+        if getattr(self.optimizer, "use_ema", False):
+            raise UsageError(
+                "an average of weights (use_ema=True) would move frozen thresholds",
+                hint="leave it out; KeepBest keeps the best epoch",
+            )
 
     def tqt_optimizer(self, options: Options | None = None) -> TqtAdam:
         """Adam with TQT's rates: one for thresholds, one for all else."""
@@ -124,6 +151,9 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         # Here and not in the optimizer: what is observed of thresholds is of all replicas.
         replica = tf.distribute.get_replica_context()
         gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        if self.refuses_nan:
+            fed = by_name(self.network.graph, inputs)
+            gradients = refusing_nan(self.network, fed, loss, gradients, not self.norms_frozen)
         pairs = [*zip(gradients, variables, strict=True)]
         self.optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
         if getattr(self.optimizer, "freezing", None) is not self.freezing:

@@ -9,8 +9,8 @@ from qgraph import retrain
 from qgraph.errors import LoadError, TrainingError, UsageError
 from qgraph.interpret import evaluate
 from qgraph.ir.text import print_graph
-from qgraph.train.callbacks import KeepBest, ThresholdBoard
-from tests.helpers.keras_models import BATCH, compiled, same, samples, scalars
+from qgraph.train.callbacks import KeepBest, StopAtNan, ThresholdBoard
+from tests.helpers.keras_models import BATCH, arrays, compiled, same, samples, scalars
 from tests.helpers.trained import images
 
 
@@ -104,3 +104,29 @@ def test_what_is_not_finite_is_not_kept(plain, tmp_path):
         with pytest.raises(TrainingError, match=r"constant/w0.*: training led to NaN"):
             keep()
     assert (out / "checkpoints/best.npz").read_bytes() == before
+
+
+def test_what_is_not_finite_stops_fit_and_is_named(plain):
+    model, bad = compiled(plain), samples()
+    model.fit(bad, batch_size=32, verbose=0, callbacks=[StopAtNan()])
+    before = arrays(model.trainable_variables)
+    bad[40] = np.nan
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`x`, first of all values, is NaN"):
+        model.fit(bad[32:], batch_size=32, verbose=0)
+    assert same(arrays(model.trainable_variables), before)
+    model.kernels[1].assign(model.kernels[1] * np.nan)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`w1.*`, first of all"):
+        model.fit(samples(), verbose=0)
+
+
+def test_losses_that_are_not_finite_have_no_layer(plain):
+    model = compiled(plain)
+    model.compile(keras.optimizers.SGD(), lambda wanted, found: tf.reduce_mean(found) * np.inf)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the loss or a gradient is NaN"):
+        model.fit(samples(), verbose=0, callbacks=[StopAtNan()])
+
+
+def test_averages_of_weights_are_refused(plain):
+    """They would move frozen thresholds at the end of `fit`."""
+    with pytest.raises(UsageError, match="use_ema=True"):
+        compiled(plain, keras.optimizers.SGD(0.01, use_ema=True))

@@ -115,7 +115,7 @@ def test_what_is_not_finite_stops_fit_and_is_named(plain):
         model.fit(bad[32:], batch_size=32, verbose=0)
     assert same(arrays(model.trainable_variables), before)
     model.kernels[1].assign(model.kernels[1] * np.nan)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`w1.*`, first of all"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"`w1.*`, first of all"):
         model.fit(samples(), verbose=0)
 
 

@@ -10,10 +10,11 @@ namespace qgraph::engine::kernels {
 namespace {
 
 struct Operands {
-    const uint8_t* a;  // rows of input codes
-    int64_t row;       // bytes from one to the next
-    int64_t steps;     // of 4 bytes
-    const int8_t* w;   // for each step N registers: of each sum 4 bytes
+    const uint8_t* a;     // rows of input codes
+    int64_t row;          // bytes from one to the next
+    int64_t steps;        // of 4 bytes
+    const int8_t* w;      // for each step N registers: of each sum 4 bytes
+    const int8_t* ahead;  // 64 bytes for each step, which are going to be needed
     const int32_t* start;
     int32_t* sums;  // M rows of N registers
     int64_t sums_row;
@@ -31,6 +32,7 @@ void multiply(const Operands& o) {
     const int8_t* w = o.w;
     const int64_t row = o.row;
     for (int64_t step = 0; step < o.steps; ++step) {
+        __builtin_prefetch(o.ahead + step * 64, 0, 2);
         Ints weights[N];
         for (int n = 0; n < N; ++n) weights[n] = load<Ints>(w + n * kRegister);
         for (int m = 0; m < M; ++m) {
@@ -78,17 +80,24 @@ void run_block(const Layer& layer, const Block& block, const char* a, int64_t pi
     const int step = std::min(block.vectors, 2);  // registers of channels at a time
     const auto* start = reinterpret_cast<const int32_t*>(layer.at(layer.finish.start));
     const FinishRows finish = finish_of(layer.finish, block);
+    const auto* weights = reinterpret_cast<const int8_t*>(layer.at(layer.weights));
+    const int64_t of_one = layer.steps * 4;  // bytes of weights of one sum
+    // From the second tile on weights are near, and those of the next block can be fetched.
+    int64_t ahead = block.position + block.vectors * kWide;
+    const int64_t last = std::min(block.position + 2 * block.vectors * kWide,
+                                  (layer.tap_table - layer.weights) / of_one);
     Choice choice{};
     for (int64_t pixel = 0; pixel < pixels; pixel += choice.rows) {
         choice =
             layer.words ? choose<true>(pixels - pixel, step) : choose<false>(pixels - pixel, step);
         for (int vector = 0; vector < block.vectors; vector += step) {
             const int64_t position = block.position + vector * kWide;
-            choice.kernel({reinterpret_cast<const uint8_t*>(a) + pixel * layer.row, layer.row,
-                           layer.steps,
-                           reinterpret_cast<const int8_t*>(layer.at(layer.weights)) +
-                               position * layer.steps * 4,
-                           start + position, sums + vector * kWide, block.vectors * kWide});
+            const auto* a_row = reinterpret_cast<const uint8_t*>(a) + pixel * layer.row;
+            const bool fetch = pixel > 0 && ahead < last;
+            choice.kernel({a_row, layer.row, layer.steps, weights + position * of_one,
+                           weights + (fetch ? ahead : position) * of_one, start + position,
+                           sums + vector * kWide, block.vectors * kWide});
+            if (fetch) ahead += 16;
         }
         finish({layer, block, sums, choice.rows, y + pixel * y_row, y_row});
     }

@@ -1,18 +1,21 @@
-"""The integer engine beside its peers: ``python -m benchmarks.engine_speed [--only NAME]``.
+"""Time inference beside other tools: ``python -m benchmarks.engine_speed``.
 
-Times one run of whole networks, batch 1 and 32, 1 and 2 threads: the engine with two profiles,
-ONNX Runtime in fp32 and in its own int8 (QDQ), LiteRT int8 and TensorFlow fp32. All start from one
-float graph with its batch norms folded. Runs are interleaved, one of each in turn, and what is
-reported is the median of each and its ratio to ONNX Runtime fp32.
+All that run one network take turns, a few calls each, again and again; a ratio is to ONNX Runtime
+fp32 in the same turn. One process for each network, batch and number of threads, since TensorFlow
+takes its number of threads once. Integer networks are timed from codes to codes, but for ONNX
+Runtime's, whose QDQ files take and give floats.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import statistics
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,268 +26,254 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.tables import Table
-from qgraph.backends.engine import Engine
-from qgraph.backends.onnx.qdq import QdqEmission
-from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.cli.console import console, import_tensorflow_quietly
-from qgraph.compiler import quantize
-from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.passes import PassManager
-from qgraph.program import Program, lower
-from qgraph.quant.profile import load_profile
-from qgraph.recipes import FLOAT
-from qgraph.runtime import Session
+from qgraph.runtime import Engine, Session
 
-Run = Callable[[], Any]
 PROFILES = ("graffitist-int8", "int32-bias")
-REFERENCE = "ONNX Runtime fp32"
-CALIBRATION = 4
+FLOAT_ORT, INT8_ORT = "ONNX Runtime fp32", "ONNX Runtime int8 (QDQ, u8s8)"
+INT8_LITERT, FLOAT_TF = "LiteRT int8", "TensorFlow fp32"
+ENGINES = {profile: f"integer engine, {profile}" for profile in PROFILES}
+CONTESTANTS = (FLOAT_ORT, INT8_ORT, INT8_LITERT, FLOAT_TF, *ENGINES.values())
+BATCHES, THREADS = (1, 32), (1, 2)
+TURNS, FEWEST_TURNS, SECONDS = 15, 5, 60.0  # fewer than TURNS once so many seconds have passed
+WARM_UP, TURN_SECONDS = 3, 0.1
+CALIBRATION = 32
+SLOWEST = 12
+
+Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One network: the float graph, its only input's shape, and one output to compute."""
+class Network:
+    """How a network is loaded with inputs [batch, *shape], and how large its inputs are."""
 
-    name: str
-    graph: Graph
-    shape: tuple[int, ...]
-    output: str
-
-    @property
-    def input(self) -> str:
-        return self.graph.inputs[0]
+    load: Callable[[], Graph]
+    shape: tuple[int, int, int]
+    low: float
+    high: float
+    plan: str
 
     def images(self, count: int) -> Array:
-        rng = np.random.default_rng(0)
-        return rng.uniform(-1, 1, (count, *self.shape)).astype(np.float32)
+        """Noise, smooth enough that no layer falls silent."""
+        small = (count, self.shape[0] // 8, self.shape[1] // 8, self.shape[2])
+        noise = np.random.default_rng(0).uniform(self.low, self.high, small)
+        return noise.repeat(8, axis=1).repeat(8, axis=2).astype(np.float32)
 
 
-def mobilenet() -> Subject:
-    output = "MobilenetV1/Predictions/Reshape"
-    graph = load(assets.mobilenet_v1(), outputs=[output])
-    return Subject("MobileNetV1 224", _folded(graph), (224, 224, 3), output)
+def _mobilenet() -> Graph:
+    from benchmarks.real.mobilenet import LOGITS
+    from qgraph.frontends import load
+
+    shape = {"input": (None, 224, 224, 3)}
+    return load(assets.mobilenet_v1(), outputs=[LOGITS], input_shapes=shape)
 
 
-def resnet() -> Subject:
-    from tf_keras.applications import ResNet50
+def _resnet50() -> Graph:
+    import tf_keras
 
+    from qgraph.frontends import load
+
+    tf_keras.utils.set_random_seed(0)
+    network = tf_keras.applications.ResNet50(weights=None)
     with tempfile.TemporaryDirectory() as folder:
-        ResNet50(weights=None).save(Path(folder) / "resnet50.h5")
-        graph = load(Path(folder) / "resnet50.h5")
-    return Subject("ResNet50", _folded(graph), (224, 224, 3), next(iter(graph.outputs)))
+        path = Path(folder) / "resnet50.h5"
+        network.save(path)
+        return load(path)
 
 
-def cifar() -> Subject:
-    graph = load(assets.cifar10_network())
-    return Subject("cifar_10_model", _folded(graph), (32, 32, 3), next(iter(graph.outputs)))
+def _cifar() -> Graph:
+    from qgraph.frontends import load
+
+    return load(assets.cifar10_network())
 
 
-SUBJECTS = {"mobilenet": mobilenet, "resnet": resnet, "cifar": cifar}
+NETWORKS: Mapping[str, Network] = {
+    "MobileNetV1 224": Network(
+        _mobilenet, (224, 224, 3), -1, 1, "constant-channels=0.1,method=mse"
+    ),
+    "ResNet50": Network(_resnet50, (224, 224, 3), 0, 255, "plain"),
+    "cifar_10_model": Network(_cifar, (32, 32, 3), 0, 255, "equalize=biases,method=mse"),
+}
 
 
-def _folded(graph: Graph) -> Graph:
-    made = graph.copy()
-    PassManager(FLOAT).run(made)
-    return made
+# -- one network, batch and number of threads, in a process of its own --------------------------
 
 
-# -- what runs a network ----------------------------------------------------------------------
+def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Call]:
+    """What is timed, by contestant, warm."""
+    from benchmarks.peers.litert import LiteRT
+    from benchmarks.peers.onnx_runtime import OnnxRuntime
+    from qgraph.backends.tf.emit import emit_graph_def
+    from qgraph.backends.tf.program import TFProgram
+
+    network = NETWORKS[name]
+    model, x = network.load(), network.images(batch)
+    ((input_name,), (output,)) = model.inputs, list(model.outputs)
+    turned = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    fp32, int8 = (
+        OnnxRuntime((prepared / f"{kind}.onnx").read_bytes(), threads) for kind in ("fp32", "int8")
+    )
+    litert = LiteRT((prepared / "int8.tflite").read_bytes(), threads, batch)
+    codes = litert.codes(x)
+    program = TFProgram(emit_graph_def(model))
+    calls: dict[str, Call] = {
+        FLOAT_ORT: lambda: fp32.run_nchw(turned),
+        INT8_ORT: lambda: int8.run_nchw(turned),
+        INT8_LITERT: lambda: litert.run(codes),
+        FLOAT_TF: lambda: program.run({input_name: x}, [output]),
+    }
+    for profile, title in ENGINES.items():
+        engine = _engine(prepared, profile, threads)
+        tensor = engine.tensors[engine.entries[0]]
+        drawn = np.random.default_rng(0).integers(tensor.low, tensor.high + 1, x.shape)
+        calls[title] = partial(engine.run_codes, {tensor.name: drawn.astype(tensor.dtype)})
+    return calls
 
 
-Quantized = Mapping[str, tuple[Graph, Program]]  # by profile
+def _engine(prepared: Path, profile: str, threads: int) -> Engine:
+    return Session.open(prepared / profile, threads).engine
 
 
-def quantized(subject: Subject) -> Quantized:
-    found = {}
+def prepare(name: str, folder: Path) -> None:
+    """Write the files of all contestants."""
+    from benchmarks.peers.float_onnx import float_onnx
+    from benchmarks.peers.litert import full_integer
+    from benchmarks.peers.onnx_runtime import quantized
+    from qgraph.compiler import quantize
+
+    network = NETWORKS[name]
+    model, images = network.load(), network.images(CALIBRATION)
+    plain = float_onnx(model, None)
+    (folder / "fp32.onnx").write_bytes(plain)
+    (folder / "int8.onnx").write_bytes(quantized(plain, images, 1, per_channel=True))
+    (folder / "int8.tflite").write_bytes(full_integer(model, images, 1))
     for profile in PROFILES:
-        graph = quantize(
-            subject.graph, subject.images(CALIBRATION), profile=load_profile(profile),
-            plan="method=max",
-        ).graph  # fmt: skip
-        found[profile] = (graph, lower(graph, {subject.input: (None, *subject.shape)}))
-    return found
+        quantize(model, images, plan=network.plan, profile=profile).save(folder / profile)
 
 
-def runners(
-    subject: Subject, networks: Quantized, folder: Path, batch: int, threads: int
-) -> Iterator[tuple[str, Run]]:
-    images = subject.images(batch)
-    for profile, (graph, program) in networks.items():
-        session = Session(graph, program, Engine.of(program, threads))
-        yield f"engine, {profile}", partial(session.run, {subject.input: images})
-    yield from _onnx_runtime(subject, networks["int32-bias"][1], folder, images, threads)
-    yield "LiteRT int8", _litert(subject, folder, images, threads)
-    yield "TensorFlow fp32", _tensorflow(subject, images, threads)
-
-
-def _onnx_runtime(
-    subject: Subject, program: Program, folder: Path, images: Array, threads: int
-) -> Iterator[tuple[str, Run]]:
-    import onnx
-    import onnxruntime
-    from onnxruntime import quantization
-
-    fp32, int8 = str(folder / "fp32.onnx"), str(folder / "int8.onnx")
-    if not Path(int8).exists():
-        onnx.save(without_quantizers(QdqEmission(program).emit()), fp32)
-        quantization.quantize_static(
-            fp32, int8, _Reader(subject), quant_format=quantization.QuantFormat.QDQ,
-            activation_type=quantization.QuantType.QUInt8,
-            weight_type=quantization.QuantType.QInt8, per_channel=True,
-        )  # fmt: skip
-    for name, path in ((REFERENCE, fp32), ("ONNX Runtime int8", int8)):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
-        feeds = {session.get_inputs()[0].name: images}
-        yield name, partial(session.run, None, feeds)
-
-
-class _Reader:
-    """Calibration samples as ONNX Runtime wants them."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.rows = iter(subject.images(CALIBRATION)[:, None])
-        self.name = subject.input
-
-    def get_next(self) -> dict[str, Array] | None:
-        row = next(self.rows, None)
-        return None if row is None else {self.name: row}
-
-
-def without_quantizers(model: Any) -> Any:
-    """A QDQ model as a float one: quantizers gone, constants as the floats that they stand for."""
-    from onnx import numpy_helper
-
-    held = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
-    same: dict[str, str] = {}
-    kept = []
-    for node in model.graph.node:
-        inputs = [same.get(v, v) for v in node.input]
-        if node.op_type == "DequantizeLinear" and inputs[0] in held:
-            codes, scale = held[inputs[0]], held[inputs[1]]
-            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            along = [-1 if i == axis else 1 for i in range(codes.ndim)]
-            shaped = scale.reshape(along) if scale.ndim else scale
-            value = codes.astype(np.float32) * shaped
-            held[node.output[0]] = value
-            model.graph.initializer.append(numpy_helper.from_array(value, node.output[0]))
-        elif node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            same[node.output[0]] = inputs[0]
-        else:
-            del node.input[:]
-            node.input.extend(inputs)
-            kept.append(node)
-    made = {v for node in kept for v in node.output}
-    for output in model.graph.output:
-        source = same.get(output.name)
-        for node in kept if source in made else ():
-            renamed = [output.name if v == source else v for v in node.output]
-            read = [output.name if v == source else v for v in node.input]
-            del node.output[:], node.input[:]
-            node.output.extend(renamed)
-            node.input.extend(read)
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
-    used = {v for node in kept for v in node.input}
-    left = [i for i in model.graph.initializer if i.name in used]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(left)
-    return model
-
-
-def _litert(subject: Subject, folder: Path, images: Array, threads: int) -> Run:
+def measure(name: str, batch: int, threads: int, prepared: Path) -> dict[str, list[float]]:
+    """Milliseconds a call, turn by turn, of each contestant."""
     import tensorflow as tf
 
-    file = folder / "int8.tflite"
-    if not file.exists():
-        frozen = folder / "float.pb"
-        frozen.write_bytes(emit_graph_def(subject.graph).SerializeToString())
-        converter = tf.compat.v1.lite.TFLiteConverter.from_frozen_graph(
-            str(frozen), [subject.input], [subject.output], {subject.input: [1, *subject.shape]}
-        )
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = lambda: (
-            [row[None]] for row in subject.images(CALIBRATION)
-        )
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        file.write_bytes(converter.convert())
-    interpreter = tf.lite.Interpreter(str(file), num_threads=threads)
-    (entry,) = interpreter.get_input_details()
-    interpreter.resize_tensor_input(entry["index"], images.shape)
-    interpreter.allocate_tensors()
-    output = interpreter.get_output_details()[0]["index"]
-
-    def run() -> Any:
-        interpreter.set_tensor(entry["index"], images)
-        interpreter.invoke()
-        return interpreter.get_tensor(output)
-
-    return run
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    calls = _calls(name, batch, threads, prepared)
+    times: dict[str, list[float]] = {contestant: [] for contestant in calls}
+    often: dict[str, int] = {}
+    for contestant, call in calls.items():
+        took = min(_timed(call, 1) for _ in range(WARM_UP))
+        often[contestant] = max(1, round(TURN_SECONDS / took))
+    start = time.perf_counter()
+    for turn in range(TURNS):
+        if turn >= FEWEST_TURNS and time.perf_counter() - start > SECONDS:
+            break
+        for contestant, call in calls.items():
+            call()  # what another one left in the caches is no matter of this one
+            times[contestant].append(1000 * _timed(call, often[contestant]))
+    return times
 
 
-def _tensorflow(subject: Subject, images: Array, threads: int) -> Run:
-    import tensorflow as tf
-
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.import_graph_def(emit_graph_def(subject.graph), name="")
-    config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1,
-        use_per_session_threads=True,
-    )  # fmt: skip
-    session = tf.compat.v1.Session(graph=graph, config=config)
-    feeds = {f"{subject.input}:0": images}
-    return partial(session.run, f"{subject.output}:0", feeds)
+def _timed(call: Call, runs: int) -> float:
+    start = time.perf_counter()
+    for _ in range(runs):
+        call()
+    return (time.perf_counter() - start) / runs
 
 
-# -- the clock --------------------------------------------------------------------------------
+# -- tables -------------------------------------------------------------------------------------
 
 
-def medians(runs: Mapping[str, Run], seconds: float) -> dict[str, float]:
-    """Seconds of one run of each, interleaved, for so long; each is run once before."""
-    for run in runs.values():
-        run()
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
-        for name, run in runs.items():
-            begin = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(found) for name, found in times.items()}
+def speeds(name: str, found: Mapping[tuple[int, int], Mapping[str, Sequence[float]]]) -> Table:
+    ways = [f"batch {b}, {t} thread{'s' if t > 1 else ''}" for b, t in found]
+    table = Table(f"{name}: ms a call, ratio", {"": "", **dict.fromkeys(ways, "")})
+    for contestant in CONTESTANTS:
+        cells: list[Any] = []
+        for times in found.values():
+            own, base = (np.array(times[who]) for who in (contestant, FLOAT_ORT))
+            cells.append(f"{np.median(own):.3g}, {_spread(own / base)}")
+        table.add(contestant, *cells)
+    bounds = [np.percentile(times[FLOAT_ORT], (25, 50, 75)) for times in found.values()]
+    spread = [f"{(high - low) / middle:.0%}" for low, middle, high in bounds]
+    table.notes += [
+        f"medians of {FEWEST_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
+        "with its quartiles",
+        f"noise: the quartiles of {FLOAT_ORT} itself are {', '.join(spread)} apart",
+    ]
+    return table
+
+
+def _spread(ratios: Array) -> str:
+    low, middle, high = np.percentile(ratios, (25, 50, 75))
+    return f"{middle:.2f} ({low:.2f}-{high:.2f})"
+
+
+def layers(name: str, prepared: Path) -> Table:
+    """Where the time of our engine goes, one thread, one sample."""
+    rows = _engine(prepared, PROFILES[0], 1).profile(1, 20)
+    whole = sum(seconds for _, seconds in rows)
+    table = Table(
+        f"{name}, {ENGINES[PROFILES[0]]}: where the time goes",
+        {"call": "", "us": ".0f", "share": ".1%"},
+    )
+    kinds: dict[str, float] = {}
+    for what, seconds in rows:
+        kind = what.rsplit(": ", 1)[1]
+        kinds[kind] = kinds.get(kind, 0.0) + seconds
+    for what, seconds in sorted(rows, key=lambda row: -row[1])[:SLOWEST]:
+        table.add(what, 1e6 * seconds, seconds / whole)
+    shares = (f"{kind} {s / whole:.0%}" for kind, s in sorted(kinds.items(), key=lambda k: -k[1]))
+    table.notes += [
+        f"batch 1, 1 thread; {len(rows)} calls, {1000 * whole:.2f} ms",
+        f"by kind: {', '.join(shares)}",
+    ]
+    return table
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(SUBJECTS)}.")] = None,
-    batches: Annotated[str, typer.Option(help="Samples at once.")] = "1,32",
-    threads: Annotated[str, typer.Option(help="Threads.")] = "1,2",
-    seconds: Annotated[float, typer.Option(help="For each batch and number of threads.")] = 20.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Figures to a file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="The table to a file.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"One of {', '.join(NETWORKS)}; may be repeated.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the times here.")] = None,
+    child: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Time whole networks."""
+    """Time the networks and print a table for each."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
-    columns = {"network": "", "batch": "", "threads": "", "runs by": "", "ms": ".3f"}
-    table = Table("One run of whole networks", {**columns, f"of {REFERENCE}": ".2f"})
-    for key in only or SUBJECTS:
-        subject = SUBJECTS[key]()
-        networks = quantized(subject)
-        with tempfile.TemporaryDirectory() as folder:
-            for batch in map(int, batches.split(",")):
-                for count in map(int, threads.split(",")):
-                    runs = dict(runners(subject, networks, Path(folder), batch, count))
-                    taken = medians(runs, seconds)
-                    for name, time_of in taken.items():
-                        ratio = time_of / taken[REFERENCE]
-                        table.add(subject.name, batch, count, name, time_of * 1e3, ratio)
-    console().print(table.rich())
-    if json_file is not None:
-        json_file.write_text(json.dumps(table.to_json(), indent=1) + "\n")
-    if markdown is not None:
-        markdown.write_text(table.markdown() + "\n")
+    if child is not None:
+        name, batch, threads, folder, to = json.loads(child)
+        done = measure(name, batch, threads, Path(folder))
+        Path(to).write_text(json.dumps(done), "utf-8")
+        return
+    tables, times = [], {}
+    for name in only or NETWORKS:
+        found: dict[tuple[int, int], Mapping[str, Sequence[float]]] = {}
+        with tempfile.TemporaryDirectory() as scratch:
+            prepare(name, Path(scratch))
+            for batch, threads in itertools.product(BATCHES, THREADS):
+                found[batch, threads] = _apart(name, batch, threads, Path(scratch))
+            where = layers(name, Path(scratch))
+        tables += [speeds(name, found), where]
+        times[name] = {f"{b}, {t}": values for (b, t), values in found.items()}
+        for table in tables[-2:]:
+            console().print(table.rich())
+            for note in table.notes:
+                console().print(f"  {note}", style="dim")
+    if json_file:
+        json_file.write_text(json.dumps(times, indent=1) + "\n", "utf-8")
+    if markdown:
+        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+
+
+def _apart(name: str, batch: int, threads: int, prepared: Path) -> dict[str, list[float]]:
+    to = prepared / f"times-{threads}.json"
+    child = json.dumps([name, batch, threads, str(prepared), str(to)])
+    command = [sys.executable, "-m", "benchmarks.engine_speed", "--child", child]
+    subprocess.run(command, check=True)
+    found: dict[str, list[float]] = json.loads(to.read_text("utf-8"))
+    return found
 
 
 if __name__ == "__main__":

@@ -103,32 +103,51 @@ class _Scene:
             {"what": "", "photos right": "d", "views right": "", "as float": "",
              "of those that float has right": "",
              **{f"as float, above {peer}": "" for peer in PEERS},
-             "SQNR dB": ".1f", "other photos, as float": "", "CIFAR-10, as float": ".1%"},
+             "SQNR dB": ".1f", "other photos, as float": "",
+             f"other photos, above {PEERS[0]}": "", "CIFAR-10, as float": ".1%"},
             notes=[f"calibrated on {CALIBRATION} CIFAR-10 training images at 224; CIFAR-10: "
                    f"{PICTURES} test images",
                    "photos right: the whole square of each, as it is; ±: one standard error, over "
                    "photos drawn anew (views of a photo are not independent)",
                    f"other photos: {VIEWS} views of each of {self.others.photos}, without classes"],
         )  # fmt: skip
-        shares, far = Shares(self.photos.photos), Shares(self.others.photos)
-        told = wanted.photos.argmax(1)
-        same = {name: a.photos.argmax(1) == told for name, a in answers.items()}
-        for name, found in {"float32": wanted, **answers}.items():
-            said = found.photos.argmax(1)
-            hits, right = said == told, said == labels
-            above = [shares.between(hits, same[p]) if p in same else None for p in PEERS]
+        everyone = {"float32": wanted, **answers}
+        shares = Shares(self.photos.photos)
+        said = {name: found.photos.argmax(1) for name, found in everyone.items()}
+        same = _Beside(shares, {n: s == said["float32"] for n, s in said.items()})
+        seen = {name: found.others.argmax(1) for name, found in everyone.items()}
+        others = _Beside(
+            Shares(self.others.photos), {n: s == seen["float32"] for n, s in seen.items()}
+        )
+        for name, found in everyone.items():
+            right = said[name] == labels
             table.add(
                 name,
                 int(right[::VIEWS].sum()),
                 str(shares.of(right)),
-                str(shares.of(hits)),
-                str(shares.of(hits, told == labels)),
-                *(None if name == peer else str(a) for peer, a in zip(PEERS, above, strict=True)),
+                same.share(name),
+                str(shares.of(same.hits[name], said["float32"] == labels)),
+                *(same.above(name, peer) for peer in PEERS),
                 None if found is wanted else sqnr(wanted.photos, found.photos),
-                str(far.of(found.others.argmax(1) == wanted.others.argmax(1))),
+                others.share(name),
+                others.above(name, PEERS[0]),
                 same_class(found.pictures, wanted.pictures),
             )
         return table
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Views on which each is as float, and how far one is above another."""
+
+    shares: Shares
+    hits: Mapping[str, Array]
+
+    def share(self, name: str) -> str:
+        return str(self.shares.of(self.hits[name]))
+
+    def above(self, name: str, peer: str) -> str | None:
+        return None if name == peer else str(self.shares.between(self.hits[name], self.hits[peer]))
 
 
 def _tensorflow(program: TFProgram, images: Array) -> Array:

@@ -1,9 +1,11 @@
 """Time inference beside other tools: ``python -m benchmarks.engine_speed``.
 
 All that run one network take turns, a few calls each, again and again; a ratio is to ONNX Runtime
-fp32 in the same turn. One process for each network, batch and number of threads, since TensorFlow
-takes its number of threads once. Integer networks are timed from codes to codes, but for ONNX
-Runtime's, whose QDQ files take and give floats.
+fp32 in the same turn. Beside the clock's stands that of the processor time of all threads, which
+other programs disturb less; with two threads it says little, since some tools spin. Each network,
+batch and number of threads has a process of its own: TensorFlow takes its number of threads once.
+Integer networks are timed from codes to codes, but for ONNX Runtime's, whose QDQ files take and
+give floats.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,12 +39,13 @@ INT8_LITERT, FLOAT_TF = "LiteRT int8", "TensorFlow fp32"
 ENGINES = {profile: f"integer engine, {profile}" for profile in PROFILES}
 CONTESTANTS = (FLOAT_ORT, INT8_ORT, INT8_LITERT, FLOAT_TF, *ENGINES.values())
 BATCHES, THREADS = (1, 32), (1, 2)
-TURNS, FEWEST_TURNS, SECONDS = 15, 5, 60.0  # fewer than TURNS once so many seconds have passed
-WARM_UP, TURN_SECONDS = 3, 0.1
+TURNS, FEWEST_TURNS, SECONDS = 15, 5, 30.0  # fewer than TURNS once so many seconds have passed
+WARM_UP, TURN_SECONDS = 2, 0.1
 CALIBRATION = 32
 SLOWEST = 12
 
 Call = Callable[[], Any]
+Times = dict[str, list[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Cal
     fp32, int8 = (
         OnnxRuntime((prepared / f"{kind}.onnx").read_bytes(), threads) for kind in ("fp32", "int8")
     )
-    litert = LiteRT((prepared / "int8.tflite").read_bytes(), threads, batch)
+    litert = LiteRT((prepared / f"int8-{batch}.tflite").read_bytes(), threads)
     codes = litert.codes(x)
     program = TFProgram(emit_graph_def(model))
     calls: dict[str, Call] = {
@@ -148,22 +151,23 @@ def prepare(name: str, folder: Path) -> None:
     plain = float_onnx(model, None)
     (folder / "fp32.onnx").write_bytes(plain)
     (folder / "int8.onnx").write_bytes(quantized(plain, images, 1, per_channel=True))
-    (folder / "int8.tflite").write_bytes(full_integer(model, images, 1))
+    for batch in BATCHES:
+        (folder / f"int8-{batch}.tflite").write_bytes(full_integer(model, images, batch))
     for profile in PROFILES:
         quantize(model, images, plan=network.plan, profile=profile).save(folder / profile)
 
 
-def measure(name: str, batch: int, threads: int, prepared: Path) -> dict[str, list[float]]:
-    """Milliseconds a call, turn by turn, of each contestant."""
+def measure(name: str, batch: int, threads: int, prepared: Path) -> Times:
+    """Milliseconds a call, turn by turn, of each contestant: by the clock, of the processor."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     calls = _calls(name, batch, threads, prepared)
-    times: dict[str, list[float]] = {contestant: [] for contestant in calls}
+    times: Times = {contestant: [] for contestant in calls}
     often: dict[str, int] = {}
     for contestant, call in calls.items():
-        took = min(_timed(call, 1) for _ in range(WARM_UP))
+        took = min(_timed(call, 1)[0] for _ in range(WARM_UP)) / 1000
         often[contestant] = max(1, round(TURN_SECONDS / took))
     start = time.perf_counter()
     for turn in range(TURNS):
@@ -171,34 +175,39 @@ def measure(name: str, batch: int, threads: int, prepared: Path) -> dict[str, li
             break
         for contestant, call in calls.items():
             call()  # what another one left in the caches is no matter of this one
-            times[contestant].append(1000 * _timed(call, often[contestant]))
+            times[contestant].append(_timed(call, often[contestant]))
     return times
 
 
-def _timed(call: Call, runs: int) -> float:
-    start = time.perf_counter()
+def _timed(call: Call, runs: int) -> tuple[float, float]:
+    start, busy = time.perf_counter(), time.process_time()
     for _ in range(runs):
         call()
-    return (time.perf_counter() - start) / runs
+    ends = time.perf_counter() - start, time.process_time() - busy
+    return 1000 * ends[0] / runs, 1000 * ends[1] / runs
 
 
 # -- tables -------------------------------------------------------------------------------------
 
 
-def speeds(name: str, found: Mapping[tuple[int, int], Mapping[str, Sequence[float]]]) -> Table:
+def speeds(name: str, found: Mapping[tuple[int, int], Times]) -> Table:
     ways = [f"batch {b}, {t} thread{'s' if t > 1 else ''}" for b, t in found]
-    table = Table(f"{name}: ms a call, ratio", {"": "", **dict.fromkeys(ways, "")})
+    table = Table(
+        f"{name}: ms a call, ratio, of processor time", {"": "", **dict.fromkeys(ways, "")}
+    )
     for contestant in CONTESTANTS:
         cells: list[Any] = []
         for times in found.values():
-            own, base = (np.array(times[who]) for who in (contestant, FLOAT_ORT))
-            cells.append(f"{np.median(own):.3g}, {_spread(own / base)}")
+            own, base = (np.array(times[who]).T for who in (contestant, FLOAT_ORT))
+            ratio, busy = own / base
+            cells.append(f"{np.median(own[0]):.3g}, {_spread(ratio)}, {np.median(busy):.2f}")
         table.add(contestant, *cells)
-    bounds = [np.percentile(times[FLOAT_ORT], (25, 50, 75)) for times in found.values()]
+    clocks = [np.array(times[FLOAT_ORT])[:, 0] for times in found.values()]
+    bounds = [np.percentile(clock, (25, 50, 75)) for clock in clocks]
     spread = [f"{(high - low) / middle:.0%}" for low, middle, high in bounds]
     table.notes += [
         f"medians of {FEWEST_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
-        "with its quartiles",
+        "with its quartiles, then that of processor time",
         f"noise: the quartiles of {FLOAT_ORT} itself are {', '.join(spread)} apart",
     ]
     return table
@@ -249,7 +258,7 @@ def main(
         return
     tables, times = [], {}
     for name in only or NETWORKS:
-        found: dict[tuple[int, int], Mapping[str, Sequence[float]]] = {}
+        found: dict[tuple[int, int], Times] = {}
         with tempfile.TemporaryDirectory() as scratch:
             prepare(name, Path(scratch))
             for batch, threads in itertools.product(BATCHES, THREADS):
@@ -267,12 +276,12 @@ def main(
         markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
 
 
-def _apart(name: str, batch: int, threads: int, prepared: Path) -> dict[str, list[float]]:
+def _apart(name: str, batch: int, threads: int, prepared: Path) -> Times:
     to = prepared / f"times-{threads}.json"
     child = json.dumps([name, batch, threads, str(prepared), str(to)])
     command = [sys.executable, "-m", "benchmarks.engine_speed", "--child", child]
     subprocess.run(command, check=True)
-    found: dict[str, list[float]] = json.loads(to.read_text("utf-8"))
+    found: Times = json.loads(to.read_text("utf-8"))
     return found
 
 

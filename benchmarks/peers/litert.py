@@ -44,15 +44,12 @@ def full_integer(model: Graph, calibration: Array, batch: int) -> bytes:
 class LiteRT:
     """An interpreter of a full-integer file; takes float images, gives floats."""
 
-    def __init__(self, model: bytes, threads: int = 1, batch: int | None = None) -> None:
+    def __init__(self, model: bytes, threads: int = 1) -> None:
         import tensorflow as tf
 
         with warnings.catch_warnings():  # that it moves to a package of its own
             warnings.simplefilter("ignore")
             self._interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
-        if batch is not None:
-            taken = self._interpreter.get_input_details()[0]
-            self._interpreter.resize_tensor_input(taken["index"], [batch, *taken["shape"][1:]])
         self._interpreter.allocate_tensors()
         self._input = self._interpreter.get_input_details()[0]
         self._output = self._interpreter.get_output_details()[0]

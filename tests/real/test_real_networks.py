@@ -68,7 +68,7 @@ def assets():
     return assets
 
 
-NORMALIZED_LOG = ["sqrt", "square", "add", "log", "mul", "mul", "transpose", "Min", "reshape"]
+NORMALIZED_LOG = ["sqrt", "square", "add", "log", "mul", "mul", "Min", "reshape"]
 NETWORKS = {
     "cifar_10_model": Network("cifar10_network", cifar_images, []),
     "nudity": Network(

@@ -108,8 +108,7 @@ class IntegerEmission(Emission):
     def _matmul(self, step: Step) -> None:
         if self._matmul_of_bytes(step):
             return
-        sums = self.tensors[step.output].magnitude <= INT32
-        dtype = self.working(*step.inputs) if sums else "int64"
+        dtype = self.working(*step.inputs, step.output)
         inputs = [self.get(v, dtype) for v in step.inputs]
         self.put(step.output, self.model.add("MatMul", inputs, step.output), dtype)
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from qgraph.backends.onnx.emission import TO_NCHW, turned
-from qgraph.backends.onnx.values import ValueEmission
+from qgraph.backends.onnx.values import ValueEmission, reach
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.ir.types import Array, QuantSpec
@@ -42,7 +42,7 @@ class QonnxEmission(ValueEmission):
         return self.tensors[name].shape
 
     def working(self, *names: str) -> str:
-        wide = any(self.tensors[name].magnitude > FLOAT32_EXACT for name in names)
+        wide = any(reach(self.tensors[name]) > FLOAT32_EXACT for name in names)
         return "float64" if wide else "float32"
 
     # -- quantizers --------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class QonnxEmission(ValueEmission):
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         tensor = self.tensors[name]
         shape = tensor.shape
-        if max(-tensor.low, tensor.high) > FLOAT32_EXACT:
+        if reach(tensor) > FLOAT32_EXACT:
             raise UnsupportedError(
                 f"its codes are {tensor.low:,}..{tensor.high:,}, Quant gives float32",
                 node=name,
@@ -123,23 +123,23 @@ class QonnxEmission(ValueEmission):
     # -- ops ---------------------------------------------------------------------------------
 
     def _conv2d(self, step: Step) -> None:
-        reach = max(self.tensors[v].magnitude for v in (*step.inputs, step.output))
-        if reach > FLOAT32_EXACT:
+        largest = max(reach(self.tensors[v]) for v in (*step.inputs, step.output))
+        if largest > FLOAT32_EXACT:
             raise UnsupportedError(
-                f"sums reach {reach:,}, float32 is exact up to {FLOAT32_EXACT:,}",
+                f"sums reach {largest:,}, float32 is exact up to {FLOAT32_EXACT:,}",
                 node=step.output,
                 hint="onnx-integer carries it",
             )
         super()._conv2d(step)
 
     def _requantize(self, step: Step) -> None:
-        attrs, tensor = step.attrs, self.tensors[step.inputs[0]]
+        attrs, largest = step.attrs, reach(self.tensors[step.inputs[0]])
         half = 1 << max(0, min(int(np.max(attrs["shift"])) - 1, 60))
         if attrs["rounding"].startswith("half_") and attrs["rounding"] != "half_even":
-            limit = FLOAT32_EXACT if tensor.magnitude <= FLOAT32_EXACT else FLOAT64_EXACT
-            if tensor.magnitude + half > limit:
+            limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
+            if largest + half > limit:
                 raise UnsupportedError(
-                    f"half a step added to {tensor.magnitude:,} is past what floats hold",
+                    f"half a step added to {largest:,} is past what floats hold",
                     node=step.output,
                     hint="onnx-integer carries it",
                 )

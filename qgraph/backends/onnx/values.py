@@ -1,7 +1,7 @@
 """What QDQ and QONNX share: every tensor holds float values, `code * 2^-exponent`.
 
-That is the same network as long as the float type holds every sum: float32 up to 2^24 in whatever
-order it is taken (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
+That is the same network as long as the float type holds every sum, in whatever order it is taken:
+float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.
 """
 
 from __future__ import annotations
@@ -230,12 +230,21 @@ class ValueEmission(Emission):
         return self.model.add("Pad", [*inputs, *zero], step.output)
 
 
+def reach(tensor: Tensor) -> int:
+    """The largest of a tensor's codes, and of all sums on the way to them.
+
+    Whatever the order, a partial sum is one of some of the terms. The lowest of these has all
+    that are negative, the highest all that are positive, and those are what `low` and `high` are.
+    """
+    return max(-tensor.low, tensor.high)
+
+
 def check_exact(tensor: Tensor, exact: int) -> None:
     """Raise UnsupportedError unless floats hold every sum on the way to a tensor's codes."""
-    if tensor.magnitude > exact:
+    if reach(tensor) > exact:
         kind = "float32" if exact == FLOAT32_EXACT else "float64"
         raise UnsupportedError(
-            f"sums reach {tensor.magnitude:,}, {kind} is exact up to {exact:,}",
+            f"sums reach {reach(tensor):,}, {kind} is exact up to {exact:,}",
             node=tensor.name,
             hint="onnx-integer carries it",
         )

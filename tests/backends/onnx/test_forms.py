@@ -1,5 +1,6 @@
 """What every ONNX form has to do alike."""
 
+import numpy as np
 import onnx
 import pytest
 
@@ -60,3 +61,22 @@ def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_p
     assert about["exponent"] == entry.spec.exponent
     assert meta["exits"][leaving]["exponent"] == program.tensors[leaving].exponent
     assert [o.name for o in model.graph.output] == [leaving]
+
+
+@forms
+def test_sums_of_both_signs_up_to_the_bound(form) -> None:
+    """Sizes add up to twice 2^24; every partial sum stays within it, whatever its order."""
+    made, rng = Made(), np.random.default_rng(0)
+    x = made.entry("x", (1, 2048), 0, 256)
+    weights = np.full((2048, 8), 64)
+    weights[rng.permuted(np.tile(np.arange(2048)[:, None], 8), axis=0) < 1024] = -64
+    w, span = made.constant(weights), (-(2**24), 2**24)
+    assert np.abs(weights).sum(0).max() * 256 == 2**25
+    made.step("matmul", (x, w), (1, 8), span)
+    filters = made.constant(weights.reshape(2, 2, 512, 8))
+    image = made.step("reshape", (x,), (1, 2, 2, 512), (0, 256), shape=(1, 2, 2, 512))
+    window = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)), "groups": 1}
+    made.step("conv2d", (image, filters), (1, 1, 1, 8), span, **window)
+    extremes = [np.where(column > 0, top, 256 - top) for column in weights.T for top in (0, 256)]
+    odd = rng.integers(0, 257, (40, 2048))
+    assert assert_form(form, made.program(), codes={"x": np.concatenate([extremes, odd])})

@@ -9,8 +9,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from qgraph.backends.onnx.forms import OnnxQdq
-from qgraph.backends.onnx.runners import session
-from qgraph.errors import UnsupportedError
+from qgraph.backends.onnx.runners import check_same, session
+from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.passes import PassManager
 from qgraph.program import lower, run
 from qgraph.recipes import FLOAT
@@ -128,6 +128,13 @@ def executed(path, program) -> Counter:
     options.log_severity_level = 3
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return Counter(n.op_type for n in onnx.load(options.optimized_model_filepath).graph.node)
+
+
+def test_levels_that_disagree_are_an_error() -> None:
+    codes = np.arange(4)
+    check_same("layer", codes, codes)
+    with pytest.raises(ExactnessError, match=r"layer: ONNX Runtime gives other codes .* 1 of 4"):
+        check_same("layer", codes, codes * [1, 1, 1, 2])
 
 
 def refusal_of(made: Made) -> str | None:

@@ -50,13 +50,16 @@ class SinkTransposes(RewritePass):
         )
 
     def apply(self, rewriter: Rewriter) -> None:
-        super().apply(rewriter)
-        # Only now: a reshape would stop the transposes above it.
+        # Only after the others: a reshape would stop the transposes above it.
         last = (
             Rule("as-reshape", ("transpose",), _as_reshape),
             Rule("merge-reshapes", ("reshape",), _merge_reshapes),
         )
-        apply_rules(rewriter, last)
+        before = -1
+        while before != rewriter.changes:  # reshapes that are merged may be passed again
+            super().apply(rewriter)
+            before = rewriter.changes
+            apply_rules(rewriter, last)
 
 
 def _perm(rewriter: Rewriter, value: str) -> Perm | None:

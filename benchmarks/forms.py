@@ -48,7 +48,7 @@ PP_OCR: Mapping[str, Shape] = {
 }
 STRUCTURE = ("int32-bias",)  # every form can carry it
 # More weights are not tried: compilers take minutes for them, files of them are gigabytes.
-MOST_WEIGHTS = {"c": 30_000_000, "vectors": 30_000_000}
+MOST_WEIGHTS = dict.fromkeys(("c", "qonnx", "vectors"), 30_000_000)
 CALIBRATION = 4
 
 

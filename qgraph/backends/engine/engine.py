@@ -74,6 +74,8 @@ class Engine:
             raise LoadError(
                 str(error) or "out of memory", node=str(path), hint="export the network again"
             ) from None
+        except UnicodeDecodeError:  # in what the failure says of a tensor
+            raise _no_text(str(path)) from None
         return Engine(handle, str(path), LEVELS[number + 1])
 
     @staticmethod
@@ -187,4 +189,8 @@ def _tensor(row: Any, path: str) -> EngineTensor:
     try:
         return EngineTensor(name.decode(), STORAGES[storage], shape, low, high, kind == CONSTANT)
     except UnicodeDecodeError:
-        raise LoadError("a name is no text", node=path, hint="export the network again") from None
+        raise _no_text(path) from None
+
+
+def _no_text(path: str) -> LoadError:
+    return LoadError("a name is no text", node=path, hint="export the network again")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
@@ -31,7 +32,7 @@ PLAIN: Mapping[str, str] = {
 def float_onnx(model: Graph, batch: int | None) -> bytes:
     """An ONNX file of `model`, with inputs [batch, channels, height, width]; None leaves it free.
 
-    Raises NotImplementedError for an op that networks of the benchmarks do not have.
+    Raises UnsupportedError for an op that networks of the benchmarks do not have.
     """
     import onnx
 
@@ -82,7 +83,7 @@ class _Writer:
             if node.op in PLAIN:
                 self.made[node.name] = self._add(PLAIN[node.op], node, *map(self._at, node.inputs))
             elif how is None:
-                raise NotImplementedError(f"`{node.name}`: {node.op}")
+                raise UnsupportedError(f"cannot be written: {node.op}", node=node.name)
             else:
                 self.made[node.name] = how(node)
 
@@ -172,7 +173,7 @@ class _Writer:
     def _pad(self, node: Node) -> str:
         """Zeros around an image become the padding of what follows."""
         if node.attrs.get("value") or node.attrs["mode"] != "constant":
-            raise NotImplementedError(f"`{node.name}`: padded with something else than 0")
+            raise UnsupportedError("its padding is not 0", node=node.name)
         self.pads[node.name] = np.asarray(node.attrs["paddings"])[1:3]
         return self._at(node.inputs[0])
 
@@ -185,12 +186,12 @@ class _Writer:
     def _avg_pool(self, node: Node) -> str:
         window = self._window(node, node.attrs["ksize"])
         if any(window["pads"]):
-            raise NotImplementedError(f"`{node.name}`: an average with padding")
+            raise UnsupportedError("an average with padding", node=node.name)
         return self._add("AveragePool", node, self._at(node.inputs[0]), **window)
 
     def _mean(self, node: Node) -> str:
         if tuple(node.attrs["axes"]) != (1, 2):
-            raise NotImplementedError(f"`{node.name}`: a mean over {node.attrs['axes']}")
+            raise UnsupportedError(f"a mean over {node.attrs['axes']}", node=node.name)
         pooled = self._add("GlobalAveragePool", node, self._at(node.inputs[0]))
         return pooled if node.attrs["keepdims"] else self._add("Flatten", node, pooled)
 
@@ -200,7 +201,7 @@ class _Writer:
     def _reshape(self, node: Node) -> str:
         before, value = self.graph.types[node.inputs[0]].shape or (), self._at(node.inputs[0])
         if self._rank(node.name) != 2:
-            raise NotImplementedError(f"`{node.name}`: a reshape to {node.attrs['shape']}")
+            raise UnsupportedError(f"a reshape to {node.attrs['shape']}", node=node.name)
         if len(before) == 4 and (before[1], before[2]) != (1, 1):
             value = self._add("Transpose", node, value, perm=(0, 2, 3, 1))
         return self._add("Flatten", node, value)

@@ -6,6 +6,7 @@ into the other where a node needs it, once. Weights are turned when they are wri
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 END = np.iinfo(np.int64)
 
 
-class Emission:
+class Emission(ABC):
     """Writes a program's steps, one method for each op.
 
     `held` has, for each tensor, the ONNX values that carry it by (dtype, is it NCHW?); the first
@@ -45,20 +46,21 @@ class Emission:
         """Names of the model's inputs, by entry."""
         return {e.tensor: e.tensor for e in self.program.entries}
 
+    @abstractmethod
     def working(self, *names: str) -> str:
         """The type that arithmetic on these tensors is done in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
         """Codes of a tensor as numbers of the type that the form computes with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def enter(self) -> None:
-        raise NotImplementedError
+        """The model's inputs, and what is held of entries."""
 
+    @abstractmethod
     def leave(self) -> dict[str, dict[str, Any]]:
         """Outputs of the model; what metadata says about them, by tensor name."""
-        raise NotImplementedError
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -270,13 +272,13 @@ class Emission:
         value = self.padded(step, inputs, dtype, pooled=not users <= {"conv2d", "depthwise_conv2d"})
         self.put_moved(step, value, dtype, nchw)
 
+    @abstractmethod
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
         """A Pad of zeros that stays one.
 
         ONNX Runtime moves a Pad into a MaxPool behind it, where padding is no zero but what never
         wins; `pooled` says that one may be there.
         """
-        raise NotImplementedError
 
     def _take(self, step: Step) -> None:
         value, dtype, nchw = self._moved(step)

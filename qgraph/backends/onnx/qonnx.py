@@ -27,7 +27,6 @@ class QonnxEmission(ValueEmission):
     form: ClassVar[str] = "qonnx"
     opset: ClassVar[int] = 18
     exact: ClassVar[int] = FLOAT64_EXACT
-    fuses_bias: ClassVar[bool] = False
     roundings: ClassVar[tuple[str, ...]] = tuple(ROUNDING)
 
     def __init__(self, program: Program) -> None:

@@ -6,6 +6,7 @@ float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,12 +25,11 @@ LEAST_EXPONENT, MOST_EXPONENT = -103, 126
 class ValueEmission(Emission):
     """`quantized` is what forms differ in.
 
-    `exact` is the largest code that the form can carry, `fuses_bias` whether layers take theirs.
+    `exact` is the largest code that the form can carry.
     """
 
     holds: ClassVar[str] = "values"
     exact: ClassVar[int] = FLOAT32_EXACT
-    fuses_bias: ClassVar[bool] = True
     roundings: ClassVar[tuple[str, ...]]
 
     def __init__(self, program: Program) -> None:
@@ -47,9 +47,9 @@ class ValueEmission(Emission):
             for e in self.program.entries
         }
 
+    @abstractmethod
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         """Values as the grid of a tensor has them, in the range and rounding of a spec."""
-        raise NotImplementedError
 
     # -- the rim -----------------------------------------------------------------------------
 
@@ -101,16 +101,16 @@ class ValueEmission(Emission):
 
     # -- layers ------------------------------------------------------------------------------
 
+    @abstractmethod
     def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
         """Constant weights that the value `x` is multiplied with.
 
         Where their scales are per channel, channels lie along `axis`.
         """
-        raise NotImplementedError
 
-    def bias(self, name: str) -> str:
-        """A constant bias, flat, on the scale of the sums that it is added to."""
-        raise NotImplementedError
+    def bias(self, name: str) -> str | None:
+        """A constant bias, flat, for a layer to take; None where layers leave it to an Add."""
+        return None
 
     def _conv2d(self, step: Step) -> None:
         x, w = step.inputs
@@ -135,17 +135,16 @@ class ValueEmission(Emission):
 
     def _with_bias(self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: Any) -> None:
         """A layer and the constant that is added to nothing but its sums, as one node."""
-        made = step.output
-        add = self._bias_step(step)
-        if add is not None:
-            made = add.output
-            inputs = [*inputs, self.bias(add.inputs[1 - add.inputs.index(step.output)])]
+        made, add = step.output, self._bias_step(step)
+        bias = self.bias(add.inputs[1 - add.inputs.index(step.output)]) if add else None
+        if add is not None and bias is not None:
+            made, inputs = add.output, [*inputs, bias]
             op = "Gemm" if op == "MatMul" else op
         value = self.model.add(op, inputs, made, **attrs)
         self.put(made, value, self.working(*step.inputs, step.output), nchw)
 
     def _bias_step(self, step: Step) -> Step | None:
-        users = self.users.get(step.output, []) if self.fuses_bias else []
+        users = self.users.get(step.output, [])
         if step.output in self.program.exits or len(users) != 1 or users[0].op != "add":
             return None
         other = next((v for v in users[0].inputs if v in self.program.constants), None)
@@ -199,9 +198,9 @@ class ValueEmission(Emission):
         limits = [self.numbers(name, code, dtype, nchw, f"{stem}/limit") for code in (low, high)]
         return self.model.add("Clip", [value, *limits], stem)
 
+    @abstractmethod
     def table(self, step: Step, index: str) -> str:
         """Entries of a constant table by index, as values."""
-        raise NotImplementedError
 
     def _lookup(self, step: Step) -> None:
         (name, _), nchw = step.inputs, self.made_as(step.inputs[0])[1]

@@ -5,7 +5,7 @@ A file format's own builder and site add how its nodes and their inputs are read
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,8 @@ from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
+
+Partials = tuple[Partial, ...] | None
 
 
 class Construction:
@@ -92,6 +94,18 @@ class Place(Generic[C]):
     def partial(self, i: int) -> Partial | None:
         return self.builder.partials.get(self.inputs[i])
 
+    def dims(self, i: int = 0, dtype: str = "int64") -> Partial | None:
+        """The shape of input `i` as a tensor; None where not even its rank is known."""
+        shape = self.shape(i)
+        if shape is None:
+            return None
+        names = np.full(len(shape), None, object)
+        for axis, d in enumerate(shape):
+            if d is None:
+                value = self.inputs[i]
+                names[axis] = self.builder.batch.origin(value) if axis == 0 else f"{value}[{axis}]"
+        return Partial(np.array([d or 0 for d in shape], dtype), names)
+
     def integers(self, i: int) -> tuple[int, ...] | None:
         """Input `i` as a tuple of few known integers (a scalar gives one), else None."""
         value = self.constant(i)
@@ -100,3 +114,28 @@ class Place(Generic[C]):
             if value is None or value.size > LARGEST
             else tuple(int(v) for v in np.ravel(value))
         )
+
+
+S = TypeVar("S", bound=Place[Any])
+
+
+def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partials]:
+    """An evaluator that needs something known of every input, and gives small tensors.
+
+    `function` gives a Partial, several, or None.
+    """
+
+    def evaluate(site: S) -> Partials:
+        if not all(site.inputs):  # an optional one is left out
+            return None
+        args = [site.partial(i) for i in range(len(site.inputs))]
+        known = [a for a in args if a is not None]
+        if not known or len(known) < len(args):
+            return None
+        result = function(site, known)
+        results = (result,) if isinstance(result, Partial) else result
+        if results is None or any(r.values.size > LARGEST for r in results):
+            return None
+        return tuple(results)
+
+    return evaluate

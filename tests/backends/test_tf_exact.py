@@ -14,8 +14,6 @@ from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.passes import PassManager
-from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.quantized import (
     INT8,
@@ -23,8 +21,8 @@ from tests.helpers.quantized import (
     PROFILES,
     assert_tf_equals_reference,
     quantize,
+    random_network,
 )
-from tests.helpers.random_graphs import random_cnn
 
 RNG = np.random.default_rng(5)
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
@@ -167,9 +165,7 @@ def test_every_layer(case, profile):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", [2, 5, 39])
 def test_random_networks(seed, profile):
-    graph = random_cnn(seed, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile, layers=10)
     assert assert_tf_equals_reference(graph, feeds_of(graph, batch=3))
 
 

@@ -18,6 +18,7 @@ from qgraph.recipes import FLOAT, static
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from tests.helpers.evaluate import random_feeds
+from tests.helpers.random_graphs import random_cnn
 
 INT8, INT4, INT32_BIAS = map(load_profile, ("graffitist-int8", "graffitist-int4", "int32-bias"))
 PROFILES = {
@@ -50,6 +51,13 @@ def quantize(graph: Graph, profile: Profile = INT8, data=None, method: str = "ma
     if profile.accumulator_wraps:
         PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph)
     return graph
+
+
+def random_network(seed: int, profile: str, layers: int = 6) -> Graph:
+    """A random network, quantized for a profile of `PROFILES`."""
+    graph = random_cnn(seed, layers, dtype="float32")
+    PassManager(FLOAT).run(graph)
+    return quantize(graph, PROFILES[profile])
 
 
 def exact(value) -> np.ndarray:

@@ -7,21 +7,16 @@ from hypothesis import strategies as st
 
 from qgraph.exact.bounds import bounds
 from qgraph.ir.graph import Graph
-from qgraph.passes import PassManager
 from qgraph.program import lower
 from qgraph.program.accumulators import accumulators, overflowing_input
 from qgraph.program.run import RULES
-from qgraph.recipes import FLOAT
-from tests.helpers.quantized import PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import PROFILES, quantize, random_network
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["int8", "int32-bias", "per-channel"]))
 def test_bounds_are_those_of_the_graph(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile)
     found = bounds(graph)
     program = lower(graph)
     for accumulator in accumulators(program):

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Fixed
-from qgraph.passes import PassManager
 from qgraph.program import lower, run
-from qgraph.recipes import FLOAT
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.layers import Net
-from tests.helpers.quantized import PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import PROFILES, quantize, random_network
 
 
 def entries_of(program, graph, feeds):
@@ -43,9 +40,7 @@ def assert_same(graph, feeds) -> int:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile)
     try:
         lower(graph)
     except UnsupportedError as error:

@@ -5,15 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.numerics import bring_into_range, round_shift
-from qgraph.passes import PassManager
 from qgraph.program import lower, run
-from qgraph.recipes import FLOAT
 from qgraph.verification.cases import random_case
 from qgraph.verification.explain import PRODUCTS, explain, sources_of
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.layers import Net
-from tests.helpers.quantized import INT8, PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import INT8, PROFILES, quantize, random_network
 from tests.program.test_lower import MOVES
 
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum,
@@ -70,9 +67,7 @@ def check(program, seed):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    check(lower(quantize(graph, PROFILES[profile])), seed)
+    check(lower(random_network(seed, profile)), seed)
 
 
 def test_moves() -> None:

@@ -12,51 +12,19 @@ import numpy as np
 
 from qgraph.frontends.builder import Evaluator, Site
 from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
+from qgraph.frontends.site import Partials, of_all
 from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import strided_spec
-from qgraph.ir.types import Shape
-
-Partials = tuple[Partial, ...] | None
-
-
-def _of_all(function: Callable[[Site, list[Partial]], Any]) -> Evaluator:
-    """An evaluator that needs something known of every input, and gives small tensors."""
-
-    def evaluate(site: Site) -> Partials:
-        args = [site.partial(i) for i in range(len(site.inputs))]
-        known = [a for a in args if a is not None]
-        if not known or len(known) < len(args):
-            return None
-        result = function(site, known)
-        results = (result,) if isinstance(result, Partial) else result
-        if results is None or any(r.values.size > LARGEST for r in results):
-            return None
-        return tuple(results)
-
-    return evaluate
-
-
-def _dims(site: Site, i: int) -> Partial | None:
-    shape: Shape | None = site.shape(i)
-    if shape is None:
-        return None
-    dtype = site.node.dtype("out_type", "int32")
-    names = np.full(len(shape), None, object)
-    for axis, d in enumerate(shape):
-        if d is None:
-            value = site.inputs[i]
-            names[axis] = site.builder.batch.origin(value) if axis == 0 else f"{value}[{axis}]"
-    return Partial(np.array([d or 0 for d in shape], dtype), names)
 
 
 def _shape(site: Site) -> Partials:
-    found = [_dims(site, i) for i in range(len(site.inputs))]
+    found = [site.dims(i, site.node.dtype("out_type", "int32")) for i in range(len(site.inputs))]
     known = tuple(f for f in found if f is not None)
     return known if len(known) == len(found) else None
 
 
 def _size(site: Site) -> Partials:
-    dims = _dims(site, 0)
+    dims = site.dims(0, site.node.dtype("out_type", "int32"))
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
 
@@ -66,11 +34,11 @@ def _rank(site: Site) -> Partials:
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
-    return _of_all(lambda site, args: elementwise(function, args))
+    return of_all(lambda site, args: elementwise(function, args))
 
 
 def _comparison(function: Callable[..., Any]) -> Evaluator:
-    return _of_all(lambda site, args: elementwise(function, args, "bool"))
+    return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
 def _divide(site: Site, args: list[Partial]) -> Partial | None:
@@ -105,7 +73,7 @@ def _reduction(function: Callable[..., Any]) -> Evaluator:
         at = tuple(int(a) for a in np.ravel(axes.values))
         return reduced(function, x, at, site.node.flag("keep_dims"))
 
-    return _of_all(evaluate)
+    return of_all(evaluate)
 
 
 def _cast(site: Site, args: list[Partial]) -> Partial | None:
@@ -217,11 +185,11 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Mul": _binary(np.multiply),
         "Minimum": _binary(np.minimum),
         "Maximum": _binary(np.maximum),
-        "FloorDiv": _of_all(_divide),
-        "RealDiv": _of_all(_divide),
-        "Div": _of_all(_divide),
-        "TruncateDiv": _of_all(_divide),
-        "FloorMod": _of_all(_modulo),
+        "FloorDiv": of_all(_divide),
+        "RealDiv": of_all(_divide),
+        "Div": of_all(_divide),
+        "TruncateDiv": of_all(_divide),
+        "FloorMod": of_all(_modulo),
         "Equal": _comparison(np.equal),
         "NotEqual": _comparison(np.not_equal),
         "Less": _comparison(np.less),
@@ -231,33 +199,33 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "LogicalAnd": _comparison(np.logical_and),
         "LogicalOr": _comparison(np.logical_or),
         "LogicalNot": _comparison(np.logical_not),
-        "Neg": _of_all(lambda site, args: elementwise(np.negative, args)),
-        "Floor": _of_all(lambda site, args: elementwise(np.floor, args)),
-        "Ceil": _of_all(lambda site, args: elementwise(np.ceil, args)),
+        "Neg": of_all(lambda site, args: elementwise(np.negative, args)),
+        "Floor": of_all(lambda site, args: elementwise(np.floor, args)),
+        "Ceil": of_all(lambda site, args: elementwise(np.ceil, args)),
         "Prod": _reduction(np.prod),
         "Sum": _reduction(np.sum),
         "Max": _reduction(np.max),
         "Min": _reduction(np.min),
         "All": _reduction(np.all),
         "Any": _reduction(np.any),
-        "Cast": _of_all(_cast),
-        "Pack": _of_all(_pack),
-        "ConcatV2": _of_all(_concat),
-        "Concat": _of_all(_concat),
-        "StridedSlice": _of_all(_indexed),
-        "Slice": _of_all(_slice),
-        "Gather": _of_all(_gather),
-        "GatherV2": _of_all(_gather),
-        "ExpandDims": _of_all(_expand_dims),
-        "Squeeze": _of_all(_squeeze),
-        "Reshape": _of_all(_reshape),
-        "Unpack": _of_all(_unpack),
-        "Range": _of_all(_range),
-        "Fill": _of_all(_fill),
-        "Select": _of_all(_select),
-        "SelectV2": _of_all(_select),
-        "Identity": _of_all(_same),
-        "StopGradient": _of_all(_same),
-        "PlaceholderWithDefault": _of_all(_same),
+        "Cast": of_all(_cast),
+        "Pack": of_all(_pack),
+        "ConcatV2": of_all(_concat),
+        "Concat": of_all(_concat),
+        "StridedSlice": of_all(_indexed),
+        "Slice": of_all(_slice),
+        "Gather": of_all(_gather),
+        "GatherV2": of_all(_gather),
+        "ExpandDims": of_all(_expand_dims),
+        "Squeeze": of_all(_squeeze),
+        "Reshape": of_all(_reshape),
+        "Unpack": of_all(_unpack),
+        "Range": of_all(_range),
+        "Fill": of_all(_fill),
+        "Select": of_all(_select),
+        "SelectV2": of_all(_select),
+        "Identity": of_all(_same),
+        "StopGradient": of_all(_same),
+        "PlaceholderWithDefault": of_all(_same),
     }
 )

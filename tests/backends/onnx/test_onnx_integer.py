@@ -12,13 +12,10 @@ from qgraph.backends.onnx.forms import OnnxInteger
 from qgraph.backends.onnx.runners import session
 from qgraph.errors import UnsupportedError
 from qgraph.numerics import quantize as quantize_codes
-from qgraph.passes import PassManager
 from qgraph.program import lower
-from qgraph.recipes import FLOAT
 from tests.helpers.exports import Made, assert_form, network, padded_pool
 from tests.helpers.layers import Net
-from tests.helpers.quantized import PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import PROFILES, quantize, random_network
 from tests.helpers.random_programs import ROUNDINGS, random_program
 
 FORM = OnnxInteger()
@@ -28,9 +25,7 @@ WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (0, 2))}
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile)
     try:
         program = lower(graph)
     except UnsupportedError:

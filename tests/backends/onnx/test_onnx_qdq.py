@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from qgraph.backends.onnx.forms import OnnxQdq
 from qgraph.backends.onnx.runners import check_same, session
 from qgraph.errors import ExactnessError, UnsupportedError
-from qgraph.passes import PassManager
 from qgraph.program import lower, run
-from qgraph.recipes import FLOAT
 from tests.helpers.exports import Made, assert_form, network, padded_pool, random_codes
 from tests.helpers.layers import Net
-from tests.helpers.quantized import PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import PROFILES, quantize, random_network
 from tests.helpers.random_programs import random_program
 
 FORM = OnnxQdq()
@@ -28,9 +25,7 @@ WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (1, 1)), "gro
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(CARRIED))
 def test_random_networks(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile)
     try:
         program = lower(graph)
     except UnsupportedError:

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from qgraph.backends.onnx.forms import Qonnx
 from qgraph.errors import UnsupportedError
-from qgraph.passes import PassManager
 from qgraph.program import lower
-from qgraph.recipes import FLOAT
 from tests.helpers.exports import Made, assert_form, network
 from tests.helpers.layers import Net
-from tests.helpers.quantized import INT8, PROFILES, quantize
-from tests.helpers.random_graphs import random_cnn
+from tests.helpers.quantized import INT8, PROFILES, quantize, random_network
 from tests.helpers.random_programs import ROUNDINGS, random_program
 
 pytest.importorskip("qonnx", reason="qonnx is not installed")
@@ -27,9 +24,7 @@ CARRIED = tuple(name for name in PROFILES if name not in ("wrap", "narrow"))
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(CARRIED))
 def test_random_networks(seed: int, profile: str) -> None:
-    graph = random_cnn(seed, layers=6, dtype="float32")
-    PassManager(FLOAT).run(graph)
-    quantize(graph, PROFILES[profile])
+    graph = random_network(seed, profile)
     try:
         program = lower(graph)
     except UnsupportedError:

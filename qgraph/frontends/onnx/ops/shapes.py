@@ -12,43 +12,11 @@ import numpy as np
 from qgraph.frontends.onnx.builder import Evaluator, Site
 from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
 from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
-
-Partials = tuple[Partial, ...] | None
-
-
-def _of_all(function: Callable[[Site, list[Partial]], Any]) -> Evaluator:
-    """An evaluator that needs something known of every input, and gives small tensors."""
-
-    def evaluate(site: Site) -> Partials:
-        if not all(site.inputs):
-            return None
-        args = [site.partial(i) for i in range(len(site.inputs))]
-        known = [a for a in args if a is not None]
-        if not known or len(known) < len(args):
-            return None
-        result = function(site, known)
-        results = (result,) if isinstance(result, Partial) else result
-        if results is None or any(r.values.size > LARGEST for r in results):
-            return None
-        return tuple(results)
-
-    return evaluate
-
-
-def _dims(site: Site) -> Partial | None:
-    shape = site.shape()
-    if shape is None:
-        return None
-    names = np.full(len(shape), None, object)
-    for axis, d in enumerate(shape):
-        if d is None:
-            value = site.inputs[0]
-            names[axis] = site.builder.batch.origin(value) if axis == 0 else f"{value}[{axis}]"
-    return Partial(np.array([d or 0 for d in shape], np.int64), names)
+from qgraph.frontends.site import Partials, of_all
 
 
 def _shape(site: Site) -> Partials:
-    dims = _dims(site)
+    dims = site.dims()
     if dims is None:
         return None
     end = site.node.integer("end", dims.values.size)
@@ -57,20 +25,20 @@ def _shape(site: Site) -> Partials:
 
 
 def _size(site: Site) -> Partials:
-    dims = _dims(site)
+    dims = site.dims()
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
-    return _of_all(lambda site, args: elementwise(function, args))
+    return of_all(lambda site, args: elementwise(function, args))
 
 
 def _unary(function: Callable[[Any], Any]) -> Evaluator:
-    return _of_all(lambda site, args: elementwise(function, args))
+    return of_all(lambda site, args: elementwise(function, args))
 
 
 def _comparison(function: Callable[..., Any]) -> Evaluator:
-    return _of_all(lambda site, args: elementwise(function, args, "bool"))
+    return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
 def _nonzero(values: Any) -> Any:
@@ -100,7 +68,7 @@ def _folded(function: Callable[[Any, Any], Any]) -> Evaluator:
             total = elementwise(function, [total, term])
         return total
 
-    return _of_all(evaluate)
+    return of_all(evaluate)
 
 
 def _reduction(function: Callable[..., Any]) -> Evaluator:
@@ -112,7 +80,7 @@ def _reduction(function: Callable[..., Any]) -> Evaluator:
         at = tuple(axes) if axes else tuple(range(x.values.ndim))
         return reduced(function, x, at, bool(site.node.integer("keepdims", 1)))
 
-    return _of_all(evaluate)
+    return of_all(evaluate)
 
 
 def _cast(site: Site, args: list[Partial]) -> Partial | None:
@@ -210,8 +178,8 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Add": _binary(np.add),
         "Sub": _binary(np.subtract),
         "Mul": _binary(np.multiply),
-        "Div": _of_all(_divide),
-        "Mod": _of_all(_modulo),
+        "Div": of_all(_divide),
+        "Mod": of_all(_modulo),
         "Min": _folded(np.minimum),
         "Max": _folded(np.maximum),
         "Sum": _folded(np.add),
@@ -231,17 +199,17 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "ReduceSum": _reduction(np.sum),
         "ReduceMax": _reduction(np.max),
         "ReduceMin": _reduction(np.min),
-        "Cast": _of_all(_cast),
-        "Concat": _of_all(_concat),
-        "Slice": _of_all(_slice),
-        "Gather": _of_all(_gather),
-        "Squeeze": _of_all(_squeeze),
-        "Unsqueeze": _of_all(_unsqueeze),
-        "Reshape": _of_all(_reshape),
-        "Range": _of_all(_range),
-        "Expand": _of_all(_expand),
-        "Where": _of_all(_where),
-        "ConstantOfShape": _of_all(_constant_of_shape),
-        "Identity": _of_all(_same),
+        "Cast": of_all(_cast),
+        "Concat": of_all(_concat),
+        "Slice": of_all(_slice),
+        "Gather": of_all(_gather),
+        "Squeeze": of_all(_squeeze),
+        "Unsqueeze": of_all(_unsqueeze),
+        "Reshape": of_all(_reshape),
+        "Range": of_all(_range),
+        "Expand": of_all(_expand),
+        "Where": of_all(_where),
+        "ConstantOfShape": of_all(_constant_of_shape),
+        "Identity": of_all(_same),
     }
 )

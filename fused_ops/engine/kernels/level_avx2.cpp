@@ -10,7 +10,7 @@ constexpr int kRows = 4;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
-#include "engine/kernels/vectors.h"
+#include "engine/kernels/unmasked.h"
 
 namespace qgraph::engine::kernels {
 namespace {
@@ -47,12 +47,6 @@ inline Shorts shift_right(Shorts v, int shift) {
     return (Shorts)_mm256_sra_epi16((__m256i)v, _mm_cvtsi32_si128(shift));
 }
 
-// v without the bits of `bits` where t and rest have no bit in common.
-template <typename T>
-inline T clear_where_none(T v, T bits, T t, T rest) {
-    return v & ~(((t & rest) == 0) & bits);
-}
-
 // The first 4 * vectors bytes of each lane, one after the other.
 template <int vectors>
 inline Bytes in_order(Bytes bytes) {
@@ -60,16 +54,6 @@ inline Bytes in_order(Bytes bytes) {
     const __m256i fours = _mm256_set_epi32(0, 0, 0, 0, 0, 0, 4, 0);
     return vectors == 2 ? (Bytes)_mm256_permute4x64_epi64((__m256i)bytes, 0x08)
                         : (Bytes)_mm256_permutevar8x32_epi32((__m256i)bytes, fours);
-}
-
-inline Bytes load_part(const char* from, int64_t count) {
-    Bytes bytes{};
-    std::memcpy(&bytes, from, static_cast<size_t>(count));
-    return bytes;
-}
-
-inline void store_part(char* to, Bytes bytes, int64_t count) {
-    std::memcpy(to, &bytes, static_cast<size_t>(count));
 }
 
 // Sum i of lane l of result j gets byte 16 * l + 4 * j + i of each of the four.

@@ -7,7 +7,7 @@ constexpr int kRows = 4;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
-#include "engine/kernels/vectors.h"
+#include "engine/kernels/unmasked.h"
 
 namespace qgraph::engine::kernels {
 namespace {
@@ -61,25 +61,9 @@ inline Shorts add_saturated(Shorts a, Shorts b) {
 }
 inline Shorts shift_right(Shorts v, int shift) { return v >> static_cast<int16_t>(shift); }
 
-// v without the bits of `bits` where t and rest have no bit in common.
-template <typename T>
-inline T clear_where_none(T v, T bits, T t, T rest) {
-    return v & ~(((t & rest) == 0) & bits);
-}
-
 template <int vectors>
 inline Bytes in_order(Bytes bytes) {
     return bytes;  // of one lane
-}
-
-inline Bytes load_part(const char* from, int64_t count) {
-    Bytes bytes{};
-    std::memcpy(&bytes, from, static_cast<size_t>(count));
-    return bytes;
-}
-
-inline void store_part(char* to, Bytes bytes, int64_t count) {
-    std::memcpy(to, &bytes, static_cast<size_t>(count));
 }
 
 // Sum i of result j gets byte 4 * j + i of each of the four.

@@ -26,6 +26,7 @@ LAYERS = (
     ("compiler", "artifacts", "stored", "runtime"),
     ("exports",),
     ("report", "retrain", "verification"),
+    ("rl",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -1,0 +1,77 @@
+"""Heads: how the output of a policy becomes an action."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+
+KINDS = ("argmax", "categorical", "clip", "scale", "gaussian", "squashed_gaussian")
+DISCRETE = ("argmax", "categorical")
+LOG_STD = (-20.0, 2.0)  # that a squashed Gaussian is held to, as SAC has it
+
+
+@dataclass(frozen=True)
+class Head:
+    """What to do with outputs [n, m].
+
+    kind                output                      action
+    argmax              values of actions, logits   the largest
+    categorical         logits                      drawn by softmax; greedy: the largest
+    clip                actions                     held to low..high
+    scale               actions in -1..1            stretched to low..high
+    gaussian            means                       drawn with deviations exp(log_std), clipped
+    squashed_gaussian   means, log deviations       tanh of what is drawn, stretched
+
+    low and high are of one action, [a], float32; log_std too, and only a `gaussian` has it.
+    """
+
+    kind: str
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    log_std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"no head is called `{self.kind}`", hint=f"one of {', '.join(KINDS)}")
+
+    @property
+    def discrete(self) -> bool:
+        return self.kind in DISCRETE
+
+    def actions(self, outputs: Array, rng: np.random.Generator | None = None) -> Array:
+        """[n] of int64 or [n, a] of float32; without rng the likeliest ones."""
+        if self.discrete:
+            if rng is None or self.kind == "argmax":
+                return np.asarray(outputs.argmax(-1))
+            # The largest of logits with Gumbel noise is a draw from their softmax.
+            return np.asarray((outputs + rng.gumbel(size=outputs.shape)).argmax(-1))
+        low, high = (np.asarray(end, np.float32) for end in (self.low, self.high))
+        if self.kind == "squashed_gaussian":
+            mean, log_std = np.split(outputs, 2, -1)
+            if rng is not None:
+                mean = mean + np.exp(np.clip(log_std, *LOG_STD)) * rng.normal(size=mean.shape)
+            outputs = np.tanh(mean)
+        if self.kind == "gaussian" and rng is not None:
+            outputs = outputs + np.exp(self.log_std) * rng.normal(size=outputs.shape)
+        if self.kind in ("scale", "squashed_gaussian"):
+            outputs = low + (np.clip(outputs, -1, 1) + 1) * (high - low) / 2
+        return np.clip(outputs, low, high).astype(np.float32)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "low": list(self.low),
+            "high": list(self.high),
+            "log_std": list(self.log_std),
+        }
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Head:
+        ends = {key: tuple(found.get(key, ())) for key in ("low", "high", "log_std")}
+        return Head(str(found["kind"]), **ends)

@@ -320,8 +320,7 @@ def main(
             rows[name][way] = facts = measured(case, way, folder, again)
             print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
         if seeds > 1 and name in FAMILIES:
-            both = (BOTH, BOTH_AS_IT_WAS) if name in BOTH_WAYS else (BOTH,)
-            repeated[name] = {way: [] for way in (REFERENCE, *both)}
+            repeated[name] = {way: [] for way in (REFERENCE, BOTH, BOTH_AS_IT_WAS)}
             for seed, way in product(range(1, seeds + 1), repeated[name]):
                 facts = measured(case, way, folder, again and seed > 1, seed)
                 repeated[name][way].append(facts)

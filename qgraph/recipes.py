@@ -66,6 +66,10 @@ FOLD: tuple[Pass, ...] = (
     StripUnused(),
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
+# What actors have as it is: they need not write it in fixed point's few forms.
+ACTORS_HAVE = (LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise)
+# A policy as it was trained -> the forms that `qgraph.rl.policy.read` knows.
+POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, ACTORS_HAVE))
 
 
 def prepare(plan: Plan) -> tuple[Pass, ...]:
@@ -89,7 +93,7 @@ def static(profile: Profile, plan: Plan = PLAIN) -> tuple[Pass, ...]:
 
 
 RECIPES: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
-    {"float": FLOAT, "static": static(Profile("graffitist-int8"))}
+    {"float": FLOAT, "static": static(Profile("graffitist-int8")), "policy": POLICY}
 )
 # What joins `static` where a plan or a profile asks for it.
 OPTIONAL: tuple[Pass, ...] = (

@@ -1,0 +1,74 @@
+"""An actor program in numpy float32: what every quantized form of it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.interpret import run_node
+from qgraph.ir.graph import Node
+from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ActorProgram, Step, Weights
+
+Change = Callable[[Step, Array], Array]
+
+
+def run(
+    program: ActorProgram, weights: Weights, observations: Array, change: Change | None = None
+) -> dict[str, Array]:
+    """Outputs by name, [n, ...] float32, for observations [n, *program.shape].
+
+    `change` has the last word on what each step makes.
+    """
+    values = {program.observation: np.asarray(observations, np.float32)}
+    for step in program.steps:
+        inputs = [values[name] for name in step.inputs]
+        own = [np.asarray(weights[name], np.float32) for name in step.weights]
+        made = activated(step, STEPS[step.op](step, *inputs, *own))
+        values[step.output] = made if change is None else change(step, made)
+    return {name: values[name] for name in program.outputs}
+
+
+def activated(step: Step, x: Array) -> Array:
+    if step.activation == "linear":
+        return x
+    return _op(step.activation, {"alpha": step.alpha}, x)
+
+
+def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:
+    """By the definition that the compiler has of it."""
+    return run_node(Node(op, op, attrs=attrs), inputs)[0]
+
+
+def _windowed(op: str) -> Callable[..., Array]:
+    def apply(step: Step, *inputs: Array) -> Array:
+        attrs = {**step.attrs, "strides": step.strides, "padding": step.pads, "dilations": (1, 1)}
+        if op == "max_pool":
+            return _op(op, attrs, *inputs)
+        x, kernel, bias = inputs
+        return _op(op, attrs, x, kernel) + bias
+
+    return apply
+
+
+def _center(step: Step, x: Array) -> Array:
+    return np.asarray(x - x.mean(axis=-1, keepdims=True))
+
+
+STEPS: Mapping[str, Callable[..., Array]] = {
+    "dense": lambda step, x, kernel, bias: x @ kernel + bias,
+    "conv": _windowed("conv2d"),
+    "affine": lambda step, x, scale, offset: x * scale + offset,
+    "clip": lambda step, x, low, high: np.minimum(np.maximum(x, low), high),
+    "layer_norm": lambda step, *inputs: _op("layer_norm", step.attrs, *inputs),
+    "activate": lambda step, x: x,
+    "center": _center,
+    "softmax": lambda step, x: _op("softmax", {"axis": -1}, x),
+    "max_pool": _windowed("max_pool"),
+    "add": lambda step, x, y: x + y,
+    "multiply": lambda step, x, y: x * y,
+    "concat": lambda step, *inputs: np.concatenate(inputs, axis=-1),
+    "flatten": lambda step, x: x.reshape(len(x), -1),
+}

@@ -1,0 +1,135 @@
+"""A policy's graph, as trained, to an actor program and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qgraph.errors import UnsupportedError
+from qgraph.interpret import needed_for
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array, Shape
+from qgraph.passes import PassManager
+from qgraph.recipes import POLICY
+from qgraph.rl.actor.form import ActorProgram, Step
+from qgraph.rl.policy.rules import RULES
+from qgraph.rl.policy.writer import Writer, no_actor
+
+
+@dataclass(frozen=True)
+class PolicyNetwork:
+    """What an actor computes, with its weights in float32; `graph` is what it was read from.
+
+    `images_first` says that the network was trained on images as [c, h, w]: the program takes
+    [h, w, c].
+    """
+
+    program: ActorProgram
+    weights: Mapping[str, Array]
+    graph: Graph
+    images_first: bool = False
+
+
+def read_policy(
+    model: str | Path | Graph,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+) -> PolicyNetwork:
+    """The actor program of a trained policy, in any format that `qgraph.load` reads.
+
+    Options are those of `qgraph.load`. An argmax at the end is left out: the head takes it.
+    Raises UnsupportedError where the graph has what no actor has, naming the node.
+    """
+    if isinstance(model, Graph):
+        graph = model.copy()
+    else:
+        from qgraph.frontends import load
+
+        graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
+    PassManager(POLICY).run(graph)
+    return _Reader(graph).read()
+
+
+class _Reader:
+    """Goes through a graph in order; a bias and an activation join the layer before them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.writer = graph, Writer(graph)
+        self.outputs = {public: self._scores(value) for public, value in graph.outputs.items()}
+        self.order = [
+            node for node in needed_for(graph, self.outputs.values()) if node.op != "const"
+        ]
+        self.images_first = False
+
+    def read(self) -> PolicyNetwork:
+        observation, shape = self._observation()
+        for node in self.order:
+            if node.name == observation or node.name in self.writer.same:
+                continue
+            rule = RULES.get(node.op)
+            if rule is None or node.outputs > 1:
+                raise no_actor(node)
+            rule(self.writer, node)
+        for value in self.outputs.values():
+            if self.graph.constant(value) is not None:
+                raise UnsupportedError(
+                    "is an output that no observation changes", node=value, hint="leave it out"
+                )
+        steps, names = self._with_public_names(observation)
+        weights = {name: self.writer.weights[name] for step in steps for name in step.weights}
+        shapes = {name: array.shape for name, array in weights.items()}
+        program = ActorProgram(shape, tuple(steps), names, shapes, observation)
+        return PolicyNetwork(program, weights, self.graph, self.images_first)
+
+    def _scores(self, value: str) -> str:
+        """What an argmax over the last axis looks at; `value` itself where there is none."""
+        node = self.graph.producer(value)
+        rank = self.graph.types[node.inputs[0]].rank or 0 if node.inputs else 0
+        last = node.op == "argmax" and node.attrs["axis"] in (-1, rank - 1)
+        return node.inputs[0] if last else value
+
+    def _observation(self) -> tuple[str, tuple[int, ...]]:
+        found = [node for node in self.order if node.op == "input"]
+        if len(found) != 1:
+            listed = ", ".join(f"`{node.name}`" for node in found) or "none"
+            raise UnsupportedError(
+                f"a policy has one input, this one: {listed}", hint="--outputs picks what is needed"
+            )
+        (node,) = found
+        shape = self.graph.types[node.name].shape
+        if shape is None or len(shape) < 2 or None in shape[1:]:
+            raise UnsupportedError(
+                f"its size is unknown: {self.graph.types[node.name]}",
+                node=node.name,
+                hint="give --input-shape",
+            )
+        sample = tuple(int(d or 0) for d in shape[1:])
+        users = self.graph.users(node.name)
+        casts = [user for user in users if user.op == "cast"]
+        for cast in casts:  # an actor's observations are float32 from the start
+            self.writer.same[cast.name] = node.name
+            users += self.graph.users(cast.name)
+        turns = [user for user in users if user.op == "transpose"]
+        if turns and len(turns) + len(casts) == len(users) and len(sample) == 3:
+            self.images_first = all(tuple(t.attrs["perm"]) == (0, 2, 3, 1) for t in turns)
+            if self.images_first:
+                self.writer.same.update({turn.name: node.name for turn in turns})
+                sample = (*sample[1:], sample[0])
+        return node.name, sample
+
+    def _with_public_names(self, observation: str) -> tuple[list[Step], tuple[str, ...]]:
+        """Outputs are called what the graph calls them outside."""
+        names = {value: value for value in [observation, *self.writer.steps]}
+        for public, value in self.outputs.items():
+            made = self.writer.value(value)
+            if made != observation and public not in names.values():
+                names[made] = public
+        steps = [
+            replace(s, inputs=tuple(names[v] for v in s.inputs), output=names[s.output])
+            for s in self.writer.steps.values()
+        ]
+        found = [names[self.writer.value(value)] for value in self.outputs.values()]
+        return steps, tuple(dict.fromkeys(found))

@@ -1,0 +1,241 @@
+"""What each op of a policy's graph is in an actor program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.types import Array
+from qgraph.rewrite.constants import is_channel_mean
+from qgraph.rl.actor.form import Step
+from qgraph.rl.policy.writer import Writer, no_actor
+
+NO_DILATION = (1, 1)
+
+
+def _matmul(writer: Writer, node: Node) -> None:
+    kernel = writer.constant(node)
+    writer.add(
+        node.name,
+        "dense",
+        node.inputs[0],
+        kernel=kernel,
+        bias=np.zeros(kernel.shape[1], np.float32),
+    )
+
+
+def _conv(writer: Writer, node: Node) -> None:
+    kernel, sizes = writer.constant(node), writer.sample(node.inputs[0])
+    if node.attrs["dilations"] != NO_DILATION:
+        raise no_actor(node, " with dilations")
+    if kernel.shape[2] != sizes[2]:
+        raise no_actor(node, " with groups")
+    bias = np.zeros(kernel.shape[3], np.float32)
+    attrs = _window(writer, node, kernel.shape[:2])
+    writer.add(node.name, "conv", node.inputs[0], attrs=attrs, kernel=kernel, bias=bias)
+
+
+def _window(writer: Writer, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
+    height, width = (int(size or 0) for size in writer.sample(node.inputs[0])[:2])
+    strides, padding = node.attrs["strides"], node.attrs["padding"]
+    size = (kernel[0], kernel[1])
+    pads = explicit_pads((height, width), size, strides, NO_DILATION, padding)
+    return {"strides": tuple(strides), "pads": pads}
+
+
+def _depthwise(writer: Writer, node: Node) -> None:
+    kernel = writer.constant(node)
+    strides = tuple(node.attrs["strides"])
+    if kernel.shape[:2] != (1, 1) or kernel.shape[3] != 1 or strides != (1, 1):
+        raise no_actor(node)
+    _affine(writer, node, scale=kernel.reshape(-1))
+
+
+def _max_pool(writer: Writer, node: Node) -> None:
+    ksize = tuple(node.attrs["ksize"])
+    attrs = {"ksize": ksize, **_window(writer, node, ksize)}
+    writer.add(node.name, "max_pool", node.inputs[0], attrs=attrs)
+
+
+def _bias(writer: Writer, node: Node) -> None:
+    _affine(writer, node, offset=writer.constant(node))
+
+
+def _affine(
+    writer: Writer,
+    node: Node,
+    index: int = 0,
+    scale: Array | None = None,
+    offset: Array | None = None,
+) -> None:
+    """x * scale + offset: part of the layer or of the affine before it, or a step of its own."""
+    x = node.inputs[index]
+    before = writer.before(x)
+    same_size = writer.sample(x) == writer.sample(node.name)
+    if before is not None and same_size and scale is None and _is_linear_layer(before):
+        writer.join(node, before, bias=writer.weight(before, "bias") + offset)
+        return
+    channels = (writer.sample(node.name) or (1,))[-1] or 1
+    scale = np.ones(channels, np.float32) if scale is None else scale
+    offset = np.zeros(channels, np.float32) if offset is None else offset
+    if before is not None and same_size and before.op == "affine":
+        earlier = writer.weight(before, "offset") * scale + offset
+        writer.join(node, before, scale=writer.weight(before, "scale") * scale, offset=earlier)
+        return
+    if not same_size:
+        raise no_actor(node, " that repeats a value")
+    writer.add(node.name, "affine", x, scale=scale, offset=offset)
+
+
+def _is_linear_layer(step: Step) -> bool:
+    return step.op in ("dense", "conv") and step.activation == "linear"
+
+
+def _activation(kind: str) -> Rule:
+    def rule(writer: Writer, node: Node) -> None:
+        before = writer.before(node.inputs[0])
+        alpha = {"alpha": float(node.attrs["alpha"])} if "alpha" in node.attrs else {}
+        attrs = {"activation": kind, **alpha}
+        if before is not None and _is_linear_layer(before):
+            writer.join(node, replace(before, attrs={**before.attrs, **attrs}))
+        else:
+            writer.add(node.name, "activate", node.inputs[0], attrs=attrs)
+
+    return rule
+
+
+def _sum(writer: Writer, node: Node) -> None:
+    for index in (0, 1):
+        vector = writer.vector(node, 1 - index)
+        if vector is not None:
+            _affine(writer, node, index, offset=vector)
+            return
+    _two(writer, node, "add")
+
+
+def _product(writer: Writer, node: Node) -> None:
+    for index in (0, 1):
+        vector = writer.vector(node, 1 - index)
+        if vector is not None:
+            _affine(writer, node, index, scale=vector)
+            return
+    _two(writer, node, "multiply")
+
+
+def _difference(writer: Writer, node: Node) -> None:
+    x, y = node.inputs
+    if writer.means.get(y) == writer.value(x):
+        writer.add(node.name, "center", x)
+        return
+    vector = writer.vector(node, 0)
+    minus = np.full((writer.sample(y) or (1,))[-1] or 1, -1, np.float32)
+    if vector is not None:
+        _affine(writer, node, 1, scale=minus, offset=vector)
+        return
+    negated = f"{node.name}/negated"
+    writer.add(negated, "affine", y, scale=minus, offset=np.zeros_like(minus))
+    swapped = writer.sample(x) != writer.sample(node.name)
+    writer.add(node.name, "add", *((negated, x) if swapped else (x, negated)))
+
+
+def _two(writer: Writer, node: Node, op: str) -> None:
+    """Both of one shape, or the second with a last axis of 1."""
+    x, y = node.inputs
+    if writer.graph.constant(x) is not None or writer.graph.constant(y) is not None:
+        raise no_actor(node, " with a constant that is not one number for each channel")
+    swapped = writer.sample(x) != writer.sample(node.name)
+    writer.add(node.name, op, *((y, x) if swapped else (x, y)))
+
+
+def _bounded(writer: Writer, node: Node, low: Any = None, high: Any = None, index: int = 0) -> None:
+    """x held to low..high, with the bound that stands before it."""
+    x = node.inputs[index]
+    channels = (writer.sample(node.name) or (1,))[-1] or 1
+    whole = np.full(channels, np.inf, np.float32)
+    low = -whole if low is None else np.broadcast_to(np.float32(low), whole.shape)
+    high = whole if high is None else np.broadcast_to(np.float32(high), whole.shape)
+    before = writer.before(x)
+    if before is None or before.op != "clip":
+        writer.add(node.name, "clip", x, low=np.array(low), high=np.array(high))
+        return
+    held = [np.clip(writer.weight(before, role), low, high) for role in ("low", "high")]
+    writer.join(node, before, low=held[0], high=held[1])
+
+
+def _bound(side: str) -> Rule:
+    def rule(writer: Writer, node: Node) -> None:
+        for index in (0, 1):
+            vector = writer.vector(node, 1 - index)
+            if vector is not None:
+                _bounded(writer, node, index=index, **{side: vector})
+                return
+        raise no_actor(node, " of two values")
+
+    return rule
+
+
+def _layer_norm(writer: Writer, node: Node) -> None:
+    gamma, beta = writer.constant(node, 1), writer.constant(node, 2)
+    attrs = {"epsilon": float(node.attrs["epsilon"])}
+    writer.add(node.name, "layer_norm", node.inputs[0], attrs=attrs, gamma=gamma, beta=beta)
+
+
+def _mean(writer: Writer, node: Node) -> None:
+    if not is_channel_mean(writer.graph, node):
+        raise no_actor(node)
+    writer.means[node.name] = writer.value(node.inputs[0])
+
+
+def _softmax(writer: Writer, node: Node) -> None:
+    if node.attrs.get("axis", -1) not in (-1, len(writer.sample(node.name))):
+        raise no_actor(node, " over another axis than the last")
+    writer.add(node.name, "softmax", node.inputs[0])
+
+
+def _concat(writer: Writer, node: Node) -> None:
+    if node.attrs["axis"] not in (-1, len(writer.sample(node.name))):
+        raise no_actor(node, " along another axis than the last")
+    writer.add(node.name, "concat", *node.inputs)
+
+
+def _reshape(writer: Writer, node: Node) -> None:
+    before, after = writer.sample(node.inputs[0]), writer.sample(node.name)
+    if before == after:
+        writer.same[node.name] = node.inputs[0]
+    elif len(after) == 1:
+        writer.add(node.name, "flatten", node.inputs[0])
+    else:
+        raise no_actor(node, f" from {list(before)} to {list(after)}")
+
+
+def _identity(writer: Writer, node: Node) -> None:
+    writer.same[node.name] = node.inputs[0]
+
+
+Rule = Callable[[Writer, Node], None]
+ACTIVATIONS = ("relu", "leaky_relu", "elu", "tanh", "sigmoid", "softplus", "swish", "exp")
+RULES: Mapping[str, Rule] = {
+    **{kind: _activation(kind) for kind in ACTIVATIONS},
+    "matmul": _matmul,
+    "conv2d": _conv,
+    "depthwise_conv2d": _depthwise,
+    "max_pool": _max_pool,
+    "bias_add": _bias,
+    "add": _sum,
+    "sub": _difference,
+    "mul": _product,
+    "maximum": _bound("low"),
+    "minimum": _bound("high"),
+    "relu6": lambda writer, node: _bounded(writer, node, 0, 6),
+    "layer_norm": _layer_norm,
+    "mean": _mean,
+    "softmax": _softmax,
+    "concat": _concat,
+    "reshape": _reshape,
+    "identity": _identity,
+}

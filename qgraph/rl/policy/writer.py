@@ -1,0 +1,83 @@
+"""What rules write an actor program with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError
+from qgraph.ir.graph import Attrs, Graph, Node
+from qgraph.ir.types import Array
+from qgraph.rewrite.constants import channel_vector
+from qgraph.rl.actor.form import Step
+
+HAVE = "dense and conv layers, affine, clip, layer norm, softmax, max pool, concat, sums, products"
+
+
+class Writer:
+    """Steps of a program, as they are made from the nodes of `graph`, in its order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.steps: dict[str, Step] = {}  # by output
+        self.weights: dict[str, Array] = {}
+        self.same: dict[str, str] = {}  # values that a step makes under another name
+        self.means: dict[str, str] = {}  # over the last axis: of what
+
+    def value(self, name: str) -> str:
+        """The value of the program that `name` stands for."""
+        while name in self.same:
+            name = self.same[name]
+        if name in self.means:
+            raise no_actor(self.graph.producer(name))
+        return name
+
+    def before(self, value: str) -> Step | None:
+        """The step that makes `value`, where nothing else takes it."""
+        return self.steps.get(value) if self.graph.use_count(value) == 1 else None
+
+    def sample(self, value: str) -> tuple[int | None, ...]:
+        return (self.graph.types[value].shape or ())[1:]
+
+    def constant(self, node: Node, index: int = 1) -> Array:
+        array = self.graph.constant(node.inputs[index])
+        if array is None:
+            raise UnsupportedError("an actor's weights are constant", node=node.name)
+        return np.asarray(array, np.float32)
+
+    def vector(self, node: Node, index: int) -> Array | None:
+        """An input as one number for each channel of `node`; None where it is no constant."""
+        channels = (self.sample(node.name) or (None,))[-1]
+        found = channel_vector(self.graph, node.inputs[index], channels)
+        return None if found is None else np.array(found, np.float32)
+
+    def add(
+        self, name: str, op: str, *inputs: str, attrs: Attrs | None = None, **weights: Array
+    ) -> None:
+        """A step that makes the value `name`."""
+        names = {role: f"{name}/{role}" for role in weights}
+        self.weights.update({names[role]: array for role, array in weights.items()})
+        made = tuple(self.value(v) for v in inputs)
+        self.steps[name] = Step(op, made, name, tuple(names.values()), attrs or {})
+
+    def join(self, node: Node, step: Step, **weights: Array) -> None:
+        """`step`, changed, makes what `node` makes; weights replace its own, by role."""
+        self.weights.update({_of_role(step, role): array for role, array in weights.items()})
+        changed = replace(step, output=node.name)
+        steps = [changed if old == step.output else kept for old, kept in self.steps.items()]
+        self.steps = {made.output: made for made in steps}
+
+    def weight(self, step: Step, role: str) -> Array:
+        return self.weights[_of_role(step, role)]
+
+
+def _of_role(step: Step, role: str) -> str:
+    return next(name for name in step.weights if name.endswith(f"/{role}"))
+
+
+def no_actor(node: Node, why: str = "") -> UnsupportedError:
+    kind = node.attrs.get("kind", node.op)
+    return UnsupportedError(
+        f"no actor has `{kind}`{why}", node=node.name, hint=f"actors have {HAVE}"
+    )

@@ -1,5 +1,8 @@
 """What an actor computes, packed and run without a framework."""
 
+from qgraph.rl.actor.actor import Actor
+from qgraph.rl.actor.block import Block, read_block
 from qgraph.rl.actor.form import ActorProgram, Step, Weights
+from qgraph.rl.actor.packer import Packer
 
-__all__ = ["ActorProgram", "Step", "Weights"]
+__all__ = ["Actor", "ActorProgram", "Block", "Packer", "Step", "Weights", "read_block"]

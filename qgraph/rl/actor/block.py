@@ -1,0 +1,193 @@
+"""Reading a block (its form is in layout.py): nothing of it is used before all of it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ACTIVATIONS, ALPHA, ActorProgram, Shape, Step
+from qgraph.rl.actor.layout import (
+    ALIGNMENT,
+    BITS,
+    FORMAT,
+    HEADER,
+    MAGIC,
+    NO_WEIGHT,
+    OPS,
+    STEP,
+    VALUE,
+    WEIGHT,
+    Layout,
+    ceil,
+    check_sizes,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a block says; its data is read only where it is asked for."""
+
+    buffer: Array  # uint8
+    layout: Layout
+    version: int
+
+    @property
+    def program(self) -> ActorProgram:
+        return self.layout.program
+
+    @property
+    def bits(self) -> int:
+        return self.layout.bits
+
+    @property
+    def size(self) -> int:
+        return self.layout.size
+
+    @property
+    def shape(self) -> Shape:
+        return self.program.shape
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.program.outputs
+
+    def array(self, dtype: str, count: int, at: int) -> Array:
+        """Numbers of the data, where they lie."""
+        return np.frombuffer(self.buffer, dtype, count, at)
+
+
+def read_block(buffer: Any, checksum: bool = True) -> Block:
+    """A block that is whole: magic, format, size, checksum, every offset and every shape hold.
+
+    buffer: anything with bytes. Raises LoadError; nothing of a block is used before.
+    """
+    found = as_bytes(buffer)
+    header = _header(found)
+    if checksum and checksum_of(found) != int(header["checksum"]):
+        raise LoadError("the checksum of the block is wrong: it is damaged", hint=ANOTHER)
+    try:
+        made = _read_layout(found, header)
+    except (GraphError, UnsupportedError, UsageError, ValueError, IndexError) as error:
+        raise LoadError(f"the block is not what it says: {error}", hint=ANOTHER) from None
+    if not same_tables(found, made.tables):
+        raise LoadError("the tables of the block do not fit its program", hint=ANOTHER)
+    return Block(found, made, int(header["version"]))
+
+
+ANOTHER = "pack the weights again, by the same version of qgraph"
+
+
+def as_bytes(buffer: Any) -> Array:
+    found = np.asarray(buffer) if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, "u1")
+    if found.dtype != np.uint8 or found.ndim != 1 or not found.flags.c_contiguous:
+        raise LoadError(f"a block is a row of bytes, not {found.dtype} {found.shape}")
+    return found
+
+
+def same_tables(block: Array, tables: bytes) -> bool:
+    """A block has these tables; checksum and version may differ."""
+    if len(block) < len(tables):
+        return False
+    found = block[: len(tables)].copy()
+    header = found[: HEADER.itemsize].view(HEADER)
+    header["checksum"] = header["version"] = 0
+    return found.tobytes() == tables
+
+
+def checksum_of(block: Array) -> int:
+    """Sum of each 32-bit word times an odd number of its place, modulo 2^64: a changed word
+    is always seen, and two that changed places."""
+    words = block.view("<u4").astype(np.uint64)
+    words[4:6] = 0
+    keys = (np.arange(len(words), dtype=np.uint64) * 0x9E3779B2 + 1) & 0xFFFFFFFF
+    return int((words * keys).sum(dtype=np.uint64))
+
+
+def _header(block: Array) -> Any:
+    if len(block) < HEADER.itemsize:
+        raise LoadError("this is too short for a block", hint=ANOTHER)
+    header = block[: HEADER.itemsize].copy().view(HEADER)[0]
+    if bytes(header["magic"]) != MAGIC:
+        raise LoadError("this is no block of an actor", hint=ANOTHER)
+    if header["format"] != FORMAT:
+        raise LoadError(f"the block has format {header['format']}, not {FORMAT}", hint=ANOTHER)
+    if header["size"] != len(block) or len(block) % ALIGNMENT:
+        raise LoadError(f"the block has {len(block)} bytes, not {header['size']}", hint=ANOTHER)
+    return header
+
+
+def _read_layout(block: Array, header: Any) -> Layout:
+    sections = _Sections(block)
+    values = sections.take(header["values"], VALUE)
+    weights = sections.take(header["weights"], WEIGHT)
+    steps = sections.take(header["steps"], STEP)
+    indices = sections.take(header["indices"], np.dtype("<u4"))
+    names = sections.take(header["names"], np.dtype("u1")).tobytes()
+    value_names = [_name(row, names) for row in values]
+    weight_names = [_name(row, names) for row in weights]
+    made, at = [], 0
+    for row in steps:
+        inputs = indices[at : at + int(row["inputs"])]
+        at += int(row["inputs"])
+        made.append(_read_step(row, [value_names[i] for i in inputs], value_names, weight_names))
+    program = ActorProgram(
+        _shape(values[0]),
+        tuple(made),
+        tuple(value_names[i] for i in indices[at:]),
+        {name: _shape(row) for name, row in zip(weight_names, weights, strict=True)},
+        value_names[0],
+    )
+    check_sizes(program)
+    bits = {name: int(row["bits"]) for name, row in zip(weight_names, weights, strict=True)}
+    for given in (*bits.values(), int(header["bits"])):
+        if given not in BITS:
+            raise ValueError(f"no weights have {given} bits")
+    return Layout(program, bits, int(header["bits"]))
+
+
+def _read_step(
+    row: Any, inputs: Sequence[str], values: Sequence[str], weights: Sequence[str]
+) -> Step:
+    op, activation = OPS[row["op"]], ACTIVATIONS[row["activation"]]
+    attrs: dict[str, Any] = {}
+    if activation != "linear":
+        attrs["activation"] = activation
+    if activation in ALPHA:
+        attrs["alpha"] = float(row["alpha"])
+    if op == "layer_norm":
+        attrs["epsilon"] = float(row["epsilon"])
+    if op in ("conv", "max_pool"):
+        top, bottom, left, right = (int(pad) for pad in row["pads"])
+        attrs["strides"] = tuple(int(stride) for stride in row["strides"])
+        attrs["pads"] = ((top, bottom), (left, right))
+    if op == "max_pool":
+        attrs["ksize"] = tuple(int(size) for size in row["ksize"])
+        if min(attrs["ksize"]) < 1:
+            raise ValueError("a window of nothing")
+    used = tuple(weights[i] for i in row["weights"] if i != NO_WEIGHT)
+    return Step(op, tuple(inputs), values[row["output"]], used, attrs)
+
+
+class _Sections:
+    def __init__(self, block: Array) -> None:
+        self._block, self._at = block, HEADER.itemsize
+
+    def take(self, count: Any, dtype: np.dtype[Any]) -> Array:
+        begin, size = self._at, int(count) * dtype.itemsize
+        if size > len(self._block) - begin:
+            raise ValueError("it ends within its tables")
+        self._at = ceil(begin + size, ALIGNMENT)
+        return self._block[begin : begin + size].copy().view(dtype)
+
+
+def _name(row: Any, names: bytes) -> str:
+    return names[int(row["name"]) :][: int(row["name_size"])].decode()
+
+
+def _shape(row: Any) -> Shape:
+    return tuple(int(size) for size in row["shape"][: int(row["rank"])])

@@ -1,0 +1,294 @@
+"""A block: an actor program with its weights, packed, as it is broadcast and as it is run.
+
+Little-endian, sections one after the other, each at a multiple of 64 (fused_ops/actor/format.h
+has the same records):
+
+    header
+    values      the observation, then what each step makes
+    weights     kernels (rank 2 and 4) in their storage, vectors (rank 1) in float32
+    steps
+    indices     uint32: the inputs of each step, then the outputs
+    names       UTF-8
+    data        of the weights, each at a multiple of 64
+
+A kernel is seen as [segments, length, m]: one segment of k values for a dense step, kh segments
+of kw * c for a convolution. It lies in panels of 64 output channels, the last of 16, 32, 48 or
+64; channels that fill up are 0. A panel of w channels holds
+
+    float32, float16    [segments, length, w]
+    int8                [segments, ceil(length / 4), w, 4]
+    int4                [segments, ceil(length / 8), w, 4]: value 8 g + i in the low half of byte i
+                        of group g, value 8 g + 4 + i in its high half
+
+and float32 scales and int32 sums of codes, one for each channel, lie behind. Where what lies is
+fixed by the program and the bits, so that a block whose tables are not those is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ACTIVATIONS, ALPHA, RULES, ActorProgram, Shape, Step
+
+MAGIC = b"\x89QGA\r\n\x1a\n"
+FORMAT = 1
+ALIGNMENT = 64
+PANEL, LANES = 64, 16  # output channels of a panel, and what their number is rounded up to
+MAX_RANK = 4
+MAX_SUM = 1 << 16  # products in one sum: 2^16 * 255 * 128 fits into 31 bits
+MAX_COUNT = 1 << 12
+NO_WEIGHT = 0xFFFFFFFF
+OPS = tuple(RULES)
+STORAGES = ("float32", "float16", "int8", "int4")
+BITS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("format", "<u4"),
+        ("bits", "<u4"),
+        ("checksum", "<u8"),  # of all 32-bit words, with 0 in this place
+        ("size", "<u8"),
+        ("version", "<u8"),
+        ("values", "<u4"),
+        ("weights", "<u4"),
+        ("steps", "<u4"),
+        ("indices", "<u4"),
+        ("outputs", "<u4"),
+        ("names", "<u4"),
+    ]
+)
+VALUE = np.dtype(
+    [
+        ("name", "<u4"),
+        ("name_size", "<u4"),
+        ("rank", "<u4"),
+        ("shape", "<u4", 4),
+        ("reserved", "<u4"),
+    ]
+)
+WEIGHT = np.dtype(
+    [
+        ("name", "<u4"),
+        ("name_size", "<u4"),
+        ("rank", "<u4"),
+        ("shape", "<u4", 4),
+        ("storage", "<u4"),
+        ("bits", "<u4"),
+        ("reserved", "<u4"),
+        ("data", "<u8"),
+        ("scale", "<u8"),
+        ("sums", "<u8"),
+    ]
+)
+STEP = np.dtype(
+    [
+        ("op", "<u4"),
+        ("activation", "<u4"),
+        ("alpha", "<f4"),
+        ("epsilon", "<f4"),
+        ("output", "<u4"),
+        ("inputs", "<u4"),
+        ("weights", "<u4", 2),
+        ("strides", "<u4", 2),
+        ("pads", "<u4", 4),
+        ("ksize", "<u4", 2),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Where and how a kernel lies."""
+
+    name: str
+    shape: Shape
+    bits: int
+    data: int
+    scale: int  # 0 where there are none: float32 and float16
+    sums: int
+
+    @property
+    def storage(self) -> str:
+        return {32: "float32", 16: "float16"}.get(self.bits, "int8" if self.bits > 4 else "int4")
+
+    @property
+    def exact(self) -> bool:
+        """The codes are integers."""
+        return self.bits <= 8
+
+    @property
+    def high(self) -> int:
+        """The largest code; the lowest is -high."""
+        return int((1 << (self.bits - 1)) - 1)
+
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """Segments, values in one, output channels."""
+        return kernel_form(self.shape)
+
+    @property
+    def rows(self) -> int:
+        """Values of a segment, those that fill up too."""
+        return ceil(self.form[1], {"int8": 4, "int4": 8}.get(self.storage, 1))
+
+    @property
+    def channels(self) -> int:
+        return ceil(self.form[2], LANES)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data."""
+        values = self.form[0] * self.rows * self.channels
+        return values * {"float32": 8, "float16": 4, "int8": 2, "int4": 1}[self.storage] // 2
+
+
+def kernel_form(shape: Shape) -> tuple[int, int, int]:
+    return (shape[0] if len(shape) == 4 else 1), math.prod(shape[-3:-1]), shape[-1]
+
+
+class Layout:
+    """Where everything lies in the blocks of a program, for given bits."""
+
+    def __init__(self, program: ActorProgram, bits: Mapping[str, int], main: int) -> None:
+        """bits: of each kernel; main: what the header says."""
+        self.program = program
+        self.bits = main
+        self.kernels: dict[str, Kernel] = {}
+        self.vectors: dict[str, int] = {}  # where the vectors lie
+        names = _Names()
+        values = np.zeros(1 + len(program.steps), VALUE)
+        weights = np.zeros(len(program.weight_shapes), WEIGHT)
+        steps = np.zeros(len(program.steps), STEP)
+        indices = self._indices()
+        self.shapes = program.shapes()
+        for row, (name, shape) in zip(values, self.shapes.items(), strict=True):
+            _describe(row, name, shape, names)
+        for row, (name, shape) in zip(weights, program.weight_shapes.items(), strict=True):
+            _describe(row, name, shape, names)
+        for row, step in zip(steps, program.steps, strict=True):
+            self._say(row, step)
+        header = np.zeros((), HEADER)
+        parts = [header, values, weights, steps, indices, names.bytes()]
+        at = sum(ceil(part.nbytes, ALIGNMENT) for part in parts)
+        for row, (name, shape) in zip(weights, program.weight_shapes.items(), strict=True):
+            at = self._place(row, name, shape, bits.get(name, 32), at)
+        header["magic"], header["format"], header["bits"] = MAGIC, FORMAT, main
+        header["size"] = self.size = at
+        header["values"], header["weights"], header["steps"] = map(len, (values, weights, steps))
+        header["indices"], header["outputs"] = len(indices), len(program.outputs)
+        header["names"] = parts[-1].size
+        self.tables = b"".join(_filled_up(part.tobytes()) for part in parts)
+
+    def _indices(self) -> Array:
+        place = {name: i for i, name in enumerate(self.program.shapes())}
+        used = [name for step in self.program.steps for name in step.inputs]
+        return np.array([place[name] for name in (*used, *self.program.outputs)], "<u4")
+
+    def _say(self, row: Any, step: Step) -> None:
+        places = {name: i for i, name in enumerate(self.program.weight_shapes)}
+        row["op"], row["activation"] = OPS.index(step.op), ACTIVATIONS.index(step.activation)
+        row["alpha"] = step.alpha if step.activation in ALPHA else 0
+        row["output"] = list(self.shapes).index(step.output)
+        row["inputs"] = len(step.inputs)
+        row["weights"] = ([places[name] for name in step.weights] + [NO_WEIGHT] * 2)[:2]
+        if step.op == "layer_norm":
+            row["epsilon"] = step.attrs["epsilon"]
+        if step.op in ("conv", "max_pool"):
+            row["strides"], row["pads"] = step.strides, sum(step.pads, ())
+        if step.op == "max_pool":
+            row["ksize"] = step.attrs["ksize"]
+
+    def _place(self, row: Any, name: str, shape: Shape, bits: int, at: int) -> int:
+        row["data"] = at
+        if len(shape) == 1:
+            row["bits"] = 32
+            self.vectors[name] = at
+            return at + ceil(4 * shape[0], ALIGNMENT)
+        plain = Kernel(name, shape, bits, at, 0, 0)
+        at += ceil(plain.size, ALIGNMENT)
+        if plain.exact:
+            row["scale"], row["sums"] = at, at + 4 * plain.channels
+            at += 8 * plain.channels
+        self.kernels[name] = Kernel(
+            name, shape, bits, *(int(row[key]) for key in ("data", "scale", "sums"))
+        )
+        row["storage"], row["bits"] = STORAGES.index(plain.storage), bits
+        return ceil(at, ALIGNMENT)
+
+
+def layout(
+    program: ActorProgram,
+    bits: int = 8,
+    first_bits: int | None = None,
+    last_bits: int | None = None,
+) -> Layout:
+    """Raises UsageError for bits that no kernel has, UnsupportedError for what no block holds."""
+    for given in (bits, first_bits, last_bits):
+        if given is not None and given not in BITS:
+            raise UsageError(f"weights have {_words(BITS)} bits, not {given}")
+    check_sizes(program)
+    kernels = [step.weights[0] for step in program.steps if step.op in ("dense", "conv")]
+    chosen = dict.fromkeys(kernels, bits)
+    if kernels and first_bits is not None:
+        chosen[kernels[0]] = first_bits
+    if kernels and last_bits is not None:
+        chosen[kernels[-1]] = last_bits
+    return Layout(program, {**dict.fromkeys(program.weight_shapes, bits), **chosen}, bits)
+
+
+def check_sizes(program: ActorProgram) -> None:
+    for name, shape in program.shapes().items():
+        if not 1 <= len(shape) <= MAX_RANK or min(shape) < 1:
+            raise UnsupportedError(f"an actor has no values of shape {shape}", node=name)
+    for name, shape in program.weight_shapes.items():
+        if len(shape) not in (1, 2, 4) or min(shape) < 1:
+            raise UnsupportedError(f"an actor has no weights of shape {shape}", node=name)
+        if len(shape) > 1 and math.prod(shape[:-1]) > MAX_SUM:
+            found = math.prod(shape[:-1])
+            raise UnsupportedError(f"sums of {found} products are too long for 32 bits", node=name)
+    if max(len(program.steps), len(program.weight_shapes), len(program.outputs)) >= MAX_COUNT:
+        raise UnsupportedError(f"an actor has fewer than {MAX_COUNT} steps, weights and outputs")
+    for step in program.steps:
+        if step.activation != "linear" and step.op not in ("dense", "conv", "activate"):
+            raise UnsupportedError(f"no `{step.op}` has a {step.activation}", node=step.output)
+    if not program.outputs:
+        raise UnsupportedError("the program has no output")
+
+
+class _Names:
+    def __init__(self) -> None:
+        self._found = b""
+
+    def add(self, name: str) -> tuple[int, int]:
+        begin, text = len(self._found), name.encode()
+        self._found += text
+        return begin, len(text)
+
+    def bytes(self) -> Array:
+        return np.frombuffer(self._found, np.uint8)
+
+
+def _describe(row: Any, name: str, shape: Shape, names: _Names) -> None:
+    row["name"], row["name_size"] = names.add(name)
+    row["rank"] = len(shape)
+    row["shape"][: len(shape)] = shape
+
+
+def ceil(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+def _filled_up(section: bytes) -> bytes:
+    return section.ljust(ceil(len(section), ALIGNMENT), b"\0")
+
+
+def _words(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + f" or {numbers[-1]}"

@@ -1,0 +1,99 @@
+"""Actor programs for tests, with random weights."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from qgraph.rl.actor import ActorProgram, Step
+
+
+def mlp(*sizes: int, activation: str = "relu", last: str = "linear") -> ActorProgram:
+    """Dense steps from sizes[0] values to sizes[-1]."""
+    steps, shapes, x = [], {}, "observation"
+    for i, (k, m) in enumerate(itertools.pairwise(sizes)):
+        shapes |= {f"w{i}": (k, m), f"b{i}": (m,)}
+        attrs = {"activation": last if i == len(sizes) - 2 else activation}
+        steps.append(Step("dense", (x,), f"y{i}", (f"w{i}", f"b{i}"), attrs))
+        x = f"y{i}"
+    return ActorProgram((sizes[0],), tuple(steps), (x,), shapes)
+
+
+def cnn(
+    size: int = 12, channels: int = 3, outputs: int = 5, pads: Any = ((1, 2), (0, 1))
+) -> ActorProgram:
+    """Two convolutions, a pool, a dense step."""
+    steps = (
+        Step(
+            "conv",
+            ("observation",),
+            "c0",
+            ("w0", "b0"),
+            {"activation": "relu", "strides": (2, 2), "pads": pads},
+        ),
+        Step("conv", ("c0",), "c1", ("w1", "b1"), {"activation": "tanh"}),
+        Step(
+            "max_pool",
+            ("c1",),
+            "p",
+            (),
+            {"ksize": (2, 2), "strides": (1, 2), "pads": ((1, 0), (0, 0))},
+        ),
+        Step("flatten", ("p",), "f"),
+        Step("dense", ("f",), "y", ("w2", "b2")),
+    )
+    shapes: dict[str, tuple[int, ...]] = {
+        "w0": (3, 3, channels, 18),
+        "b0": (18,),
+        "w1": (2, 3, 18, 70),
+        "b1": (70,),
+    }
+    whole = ActorProgram((size, size, channels), steps[:4], ("f",), shapes)
+    shapes |= {"w2": (whole.size("f"), outputs), "b2": (outputs,)}
+    return ActorProgram((size, size, channels), steps, ("y", "c1"), shapes)
+
+
+def every_op(size: int = 21) -> ActorProgram:
+    """Every op but the windows of cnn, with two outputs."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "scale": (size,),
+        "offset": (size,),
+        "low": (size,),
+        "high": (size,),
+        "w0": (size, 40),
+        "b0": (40,),
+        "gamma": (40,),
+        "beta": (40,),
+        "w1": (40, 1),
+        "b1": (1,),
+        "w2": (40, 6),
+        "b2": (6,),
+    }
+    steps = (
+        Step("affine", ("observation",), "a", ("scale", "offset")),
+        Step("clip", ("a",), "held", ("low", "high")),
+        Step("dense", ("held",), "d", ("w0", "b0"), {"activation": "leaky_relu"}),
+        Step("layer_norm", ("d",), "norm", ("gamma", "beta"), {"epsilon": 1e-5}),
+        Step("activate", ("norm",), "h", (), {"activation": "elu"}),
+        Step("dense", ("h",), "value", ("w1", "b1")),
+        Step("dense", ("h",), "advantage", ("w2", "b2"), {"activation": "softplus"}),
+        Step("center", ("advantage",), "centered"),
+        Step("add", ("centered", "value"), "q"),
+        Step("multiply", ("q", "advantage"), "m"),
+        Step("softmax", ("m",), "p"),
+        Step("concat", ("p", "q", "value"), "both"),
+    )
+    return ActorProgram((size,), steps, ("both", "p"), shapes)
+
+
+def random_weights(program: ActorProgram, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, shape in program.weight_shapes.items():
+        spread = 1 / np.sqrt(np.prod(shape[:-1])) if len(shape) > 1 else 0.5
+        found[name] = rng.normal(0, spread, shape).astype(np.float32)
+    if "low" in found:
+        found["high"] = found["low"] + np.float32(2)
+    return found

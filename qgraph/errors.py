@@ -103,3 +103,9 @@ class TrainingError(QGraphError):
     """Training cannot begin or go on: nothing to train, or numbers that are not finite."""
 
     exit_code = 11
+
+
+class RunError(QGraphError):
+    """A process of a run has died that the run cannot do without."""
+
+    exit_code = 12

@@ -60,6 +60,11 @@ def native_engine() -> Any:
     return getattr(_native, "engine", None)
 
 
+def native_broadcast() -> Any:
+    """What processes share, for qgraph/rl/broadcast; None where it isn't built."""
+    return getattr(_native, "broadcast", None)
+
+
 def set_threads(count: int) -> None:
     """Bound the threads of native kernels (at least 1); numpy versions use one."""
     if count < 1:

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "bindings/engine.h"
+#include "bindings/rl_broadcast.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
 #include "core/parallel.h"
@@ -90,4 +91,6 @@ NB_MODULE(_native, module) {
     bind_engine(engine);
     nb::module_ kernels = engine.def_submodule("kernels");
     bind_engine_kernels(kernels);
+    nb::module_ broadcast = module.def_submodule("broadcast");
+    bind_broadcast(broadcast);
 }

@@ -40,5 +40,6 @@ void test_narrow_types();
 void test_grid();
 void test_engine_kernels();
 void test_epilogue();
+void test_broadcast();
 
 }  // namespace qgraph

@@ -89,6 +89,7 @@ int main() {
     test_grid();
     test_engine_kernels();
     test_epilogue();
+    test_broadcast();
     test_statistics();
     test_depthwise_conv();
     std::puts("ok");

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "rl/bell.h"
+
+namespace qgraph::rl {
+
+// Records of one size on their way from several writers to one reader: a ring for each writer, in
+// memory that their processes share. A record counts once it is whole, and a process that is killed
+// at any point leaves whole records behind.
+class Rings {
+  public:
+    static int64_t head_size(int64_t writers);
+
+    // `memory`: head_size bytes, zeros where the rings are new. `records`: writers x capacity.
+    Rings(void* memory, void* records, int64_t writers, int64_t capacity, int64_t record_size);
+
+    // How many of `count` there was room for, or were there; they never wait.
+    int64_t put(int64_t writer, const void* from, int64_t count);
+    int64_t take(int64_t writer, void* to, int64_t count);
+
+    // Until there is something to put into or to take; what waits is counted in nanoseconds.
+    bool wait_free(int64_t writer, int64_t nanoseconds);
+    bool wait_filled(int64_t nanoseconds);
+
+    int64_t filled(int64_t writer) const;
+    int64_t written(int64_t writer) const;
+    int64_t put_waited(int64_t writer) const { return rings_[writer].waited.load(); }
+    int64_t take_waited() const { return head_->waited.load(); }
+
+    int64_t writers() const { return writers_; }
+    int64_t record_size() const { return record_size_; }
+
+  private:
+    struct Head {
+        Bell filled;
+        std::atomic<int64_t> waited;
+    };
+    struct Ring {
+        alignas(64) std::atomic<uint64_t> written;  // only the writer changes it
+        std::atomic<int64_t> waited;
+        alignas(64) std::atomic<uint64_t> taken;  // only the reader
+        Bell freed;
+    };
+
+    bool any() const;
+    char* place(int64_t writer, uint64_t record) const;
+
+    Head* head_;
+    Ring* rings_;
+    char* records_;
+    int64_t writers_;
+    int64_t capacity_;
+    int64_t record_size_;
+};
+
+}  // namespace qgraph::rl

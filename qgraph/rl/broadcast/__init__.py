@@ -1,0 +1,18 @@
+"""Learner, quantizer and actors as processes: blocks one way, experience the other (docs/rl.md)."""
+
+from qgraph.rl.broadcast.channel import Channel, Reader, Writer
+from qgraph.rl.broadcast.experience import Experience, RecordReader, RecordWriter
+from qgraph.rl.broadcast.member import Member, joined
+from qgraph.rl.broadcast.supervisor import Supervisor
+
+__all__ = [
+    "Channel",
+    "Experience",
+    "Member",
+    "Reader",
+    "RecordReader",
+    "RecordWriter",
+    "Supervisor",
+    "Writer",
+    "joined",
+]

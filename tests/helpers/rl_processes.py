@@ -1,0 +1,57 @@
+"""A process of a run, for tests: it does what its settings say (python -m, see `joined`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.rl.broadcast import Channel, Experience, joined
+
+
+def main() -> None:
+    with joined() as (member, settings):
+        task = settings["task"]
+        if task == "refuse":
+            raise UsageError("this task is refused", node="it")
+        if task == "raise":
+            raise ValueError("an error of no known kind")
+        if task == "exit":
+            print("last words")
+            os._exit(7)
+        if task == "stuck":
+            time.sleep(60)
+        if task == "read":  # and keep the block, and say which it is
+            reader = Channel.attach(settings["channel"], settings["reader"])
+            member.wait(lambda seconds: reader.wait(0, seconds))
+            block = reader.latest()
+            member.numbers[0] = 1
+            while member.going():
+                member.numbers[1] = block[0]
+                time.sleep(0.001)
+        if task == "write":  # blocks that are version all over, and be killed in the midst of one
+            writer = Channel.open(settings["channel"]).writer()
+            for version in range(settings["count"]):
+                writer.room()[:] = version
+                writer.publish(version)
+            writer.room()[: writer.channel.size // 2] = 255
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == "act":  # count, from where the ring says that the one before was killed
+            rings = Experience.open(settings["rings"])
+            writer = rings.writer(settings["actor"])
+            count = rings.written(writer.number)
+            while member.going():
+                record = np.full((), count, rings.dtype)
+                count += writer.put(record, 0.01)
+        if task == "modules":
+            assert not {"tensorflow", "torch", "onnx"} & set(sys.modules)
+        while member.going():
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main()

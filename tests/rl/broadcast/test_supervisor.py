@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qgraph.errors import RunError, UsageError
+from qgraph.rl.broadcast import Channel, Experience, Supervisor
+from qgraph.rl.broadcast.board import State
+
+MODULE = "tests.helpers.rl_processes"
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def watched(run: Supervisor, condition: Callable[[], bool]) -> None:
+    until(lambda: run.check() is None and condition())
+
+
+def kill(run: Supervisor, name: str) -> None:
+    run.children[name].process.kill()
+
+
+def gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def test_processes_end_with_the_run_and_import_no_framework() -> None:
+    with Supervisor(2) as run:
+        run.start("a", MODULE, {"task": "modules"})
+        watched(run, lambda: run.state("a") == State.RUNNING)
+        process = run.children["a"].process
+    assert process.returncode == 0
+    assert run.state("a") == State.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("refuse", "exit code 2: it: this task is refused"),
+        ("raise", "ValueError: an error of no known kind"),
+        ("exit", "exit code 7, after\nlast words"),
+    ],
+)
+def test_the_death_of_one_that_is_needed_ends_the_run_and_says_why(task: str, message: str) -> None:
+    with Supervisor(2) as run:
+        run.start("other", MODULE, {"task": "wait"})
+        run.start("learner", MODULE, {"task": task})
+        with pytest.raises(RunError, match="learner: ended with") as caught:
+            watched(run, lambda: False)
+        other = run.children["other"].process
+    assert message in str(caught.value)
+    assert other.returncode == 0
+
+
+def test_one_that_is_killed_is_named_with_its_signal() -> None:
+    with Supervisor(1) as run:
+        run.start("quantizer", MODULE, {"task": "wait"})
+        watched(run, lambda: run.state("quantizer") == State.RUNNING)
+        kill(run, "quantizer")
+        with pytest.raises(RunError, match="quantizer: was killed by SIGKILL"):
+            watched(run, lambda: False)
+
+
+def test_one_that_hangs_is_killed() -> None:
+    with Supervisor(1) as run:
+        run.start("a", MODULE, {"task": "stuck"}, silence=2.0)
+        with pytest.raises(RunError, match="no heartbeat for 2 s"):
+            watched(run, lambda: False)
+
+
+def test_one_that_does_not_stop_is_killed() -> None:
+    with Supervisor(1) as run:
+        run.start("a", MODULE, {"task": "stuck"})
+        watched(run, lambda: run.state("a") == State.RUNNING)
+        run.stop(grace=0.1)
+        assert run.children["a"].process.returncode == -9
+
+
+def test_an_actor_is_restarted_and_frees_what_it_held() -> None:
+    channel = Channel.create(1000, readers=1)
+    writer = channel.writer()
+    with Supervisor(1) as run:
+        settings = {"task": "read", "channel": channel.name, "reader": 0}
+        writer.room()[:] = 1
+        writer.publish(1)
+        run.start("actor", MODULE, settings, restarts=1, freed=lambda: channel.clear(0))
+        watched(run, lambda: run.numbers("actor")[1] == 1)
+        writer.room()[:] = 2
+        writer.publish(2)
+        kill(run, "actor")
+        watched(run, lambda: len(run.crashes("actor")) == 1)
+        assert run.crashes("actor")[0].startswith("was killed by SIGKILL")
+        watched(run, lambda: run.numbers("actor")[1] == 2)
+        kill(run, "actor")
+        with pytest.raises(RunError, match="for the 2th time"):
+            watched(run, lambda: False)
+
+
+def test_what_a_killed_actor_had_put_is_whole_and_nothing_is_lost() -> None:
+    record = np.dtype([("count", "i8"), ("filling", "i8", (500,))])
+    rings = Experience.create(record, capacity=50, writers=1)
+    reader = rings.reader()
+    expected = 0
+    with Supervisor(1) as run:
+        settings = {"task": "act", "rings": rings.name, "actor": 0}
+        run.start("actor", MODULE, settings, restarts=2)
+        for crash in range(3):
+            while expected < 400 * (crash + 1):
+                run.check()
+                for found in reader.take(10, timeout=0.1):
+                    assert found["count"] == expected
+                    assert (found["filling"] == expected).all()
+                    expected += 1
+            if crash < 2:
+                kill(run, "actor")
+
+
+def test_a_writer_killed_in_the_midst_of_a_block_leaves_the_last_one() -> None:
+    channel = Channel.create(100000, readers=1)
+    reader = channel.reader(0)
+    with Supervisor(1) as run:
+        run.start("writer", MODULE, {"task": "write", "channel": channel.name, "count": 5})
+        with pytest.raises(RunError, match="SIGKILL"):
+            watched(run, lambda: False)
+    assert set(reader.latest()) == {4}
+    writer = channel.writer()
+    writer.room()[:] = 9
+    writer.publish(9)
+    assert set(reader.latest()) == {9}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> None:
+    script = (
+        "import time; from qgraph.rl.broadcast import Supervisor\n"
+        "with Supervisor(1) as run:\n"
+        f"    run.start('a', '{MODULE}', dict(task='wait'))\n"
+        "    while run.state('a') != 1: time.sleep(0.01)\n"
+        "    print(run.children['a'].process.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=variables, text=True,
+    )  # fmt: skip
+    pid = int(parent.stdout.readline())
+    parent.send_signal(how)
+    parent.wait(30)
+    until(lambda: gone(pid))
+    parent.stdout.close()
+
+
+def test_names_and_places_are_limited() -> None:
+    with Supervisor(1) as run:
+        run.start("a", MODULE, {"task": "wait"})
+        with pytest.raises(UsageError, match="two processes"):
+            run.start("a", MODULE, {"task": "wait"})
+        with pytest.raises(UsageError, match="one process more than the 1"):
+            run.start("b", MODULE, {"task": "wait"})
+
+
+def test_a_process_of_a_run_is_not_started_by_hand() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", MODULE, "{}"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert ended.returncode != 0
+    assert "started by it" in ended.stderr

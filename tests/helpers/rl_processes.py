@@ -10,7 +10,8 @@ import time
 import numpy as np
 
 from qgraph.errors import UsageError
-from qgraph.rl.broadcast import Channel, Experience, joined
+from qgraph.rl.actor import Actor
+from qgraph.rl.broadcast import Channel, Experience, Subscriber, joined
 
 
 def main() -> None:
@@ -47,6 +48,14 @@ def main() -> None:
             while member.going():
                 record = np.full((), count, rings.dtype)
                 count += writer.put(record, 0.01)
+        if task == "subscribe":  # show version and first output of what comes
+            subscriber = Subscriber(settings["policy"], member)
+            actor = Actor(subscriber.first())
+            observation = np.array(settings["observation"], np.float32)
+            while member.going():
+                subscriber.step(actor.switch)
+                member.numbers[1:3] = actor(observation)[0]
+                member.numbers[0] = actor.version
         if task == "modules":
             assert not {"tensorflow", "torch", "onnx"} & set(sys.modules)
         while member.going():

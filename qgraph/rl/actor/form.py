@@ -121,10 +121,35 @@ class ActorProgram:
                 found = tuple(weights[name].shape)
                 raise GraphError(f"is a weight of shape {shape}, but given is {found}", node=name)
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it in numbers, texts and lists, for `from_json`."""
+        parts = ("op", "inputs", "output", "weights", "attrs")
+        return {
+            "shape": self.shape,
+            "steps": [{part: getattr(step, part) for part in parts} for step in self.steps],
+            "outputs": self.outputs,
+            "weight_shapes": dict(self.weight_shapes),
+            "observation": self.observation,
+        }
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> ActorProgram:
+        """What `as_json` gave, perhaps by way of JSON. Raises GraphError, TypeError, KeyError."""
+        found = _tuples(found)
+        steps = tuple(Step(**step) for step in found["steps"])
+        return ActorProgram(**{**found, "steps": steps})
+
     def _weight(self, step: Step, name: str) -> Shape:
         if name not in self.weight_shapes:
             raise GraphError(f"`{name}` is no weight of the program", node=step.output)
         return self.weight_shapes[name]
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where there were tuples."""
+    if isinstance(value, list | tuple):
+        return tuple(_tuples(part) for part in value)
+    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
 # -- shape rules --------------------------------------------------------------------------------

@@ -3,15 +3,19 @@
 from qgraph.rl.broadcast.channel import Channel, Reader, Writer
 from qgraph.rl.broadcast.experience import Experience, RecordReader, RecordWriter
 from qgraph.rl.broadcast.member import Member, joined
+from qgraph.rl.broadcast.publisher import Publisher
+from qgraph.rl.broadcast.subscriber import Subscriber
 from qgraph.rl.broadcast.supervisor import Supervisor
 
 __all__ = [
     "Channel",
     "Experience",
     "Member",
+    "Publisher",
     "Reader",
     "RecordReader",
     "RecordWriter",
+    "Subscriber",
     "Supervisor",
     "Writer",
     "joined",

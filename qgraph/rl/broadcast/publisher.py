@@ -1,0 +1,93 @@
+"""The learner's end: weights in, packed blocks for all actors out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor import ActorProgram, Packer
+from qgraph.rl.actor.form import Weights
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
+from qgraph.rl.broadcast.supervisor import Supervisor
+from qgraph.rl.broadcast.weights import WeightLayout
+
+NAME = "quantizer"
+MODULE = "qgraph.rl.broadcast.quantizer"
+
+
+class Publisher:
+    """Publishes the weights of one program to `readers` actors, by a quantizer of its own.
+
+    bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
+    asks for one, not for each `publish`. A dead quantizer shows in `run.check()`.
+    """
+
+    def __init__(
+        self,
+        run: Supervisor,
+        program: ActorProgram,
+        readers: int,
+        *,
+        bits: int = 8,
+        first_bits: int | None = None,
+        last_bits: int | None = None,
+        on_demand: bool = False,
+    ) -> None:
+        self._run = run
+        self._layout = WeightLayout(program)
+        self._weights = Channel.create(self._layout.size, readers=1)
+        self._writer = self._weights.writer()
+        self.on_demand = on_demand
+        self.block_size = Packer(program, bits, first_bits, last_bits).size
+        self._blocks = Channel.create(self.block_size, readers)
+        settings = {
+            "program": program.as_json(),
+            "bits": bits,
+            "first_bits": first_bits,
+            "last_bits": last_bits,
+            "on_demand": on_demand,
+            "weights": self._weights.name,
+            "blocks": self._blocks.name,
+        }
+        run.start(NAME, MODULE, settings)
+
+    def publish(self, weights: Weights, version: int) -> None:
+        """Hand over a copy of the weights; waits for nobody.
+
+        The quantizer takes the latest it finds, so that versions may be passed over. Raises
+        UsageError unless versions grow, GraphError for weights that do not fit.
+        """
+        self._layout.write(weights, self._writer.room())
+        self._writer.publish(version)
+
+    @property
+    def version(self) -> int:
+        """The latest that was published; -1 before the first."""
+        return self._writer.version
+
+    @property
+    def packed_version(self) -> int:
+        """The latest that is packed, and that actors can have."""
+        return self._blocks.writer().version
+
+    @property
+    def packed(self) -> tuple[int, float]:
+        """Blocks that the quantizer packed, and the seconds that this took."""
+        numbers = self._run.numbers(NAME)
+        return int(numbers[PACKED]), float(numbers[SECONDS])
+
+    def settings(self, reader: int) -> dict[str, Any]:
+        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
+        if not 0 <= reader < self._blocks.readers:
+            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
+        return {
+            "blocks": self._blocks.name,
+            "weights": self._weights.name,
+            "reader": reader,
+            "on_demand": self.on_demand,
+        }
+
+    def freed(self, reader: int) -> None:
+        """An actor is gone: give back the block that it held."""
+        self._blocks.clear(reader)

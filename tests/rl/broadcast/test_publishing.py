@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qgraph.errors import GraphError, LoadError, RunError, UsageError
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.broadcast import Channel, Member, Publisher, Subscriber, Supervisor
+from qgraph.rl.broadcast.board import Board
+from qgraph.rl.broadcast.weights import WeightLayout
+
+PROGRAM = ActorProgram(
+    shape=(3,),
+    steps=(
+        Step("dense", ("observation",), "a", ("w0", "b0"), {"activation": "relu"}),
+        Step("dense", ("a",), "b", ("w1", "b1")),
+    ),
+    outputs=("b",),
+    weight_shapes={"w0": (3, 5), "b0": (5,), "w1": (5, 2), "b1": (2,)},
+)
+MODULE = "tests.helpers.rl_processes"
+X = np.array([[1.0, -2.0, 0.5]], np.float32)
+
+
+def drawn(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = PROGRAM.weight_shapes.items()
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes}
+
+
+def outputs(seed: int) -> np.ndarray:
+    return Actor(Packer(PROGRAM).pack(drawn(seed)))(X)
+
+
+def until(condition: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def watched(run: Supervisor, condition: Callable[[], Any]) -> None:
+    until(lambda: run.check() is None and condition())
+
+
+@pytest.fixture
+def run() -> Iterator[Supervisor]:
+    with Supervisor(4) as found:
+        yield found
+
+
+def test_a_program_goes_through_json() -> None:
+    conv = Step(
+        "conv", ("observation",), "a", ("w", "b"), {"strides": (2, 1), "pads": ((1, 0),) * 2}
+    )
+    program = ActorProgram(
+        (9, 9, 2), (conv,), ("a",), {"w": (3, 3, 2, 4), "b": (4,)}, "observation"
+    )
+    assert ActorProgram.from_json(json.loads(json.dumps(program.as_json()))) == program
+
+
+def test_weights_lie_one_after_the_other() -> None:
+    layout = WeightLayout(PROGRAM)
+    room = np.full(layout.size, 255, np.uint8)
+    layout.write(drawn(1), room)
+    for name, value in drawn(1).items():
+        assert np.array_equal(layout.views(room)[name], value)
+    with pytest.raises(GraphError, match="w1"):
+        layout.write({**drawn(1), "w1": np.zeros((5, 3), np.float32)}, room)
+
+
+def test_weights_reach_actors_packed(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=2, bits=8)
+    member = Member(run.board, 3)
+    subscribers = [Subscriber(publisher.settings(i), member) for i in range(2)]
+    publisher.publish(drawn(1), 1)
+    actors = [Actor(subscriber.first()) for subscriber in subscribers]
+    for actor in actors:
+        assert np.array_equal(actor(X), outputs(1))
+        assert actor.version == 1
+    publisher.publish(drawn(5), 5)
+    for actor, subscriber in zip(actors, subscribers, strict=True):
+        until(lambda s=subscriber, a=actor: s.step(a.switch))
+        assert (actor.version, subscriber.version) == (5, 5)
+        assert np.array_equal(actor(X), outputs(5))
+    assert publisher.packed[0] == 2
+    assert publisher.packed_version == 5
+
+
+def test_in_another_process_too_which_is_restarted(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1)
+    settings = {"task": "subscribe", "policy": publisher.settings(0), "observation": X.tolist()}
+    run.start("actor", MODULE, settings, restarts=1, freed=lambda: publisher.freed(0))
+    publisher.publish(drawn(1), 1)
+    watched(run, lambda: run.numbers("actor")[0] == 1)
+    assert np.array_equal(run.numbers("actor")[1:3], outputs(1)[0])
+    run.children["actor"].process.kill()
+    watched(run, lambda: run.crashes("actor"))
+    publisher.publish(drawn(2), 2)
+    watched(run, lambda: run.numbers("actor")[0] == 2)
+    assert np.array_equal(run.numbers("actor")[1:3], outputs(2)[0])
+
+
+def test_a_dead_quantizer_ends_the_run(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1)
+    publisher.publish(drawn(1), 1)
+    watched(run, lambda: publisher.packed_version == 1)
+    run.children["quantizer"].process.kill()
+    with pytest.raises(RunError, match="quantizer: was killed by SIGKILL"):
+        watched(run, lambda: False)
+    reader = Subscriber(publisher.settings(0), Member(run.board, 3))
+    assert np.array_equal(Actor(reader.first())(X), outputs(1))  # the last one is still there
+
+
+def test_weights_that_are_not_finite_end_the_run_with_their_name(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1)
+    publisher.publish({**drawn(1), "b1": np.full(2, np.nan, np.float32)}, 1)
+    with pytest.raises(RunError, match=r"quantizer: ended with .* b1: holds NaN"):
+        watched(run, lambda: False)
+    assert publisher.packed_version == -1
+
+
+def test_on_demand_only_what_is_asked_for_is_packed(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1, on_demand=True)
+    subscriber = Subscriber(publisher.settings(0), Member(run.board, 3))
+    for version in range(1, 6):
+        publisher.publish(drawn(version), version)
+    time.sleep(0.2)
+    assert publisher.packed_version == -1
+    actor = Actor(subscriber.first())
+    assert actor.version == 5
+    publisher.publish(drawn(6), 6)
+    time.sleep(0.1)
+    assert publisher.packed_version == 5
+    until(lambda: subscriber.step(actor.switch))
+    assert actor.version == 6
+
+
+@pytest.mark.parametrize("on_demand", [False, True])
+def test_synchronous_actors_have_what_the_learner_had_published(
+    run: Supervisor, on_demand: bool
+) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1, on_demand=on_demand)
+    member = Member(run.board, 3)
+    publisher.publish(drawn(0), 0)
+    subscriber = Subscriber(publisher.settings(0), member, period=2, synchronous=True)
+    actor = Actor(subscriber.first())
+    for version in range(1, 20):
+        publisher.publish(drawn(version), version)
+        assert not subscriber.step(actor.switch)
+        assert actor.version == version - 1
+        assert subscriber.step(actor.switch)
+        assert actor.version == version
+    assert subscriber.waited > 0
+
+
+# Without a quantizer: what it publishes is made up here.
+
+
+def by_hand(size: int) -> tuple[Channel, dict[str, Any]]:
+    blocks = Channel.create(size, 1)
+    return blocks, {"blocks": blocks.name, "weights": "", "reader": 0, "on_demand": False}
+
+
+def test_a_corrupt_block_is_refused_and_the_last_one_kept() -> None:
+    packer = Packer(PROGRAM)
+    blocks, settings = by_hand(packer.size)
+    writer = blocks.writer()
+    packer.pack(drawn(1), 1, out=writer.room())
+    writer.publish(1)
+    subscriber = Subscriber(settings, Member(Board.create(1), 0))
+    actor = Actor(subscriber.first())
+    packer.pack(drawn(2), 2, out=writer.room())
+    writer.room()[-100] ^= 1
+    writer.publish(2)
+    for _ in range(3):
+        assert not subscriber.step(actor.switch)
+        writer.room()[:] = 255  # what the actor still uses is not touched
+        assert np.array_equal(actor(X), outputs(1))
+    assert (subscriber.refused, subscriber.version, actor.version) == (1, 1, 1)
+    packer.pack(drawn(3), 3, out=writer.room())
+    writer.publish(3)
+    assert subscriber.step(actor.switch)
+    assert np.array_equal(actor(X), outputs(3))
+
+
+def test_only_every_so_many_steps_are_a_look() -> None:
+    blocks, settings = by_hand(64)
+    writer = blocks.writer()
+    subscriber = Subscriber(settings, Member(Board.create(1), 0), period=5)
+    looked = []
+    for step in range(1, 31):
+        writer.room()[:] = step
+        writer.publish(step)
+        if subscriber.step(lambda block: None):
+            looked.append((step, subscriber.version))
+    assert looked == [(step, step) for step in range(5, 31, 5)]
+
+
+def test_waiting_ends_with_the_run() -> None:
+    board = Board.create(1)
+    _blocks, settings = by_hand(64)
+    subscriber = Subscriber(settings, Member(board, 0))
+    later = threading.Timer(0.1, board.stop)
+    later.start()
+    assert subscriber.first() is None
+    later.join()
+
+
+def test_what_does_not_fit_is_refused(run: Supervisor) -> None:
+    publisher = Publisher(run, PROGRAM, readers=1)
+    with pytest.raises(UsageError, match="actor 1 of a publisher for 1"):
+        publisher.settings(1)
+    publisher.publish(drawn(1), 1)
+    with pytest.raises(UsageError, match="version 1 after version 1"):
+        publisher.publish(drawn(1), 1)
+    with pytest.raises(LoadError):
+        Subscriber({**publisher.settings(0), "blocks": "/proc/self/exe"}, Member(run.board, 3))

@@ -18,6 +18,7 @@ from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
+from qgraph.cli.rl import app as rl
 from qgraph.cli.run import run
 from qgraph.cli.train import train
 from qgraph.cli.verify import verify
@@ -61,6 +62,7 @@ app.command()(export)
 app.command()(verify)
 app.command()(passes)
 app.command()(doctor)
+app.add_typer(rl)
 
 
 def _version(wanted: bool) -> None:

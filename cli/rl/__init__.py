@@ -1,0 +1,15 @@
+"""`qgraph rl`: policies in reinforcement learning."""
+
+from __future__ import annotations
+
+import typer
+
+from qgraph.cli.rl.train import train
+
+app = typer.Typer(
+    name="rl",
+    help="Policies as small programs: learn them with quantized actors, quantize and judge them.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(train)

@@ -1,0 +1,264 @@
+"""`qgraph rl train`: learn a policy from actors that run it quantized."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qgraph.cli.options import Json
+from qgraph.errors import UsageError
+from qgraph.progress import Steps, silent_steps
+
+if TYPE_CHECKING:
+    from qgraph.rl.learn.training import Status, Watch
+
+
+class Algorithm(str, Enum):
+    """The learners of `qgraph.rl.learn`."""
+
+    dqn = "dqn"
+    d4pg = "d4pg"
+
+
+BY_TASK = "by algorithm and task"
+
+
+def train(
+    algo: Annotated[
+        Algorithm | None,
+        typer.Option(metavar="NAME", help="dqn (one of several actions) or d4pg (numbers)."),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ..."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="The run's directory.", show_default="runs/..."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Steps of all actors together.", show_default=BY_TASK
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Actors.", show_default="1")
+    ] = None,
+    spi: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="RATIO",
+            help="Samples per insert: how often a transition is learnt from.",
+            show_default=BY_TASK,
+        ),
+    ] = None,
+    actor_update_period: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="Steps of an actor between looks for a new policy.",
+            show_default="100",
+        ),
+    ] = None,
+    double: Annotated[
+        bool | None, typer.Option("--double/--no-double", help="dqn: double.", show_default="on")
+    ] = None,
+    dueling: Annotated[
+        bool | None,
+        typer.Option("--dueling/--no-dueling", help="dqn: dueling heads.", show_default="off"),
+    ] = None,
+    prioritized: Annotated[
+        bool | None,
+        typer.Option("--prioritized/--uniform", help="Replay by priority.", show_default="uniform"),
+    ] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", min=1, metavar="STEPS", help="Steps of a transition.", show_default=BY_TASK
+        ),
+    ] = None,
+    hidden: Annotated[
+        str | None,
+        typer.Option(metavar="UNITS", help="Layers of the policy: 256,256.", show_default=BY_TASK),
+    ] = None,
+    layer_norm: Annotated[
+        bool | None,
+        typer.Option(
+            "--layer-norm/--no-layer-norm", help="After the first layer.", show_default="off"
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="RATE", help="Of Adam.", show_default=BY_TASK),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, metavar="N", show_default=BY_TASK)] = None,
+    mixed_bfloat16: Annotated[
+        bool | None,
+        typer.Option(
+            "--mixed-bfloat16/--float32", help="Products in bfloat16.", show_default="float32"
+        ),
+    ] = None,
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="STEPS", help="Learner steps between.", show_default=BY_TASK),
+    ] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Of an evaluation.", show_default=BY_TASK),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", show_default="0")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run in --out; --steps may be more."),
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Of the learner.", show_default="all cores"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn a policy; what actors run may have few bits, what is learnt is in float.
+
+    Ctrl-C ends it with a checkpoint, from which --resume goes on.
+    """
+    given = {
+        "steps": steps,
+        "actors": actors,
+        "spi": spi,
+        "actor_update_period": actor_update_period,
+        "double": double,
+        "dueling": dueling,
+        "alpha": None if prioritized is None else 0.6 * prioritized,
+        "n": n,
+        "hidden": _units(hidden),
+        "layer_norm": layer_norm,
+        "rate": rate,
+        "batch": batch,
+        "half": mixed_bfloat16,
+        "evaluate_every": evaluate_every,
+        "episodes": episodes,
+        "seed": seed,
+    }
+    said = {name: value for name, value in given.items() if value is not None}
+    algorithm = algo and algo.value
+    path = out or Path("runs") / _name(algorithm, env, seed or 0)
+    from qgraph.cli.console import import_tensorflow_quietly
+
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        import_tensorflow_quietly()
+        from qgraph.rl.learn.training import train as learn
+
+        with _bar(as_json) as (watch, tick):
+            training = learn(
+                path,
+                algorithm,
+                env,
+                said,
+                resume=resume,
+                threads=threads,
+                watch=watch,
+                tick=tick,
+            )
+    _print(path, training, as_json)
+    if not training.done:
+        raise KeyboardInterrupt
+
+
+def _name(algorithm: str | None, environment: str | None, seed: int) -> str:
+    if algorithm is None or environment is None:
+        raise UsageError("--algo and --env are needed", hint="or --resume --out DIR")
+    plain = environment.replace(":", "-").replace("/", "-")
+    return f"{algorithm}-{plain}-{seed}"
+
+
+def _units(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        units = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        units = (0,)
+    if min(units) < 1:
+        raise UsageError(f"`{text}` is no list of layers", hint="like --hidden 256,256")
+    return units
+
+
+@contextmanager
+def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
+    """Steps as a bar and the newest evaluation beside it; without a terminal a line for each."""
+    if not sys.stderr.isatty():
+        yield (_silent if as_json else _line), silent_steps
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(file=terminal),
+            transient=True,
+        )
+        task = bar.add_task("actors fill the replay", total=None)
+        with bar:
+            yield (
+                lambda status: bar.update(task, description=line_of(status)),
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
+
+
+def _silent(status: Status) -> None:
+    """For machines."""
+
+
+def _line(status: Status) -> None:
+    print(line_of(status), file=sys.stderr)
+
+
+def line_of(status: Status) -> str:
+    """One line of where a run is."""
+    return (
+        f"{status.actor_steps:,} steps, {status.learner_steps:,} learnt: "
+        f"return {status.return_mean:.1f} +- {status.return_error:.1f}, "
+        f"actors {status.actors_return:.1f}"
+    )
+
+
+def _print(path: Path, training: Any, as_json: bool) -> None:
+    from qgraph.cli.console import console
+
+    status = training.status and asdict(training.status)
+    if as_json:
+        facts = {"directory": str(path), "done": training.done, "status": status}
+        print(json.dumps(facts))
+        return
+    out = console()
+    if training.status is not None:
+        out.print(line_of(training.status), soft_wrap=True)
+    if not training.done:
+        out.print(f"stopped; go on with: qgraph rl train --resume --out {path}", soft_wrap=True)
+    out.print(f"written to {path}", soft_wrap=True)

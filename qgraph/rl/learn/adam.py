@@ -1,0 +1,49 @@
+"""Adam as one fused op for each variable, its state under names that checkpoints use.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+
+
+class Adam:
+    """Moves `variables` (Kingma and Ba, 2015). `state` is what it remembers, by name.
+
+    norm: gradients are scaled down together where their norm is above it; 0 for never.
+    """
+
+    def __init__(self, variables: Mapping[str, Any], rate: float, norm: float = 0.0) -> None:
+        self.variables, self.rate, self.norm = variables, rate, norm
+        self.state: dict[str, Any] = {
+            f"{moment}/{name}": tf.Variable(tf.zeros_like(variable), trainable=False)
+            for moment in ("first", "second")
+            for name, variable in variables.items()
+        }
+        self.state["powers"] = tf.Variable([0.9, 0.999], trainable=False)
+
+    def apply(self, gradients: Mapping[str, Tensor]) -> None:
+        if self.norm:
+            clipped, _ = tf.clip_by_global_norm(list(gradients.values()), self.norm)
+            gradients = dict(zip(gradients, clipped, strict=True))
+        powers = self.state["powers"]
+        for name, gradient in gradients.items():
+            tf.raw_ops.ResourceApplyAdam(
+                var=self.variables[name].handle,
+                m=self.state[f"first/{name}"].handle,
+                v=self.state[f"second/{name}"].handle,
+                beta1_power=powers[0],
+                beta2_power=powers[1],
+                lr=self.rate,
+                beta1=0.9,
+                beta2=0.999,
+                epsilon=1e-8,
+                grad=gradient,
+            )
+        powers.assign(powers * [0.9, 0.999])

@@ -1,0 +1,99 @@
+"""The directory of a run: what it was told, how it went, and where it can go on."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qgraph.errors import LoadError, OutputError, UsageError
+from qgraph.files import write_whole
+from qgraph.rl.learn.options import Options
+
+OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
+PROGRESS, EPISODES, BOARD, LOCK = "progress.csv", "episodes.csv", "tensorboard", "lock"
+
+
+class RunDirectory:
+    """Held by one run at a time.
+
+    Raises OutputError where another run is at work in it, or where one was and it is not resumed;
+    UsageError where there is nothing to resume.
+    """
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / LOCK, os.O_CREAT | os.O_RDWR, 0o666)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise OutputError(
+                "another run is at work here", node=str(path), hint="give another --out"
+            ) from None
+        begun = (path / OPTIONS).exists()
+        if begun != resume:
+            self.close()
+            if begun:
+                raise OutputError(
+                    "holds a run", node=str(path), hint="--resume goes on with it, or another --out"
+                )
+            raise UsageError("there is no run to resume", hint=f"`{path}` has no {OPTIONS}")
+
+    def options(self) -> Options:
+        """Those that the run began with. Raises LoadError."""
+        try:
+            return Options.from_json(json.loads((self.path / OPTIONS).read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LoadError(f"cannot be read: {error}", node=str(self.path / OPTIONS)) from None
+
+    def begin(self, options: Options) -> None:
+        content = json.dumps(options.as_json(), indent=1) + "\n"
+        write_whole(self.path / OPTIONS, content.encode())
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+
+class Rows:
+    """A CSV file that grows by a row at a time; each row is on disk when `add` returns.
+
+    Rows that a resumed run makes again are taken away: those whose first column is past `until`.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str], until: float | None = None) -> None:
+        self.path, self.columns = path, tuple(columns)
+        kept: list[dict[str, str]] = []
+        if until is not None and path.exists():
+            with path.open(newline="", encoding="utf-8") as stream:
+                kept = [r for r in csv.DictReader(stream) if float(r[self.columns[0]]) <= until]
+        try:
+            self.stream = path.open("w", newline="", encoding="utf-8")
+            self.writer = csv.DictWriter(self.stream, self.columns)
+            self.writer.writeheader()
+            self.writer.writerows(kept)
+            self.stream.flush()
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        try:
+            self.writer.writerow(row)
+            self.stream.flush()
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot be written: {error.strerror or error}", node=str(path))

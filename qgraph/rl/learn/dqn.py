@@ -1,0 +1,85 @@
+"""DQN (Mnih et al., 2015): double, dueling and prioritised as options.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.ir.types import Array
+from qgraph.rl.environments import Environment
+from qgraph.rl.head import Head
+from qgraph.rl.learn.adam import Adam
+from qgraph.rl.learn.networks import initial_weights, learnt, network
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.tensors import copies, run, variables
+
+Tensor = Any
+
+
+class Dqn:
+    """Learns the values of actions; the target network is a copy that follows."""
+
+    def __init__(self, options: Options, environment: Environment) -> None:
+        self.options, self.head = options, Head("argmax")
+        self.program = network(
+            environment.shape,
+            options.hidden,
+            environment.actions.count,
+            dueling=options.dueling,
+            layer_norm=options.layer_norm,
+        )
+        weights = initial_weights(self.program, np.random.default_rng(options.seed))
+        self.policy, self.target = variables(weights, "policy"), variables(weights, "target")
+        self.adam = Adam({k: v for k, v in self.policy.items() if learnt(k)}, options.rate, 10.0)
+        self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._compiled = tf.function(self._step)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Every variable that a run goes on from, by name."""
+        parts = {"policy": self.policy, "target": self.target, "adam": self.adam.state}
+        state = {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
+        return {**state, "taken": self.taken}
+
+    def step(self, batch: Batch) -> tuple[Array, float]:
+        """One step of gradient descent: the error of each transition, and the loss."""
+        records = batch.records
+        errors, loss = self._compiled(
+            *(tf.convert_to_tensor(records[name]) for name in FIELDS),
+            tf.convert_to_tensor(batch.importance),
+        )
+        return errors.numpy(), float(loss)
+
+    def _step(
+        self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
+        importance: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        values = self._values(self.target, following)
+        # Double: the learnt network chooses, the target network says what it is worth.
+        chooser = self._values(self.policy, following) if self.options.double else values
+        best = tf.gather(values, tf.argmax(chooser, -1), batch_dims=1)
+        wanted = tf.stop_gradient(reward + discount * best)
+        with tf.GradientTape() as tape:
+            found = tf.gather(self._values(self.policy, x), action, batch_dims=1)
+            error = tf.abs(wanted - found)
+            huber = tf.where(error < 1, error * error / 2, error - 0.5)
+            loss = tf.reduce_mean(importance * huber)
+        names = list(self.adam.variables)
+        gradients = tape.gradient(loss, [self.policy[name] for name in names])
+        self.adam.apply(dict(zip(names, gradients, strict=True)))
+        self.taken.assign_add(1)
+        if self.taken % self.options.target_period == 0:
+            copies([(self.policy[name], self.target[name]) for name in names])
+        return error, loss
+
+    def _values(self, weights: dict[str, Any], x: Tensor) -> Tensor:
+        return run(self.program, weights, x, half=self.options.half)
+
+
+FIELDS = ("observation", "action", "reward", "discount", "next_observation")

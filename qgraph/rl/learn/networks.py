@@ -1,0 +1,119 @@
+"""Networks of learners, said as actor programs: one description for the learner and the actor.
+
+What the actor runs is what the learner trains, since `tensors.run` and the actor engine read the
+same steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram, Step
+
+Shape = tuple[int, ...]
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
+TINY = 1e-2  # what the last layer of a policy of means begins with, against other layers
+
+
+class _Builder:
+    """Adds steps one behind the other; `value` is the newest, of `shape`."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.steps: list[Step] = []
+        self.weight_shapes: dict[str, Shape] = {}
+        self.value, self.shape = "observation", shape
+
+    def add(self, op: str, name: str, weights: Mapping[str, Shape], **attrs: object) -> str:
+        names = tuple(f"{name}/{part}" for part in weights)
+        self.weight_shapes.update(zip(names, weights.values(), strict=True))
+        self.steps.append(Step(op, (self.value,), name, names, attrs))
+        self.value = name
+        return name
+
+    def dense(self, name: str, units: int, activation: str = "linear") -> str:
+        weights = {"kernel": (self.shape[0], units), "bias": (units,)}
+        self.shape = (units,)
+        return self.add("dense", name, weights, activation=activation)
+
+    def torso(self, hidden: Sequence[int], activation: str, layer_norm: bool) -> None:
+        """Images: the convolutions of the Nature network first; then dense layers."""
+        if len(self.shape) == 3:
+            self._frames()
+        for i, units in enumerate(hidden):
+            if layer_norm and i == 0:
+                self.dense("hidden_0", units)
+                scales = {"gamma": (units,), "beta": (units,)}
+                self.add("layer_norm", "norm", scales, epsilon=1e-6)
+                self.add("activate", "squashed", {}, activation="tanh")
+            else:
+                self.dense(f"hidden_{i}", units, activation)
+
+    def _frames(self) -> None:
+        height, width, channels = self.shape
+        self.add("affine", "scaled", {"scale": (channels,), "offset": (channels,)})
+        for i, (units, size, stride) in enumerate(NATURE):
+            weights = {"kernel": (size, size, channels, units), "bias": (units,)}
+            self.add("conv", f"conv_{i}", weights, activation="relu", strides=(stride, stride))
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+            channels = units
+        self.add("flatten", "flat", {})
+        self.shape = (height * width * channels,)
+
+    def program(self, shape: Shape, output: str) -> ActorProgram:
+        return ActorProgram(shape, tuple(self.steps), (output,), self.weight_shapes)
+
+
+def network(
+    shape: Shape,
+    hidden: Sequence[int],
+    outputs: int,
+    *,
+    activation: str = "relu",
+    last: str = "linear",
+    dueling: bool = False,
+    layer_norm: bool = False,
+) -> ActorProgram:
+    """Dense layers of `hidden` units on an observation of `shape`; convolutions before for images.
+
+    dueling     values and advantages apart (Wang et al., 2016)
+    layer_norm  the first layer is normalised and goes through tanh, as in Acme's networks
+    """
+    build = _Builder(shape)
+    build.torso(hidden, activation, layer_norm)
+    if not dueling:
+        return build.program(shape, build.dense("output", outputs, last))
+    torso, width = build.value, build.shape
+    value = build.dense("value", 1)
+    build.value, build.shape = torso, width
+    build.dense("advantage", outputs)
+    advantage = build.add("center", "centered", {})
+    build.steps.append(Step("add", (advantage, value), "output"))
+    return build.program(shape, "output")
+
+
+def initial_weights(
+    program: ActorProgram, rng: np.random.Generator, last: float = 1.0
+) -> dict[str, Array]:
+    """Kernels uniform with variance 1 / fan-in, `last` times that for `output`; biases 0.
+
+    Frames are scaled from 0..255 to 0..1.
+    """
+    fixed = {"gamma": 1.0, "scale": 1.0 / 255}
+    found: dict[str, Array] = {}
+    for name, shape in program.weight_shapes.items():
+        layer, _, part = name.rpartition("/")
+        if part == "kernel":
+            bound = math.sqrt(3 / math.prod(shape[:-1])) * (last if layer == "output" else 1.0)
+            found[name] = rng.uniform(-bound, bound, shape).astype(np.float32)
+        else:
+            found[name] = np.full(shape, fixed.get(part, 0.0), np.float32)
+    return found
+
+
+def learnt(name: str) -> bool:
+    """Whether a weight is learnt: what scales frames is not."""
+    return not name.startswith("scaled/")

@@ -1,0 +1,116 @@
+"""Settings of a run, as values. What is not said is by the algorithm and the task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from qgraph.errors import UsageError
+
+ALGORITHMS = ("dqn", "d4pg")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Steps are those of all actors together, unless said otherwise.
+
+    n                   steps of a transition
+    spi                 samples per insert: how often a transition is sampled on average
+    least               transitions before learning begins
+    target_period       learner steps between copies to the target network
+    explore             epsilon: the last one, of a ladder over actors; sigma: the largest
+    explore_steps       steps of an actor over which epsilon falls
+    alpha               0: uniform replay; above: by priority ** alpha
+    evaluate_every      learner steps between evaluations of the full-precision policy
+    """
+
+    algorithm: str
+    environment: str
+    steps: int
+    seed: int = 0
+    actors: int = 1
+    actor_bits: int = 32
+    broadcast_bits: int = 32
+    actor_update_period: int = 100
+    publish_every: int = 10
+    synchronous: bool = False
+    hidden: tuple[int, ...] = (256, 256)
+    layer_norm: bool = False
+    half: bool = False
+    n: int = 5
+    gamma: float = 0.99
+    batch: int = 256
+    spi: float = 32.0
+    least: int = 1000
+    capacity: int = 1_000_000
+    rate: float = 1e-4
+    target_period: int = 100
+    explore: float = 0.05
+    explore_steps: int = 0
+    alpha: float = 0.0
+    double: bool = True
+    dueling: bool = False
+    critic: tuple[int, ...] = (512, 512, 256)
+    atoms: int = 51
+    value_limit: float = 150.0
+    evaluate_every: int = 1000
+    episodes: int = 10
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise UsageError(
+                f"no algorithm is called `{self.algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
+            )
+        for name in ("steps", "actors", "n", "batch", "least", "capacity", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
+        if self.least > self.capacity:
+            raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Options:
+        lists = {name: tuple(found[name]) for name in ("hidden", "critic")}
+        return Options(**{**found, **lists})
+
+
+# What a task needs beyond its algorithm: exploration and length, mostly.
+OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "dqn": {
+            "steps": 40_000,
+            "hidden": (256, 256),
+            "batch": 128,
+            "spi": 64.0,
+            "rate": 5e-4,
+            "explore_steps": 10_000,
+            "capacity": 100_000,
+        },
+        "d4pg": {
+            "steps": 40_000,
+            "hidden": (256, 256, 256),
+            "batch": 256,
+            "spi": 64.0,
+            "rate": 1e-4,
+            "explore": 0.2,
+            "episodes": 5,
+        },
+    }
+)
+OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
+
+
+def options_for(algorithm: str, environment: str, **given: Any) -> Options:
+    """The settings of an algorithm and a task, and over them what is given (and not None)."""
+    if algorithm not in ALGORITHMS:
+        raise UsageError(
+            f"no algorithm is called `{algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
+        )
+    settings = {**OF_ALGORITHMS[algorithm], **OF_TASKS.get((algorithm, environment), {})}
+    said = {name: value for name, value in given.items() if value is not None}
+    plain = Options(algorithm, environment, steps=1)
+    return replace(plain, **{**settings, **said})

@@ -1,0 +1,82 @@
+"""Actor programs on TensorFlow's tensors: what a learner differentiates.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram, Step
+
+Tensor = Any
+ACTIVATIONS = {
+    "relu": tf.nn.relu,
+    "elu": tf.nn.elu,
+    "tanh": tf.tanh,
+    "sigmoid": tf.sigmoid,
+}
+
+
+def run(
+    program: ActorProgram, weights: Mapping[str, Tensor], x: Tensor, *, half: bool = False
+) -> Tensor:
+    """The first output [n, m], float32, of observations [n, *shape].
+
+    half: products in bfloat16, sums of them and all else in float32 (mixed_bfloat16).
+    """
+    values = {program.observation: tf.cast(x, tf.float32)}
+    for step in program.steps:
+        inputs = [values[name] for name in step.inputs]
+        values[step.output] = _step(step, inputs, [weights[name] for name in step.weights], half)
+    return values[program.outputs[0]]
+
+
+def variables(weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:
+    """A variable for each weight, by its name."""
+    return {
+        name: tf.Variable(value, name=f"{prefix}/{name}", dtype=tf.float32)
+        for name, value in weights.items()
+    }
+
+
+def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -> Tensor:
+    x = inputs[0]
+    if step.op in ("dense", "conv"):
+        kernel, bias = weights
+        if half:
+            x, kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
+        if step.op == "dense":
+            x = tf.matmul(x, kernel)
+        else:
+            x = tf.nn.conv2d(x, kernel, step.strides, [(0, 0), *step.pads, (0, 0)])
+        return _activated(step, tf.cast(x, tf.float32) + bias)
+    if step.op == "affine":
+        return x * weights[0] + weights[1]
+    if step.op == "layer_norm":
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        scale = tf.math.rsqrt(variance + float(step.attrs["epsilon"]))
+        return (x - mean) * scale * weights[0] + weights[1]
+    if step.op == "activate":
+        return _activated(step, x)
+    if step.op == "center":
+        return x - tf.reduce_mean(x, -1, keepdims=True)
+    if step.op == "add":
+        return x + inputs[1]
+    if step.op == "flatten":
+        return tf.reshape(x, [tf.shape(x)[0], -1])
+    raise NotImplementedError(step.op)  # that no network of `networks` has
+
+
+def _activated(step: Step, x: Tensor) -> Tensor:
+    return x if step.activation == "linear" else ACTIVATIONS[step.activation](x)
+
+
+def copies(pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Give each second variable the value of the first."""
+    for source, target in pairs:
+        target.assign(source)

@@ -1,0 +1,376 @@
+"""A run: actors fill the replay, the learner learns from it, and the policy goes back to them.
+
+Imports TensorFlow with its first learner: make one late.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from qgraph.errors import TrainingError, UsageError
+from qgraph.ir.types import Array
+from qgraph.progress import Steps, silent_steps
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.environments import Actions, Environment, make
+from qgraph.rl.evaluation import Returns, evaluate
+from qgraph.rl.head import Head
+from qgraph.rl.learn.directory import CHECKPOINT, EPISODES, PROGRESS, Rows, RunDirectory
+from qgraph.rl.learn.float_actor import FloatActor
+from qgraph.rl.learn.limiter import RateLimiter
+from qgraph.rl.learn.options import Options, options_for
+from qgraph.rl.learn.records import record_type
+from qgraph.rl.learn.replay import Batch, Replay
+from qgraph.rl.learn.worker import LocalActors
+from qgraph.stored import part
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+
+EVALUATION_SEED = 1_000_000  # apart from those that actors draw
+NAP = 0.0005  # seconds that the learner sleeps where there are no records
+RECENT = 20  # episodes of actors, for their mean return
+CHECKPOINT_SECONDS = 60.0
+
+
+class Learner(Protocol):
+    """`state` is every variable by name, `policy` those of what actors run."""
+
+    program: ActorProgram
+    head: Head
+    policy: dict[str, Any]
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+    def step(self, batch: Batch) -> tuple[Array, float]: ...
+
+
+class Source(Protocol):
+    """Where transitions come from, and policies go to."""
+
+    def publish(self, policy: FloatActor) -> None: ...
+
+    def take(self, most: int) -> Array: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run is: a row of progress.csv."""
+
+    learner_steps: int
+    actor_steps: int
+    episodes: int
+    seconds: float  # without those that evaluations took
+    return_mean: float  # of the full-precision policy, without exploration
+    return_error: float
+    actors_return: float  # of their newest episodes, with exploration
+    loss: float
+    samples_per_insert: float
+    staleness: float  # learner steps that the policies which acted were behind, on average
+    learner_waiting: float  # share of the time
+
+
+@dataclass
+class Counts:
+    """What a checkpoint has to remember; seconds without evaluations."""
+
+    learner_steps: int = 0
+    episodes: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+
+
+STATUS_COLUMNS = tuple(Status.__dataclass_fields__)
+EPISODE_COLUMNS = ("actor_steps", "actor", "returned", "length", "version", "seconds")
+FREE = ("steps", "evaluate_every", "episodes")  # what a resumed run can change
+Watch = Callable[[Status], None]
+
+
+def _unwatched(status: Status) -> None:
+    """For those who do not watch."""
+
+
+class Training:
+    """Goes on until actors took `options.steps` steps, or the user stops it."""
+
+    def __init__(self, options: Options, directory: RunDirectory, *, resume: bool = False) -> None:
+        self.options, self.directory = options, directory
+        self.environment = make(options.environment)
+        self.learner = learner_of(options, self.environment)
+        capacity = min(options.capacity, options.steps)
+        self.replay = Replay(capacity, record_type(self.environment), options.alpha)
+        self.limiter = RateLimiter(options.spi, options.least, options.batch)
+        self.rng = np.random.default_rng(options.seed)
+        self.counts = Counts()
+        if resume:
+            self._restore()
+        since = (self.counts.learner_steps, self.limiter.inserts) if resume else (None, None)
+        self.progress = Rows(directory.path / PROGRESS, STATUS_COLUMNS, since[0])
+        self.episodes = Rows(directory.path / EPISODES, EPISODE_COLUMNS, since[1])
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.behind: list[float] = []
+        self.losses: list[float] = []
+        self.status: Status | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.limiter.inserts >= self.options.steps
+
+    def run(self, watch: Watch, tick: Steps = silent_steps) -> bool:
+        """Whether it came to its end; if not, the user stopped it, and it can be resumed.
+
+        Raises TrainingError where the loss is not finite.
+        """
+        if self.done:
+            raise UsageError(
+                f"the run is at its end, {self.limiter.inserts} steps", hint="--steps for more"
+            )
+        actors = LocalActors(self.options, self.learner.head, self._policy(), self.limiter.inserts)
+        saved = time.monotonic()
+        try:
+            with stoppable() as stopped:
+                while not self.done and not stopped():
+                    learnt = self._turn(actors)
+                    tick(self.limiter.inserts, self.options.steps)
+                    if learnt and self.counts.learner_steps % self.options.evaluate_every == 0:
+                        self._report(watch)
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        self.checkpoint()
+                        saved = time.monotonic()
+            reported = self.status and self.status.learner_steps
+            if self.done and reported != self.counts.learner_steps:
+                self._report(watch)
+            self.checkpoint()
+            return self.done
+        finally:
+            actors.close()
+            self.progress.close()
+            self.episodes.close()
+
+    def _turn(self, actors: Source) -> bool:
+        """Insert what may be inserted, then learn once if that is allowed: whether it was."""
+        began = time.perf_counter()
+        most = min(self.limiter.may_insert(), self.options.steps - self.limiter.inserts)
+        records = actors.take(most)
+        if len(records):
+            self._insert(records)
+        learns = self.limiter.may_sample()
+        if learns:
+            self._learn()
+            if self.counts.learner_steps % self.options.publish_every == 0:
+                actors.publish(self._policy())
+        elif not len(records):
+            time.sleep(NAP)
+        passed = time.perf_counter() - began
+        self.counts.seconds += passed
+        self.counts.waited += 0.0 if learns else passed
+        return learns
+
+    def _insert(self, records: Array) -> None:
+        self.replay.add(records)
+        self.limiter.insert(len(records))
+        self.behind.append(self.counts.learner_steps - float(records["version"].mean()))
+        for record in records[records["length"] > 0]:
+            self.counts.episodes += 1
+            self.recent.append(float(record["returned"]))
+            names = ("actor", "returned", "length", "version")
+            row = {name: record[name].item() for name in names}
+            seconds = round(self.counts.seconds, 3)
+            self.episodes.add({"actor_steps": self.limiter.inserts, **row, "seconds": seconds})
+
+    def _learn(self) -> None:
+        batch = self.replay.sample(self.options.batch, self.rng)
+        self.limiter.sample()
+        errors, loss = self.learner.step(batch)
+        self.counts.learner_steps += 1
+        if not np.isfinite(loss):
+            raise TrainingError(
+                f"the loss is {loss} after {self.counts.learner_steps} learner steps",
+                hint="a lower --rate, or look at the rewards of the environment",
+            )
+        self.replay.update(batch.places, errors)
+        self.losses.append(loss)
+
+    def _policy(self) -> FloatActor:
+        weights = {name: v.numpy() for name, v in self.learner.policy.items()}
+        return FloatActor(self.learner.program, weights, self.counts.learner_steps)
+
+    def _report(self, watch: Watch) -> None:
+        found = self._evaluate()
+        counts = self.counts
+        self.status = Status(
+            counts.learner_steps,
+            self.limiter.inserts,
+            counts.episodes,
+            round(counts.seconds, 3),
+            found.mean,
+            found.error,
+            _mean(self.recent),
+            _mean(self.losses),
+            self.limiter.samples / max(self.limiter.inserts, 1),
+            _mean(self.behind),
+            counts.waited / max(counts.seconds, 1e-9),
+        )
+        self.losses.clear()
+        self.behind.clear()
+        self.progress.add(asdict(self.status))
+        watch(self.status)
+
+    def _evaluate(self) -> Returns:
+        policy, head = self._policy(), self.learner.head
+        return evaluate(
+            lambda observation: head.actions(policy(observation[None]))[0],
+            self.environment,
+            self.options.episodes,
+            EVALUATION_SEED,
+        )
+
+    def checkpoint(self) -> None:
+        """Replace the checkpoint, whole or not at all. Raises OutputError."""
+        facts = {
+            "counts": asdict(self.counts),
+            "limiter": [self.limiter.inserts, self.limiter.samples],
+            "random": self.rng.bit_generator.state,
+        }
+        state = {name: v.numpy() for name, v in self.learner.state.items()}
+        kept = {f"replay/{name}": v for name, v in self.replay.state().items()}
+        Checkpoint(self._identity(), {**state, **kept}, facts).write(
+            self.directory.path / CHECKPOINT
+        )
+
+    def _restore(self) -> None:
+        """Raises LoadError."""
+        found = read_checkpoint(self.directory.path / CHECKPOINT, self._identity())
+        for name, variable in self.learner.state.items():
+            variable.assign(found.variables[name])
+        self.replay.restore(part(found.variables, "replay"))
+        self.counts = Counts(**found.facts["counts"])
+        self.limiter.inserts, self.limiter.samples = found.facts["limiter"]
+        self.rng.bit_generator.state = found.facts["random"]
+
+    def _identity(self) -> str:
+        """Runs whose variables fit each other have the same."""
+        shapes = {name: list(v.shape) for name, v in self.learner.state.items()}
+        text = json.dumps([shapes, str(self.replay.records.dtype)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
+    """Raises UsageError where an algorithm cannot choose such actions."""
+    if actions.discrete != (algorithm == "dqn"):
+        raise UsageError(
+            f"{algorithm} does not fit `{environment}`, whose actions are "
+            + ("one of several" if actions.discrete else "numbers"),
+            hint="dqn chooses one of several; d4pg chooses numbers",
+        )
+
+
+def learner_of(options: Options, environment: Environment) -> Learner:
+    if options.algorithm == "dqn":
+        from qgraph.rl.learn.dqn import Dqn
+
+        return Dqn(options, environment)
+    from qgraph.rl.learn.d4pg import D4pg
+
+    return D4pg(options, environment)
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came: the first one asks for an end, the second one interrupts."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: Any) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def use_threads(count: int) -> None:
+    """How many threads TensorFlow takes; it asks only once. Raises UsageError where it is late."""
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+        tf.config.threading.set_inter_op_parallelism_threads(count)
+    except RuntimeError:
+        raise UsageError("TensorFlow is at work already: threads cannot be set now") from None
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return float(np.mean(found)) if found else float("nan")
+
+
+def train(
+    path: Path,
+    algorithm: str | None = None,
+    environment: str | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    resume: bool = False,
+    threads: int | None = None,
+    watch: Watch = _unwatched,
+    tick: Steps = silent_steps,
+) -> Training:
+    """A run in the directory `path`; `settings` are fields of Options that are not the usual ones.
+
+    A resumed run has those that it began with, but for FREE ones. Raises UsageError, OutputError,
+    LoadError, TrainingError.
+    """
+    if threads is not None:
+        use_threads(threads)
+    if resume:
+        options = None
+    else:
+        if algorithm is None or environment is None:
+            raise UsageError("an algorithm and an environment are needed", hint="--algo and --env")
+        options = options_for(algorithm, environment, **settings)
+        # Before anything is written.
+        checked = make(environment)
+        check_fits(algorithm, environment, checked.actions)
+        checked.close()
+    directory = RunDirectory(path, resume)
+    try:
+        if options is None:
+            said = {"algorithm": algorithm, "environment": environment, **settings}
+            options = _resumed(directory.options(), said)
+        directory.begin(options)
+        training = Training(options, directory, resume=resume)
+        training.run(watch, tick)
+        return training
+    finally:
+        directory.close()
+
+
+def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
+    for name, value in said.items():
+        if value is not None and name not in FREE and value != getattr(begun, name):
+            raise UsageError(
+                f"{name} is {value}, but the run began with {getattr(begun, name)}",
+                hint=f"a resumed run can change {', '.join(FREE)}",
+            )
+    return replace(begun, **{name: v for name, v in said.items() if name in FREE})

@@ -1,0 +1,153 @@
+"""Runs: what they write, stop, and go on from."""
+
+import csv
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from qgraph.errors import LoadError, OutputError, TrainingError, UsageError
+from qgraph.rl.learn.directory import RunDirectory
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.training import Training, train
+from tests.helpers.cli import run as qgraph
+
+pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+SMALL = {
+    "steps": 300,
+    "hidden": (16,),
+    "least": 50,
+    "batch": 16,
+    "spi": 4.0,
+    "evaluate_every": 30,
+    "episodes": 2,
+}
+
+
+def rows(path):
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("more", [{}, {"dueling": True, "alpha": 0.6, "half": True}])
+def test_a_run_says_how_it_went(tmp_path, more):
+    training = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, **more})
+    assert training.done
+    found = rows(tmp_path / "run" / "progress.csv")
+    assert [int(row["learner_steps"]) for row in found] == [30, 60, training.counts.learner_steps]
+    assert int(found[-1]["actor_steps"]) == 300
+    # 250 inserts past the first 50, 4 samples of each, a slack of one batch.
+    assert abs(training.limiter.samples - 4 * 250) <= 16
+    episodes = rows(tmp_path / "run" / "episodes.csv")
+    assert len(episodes) == training.counts.episodes > 3
+    assert all(float(row["returned"]) == int(row["length"]) for row in episodes)  # CartPole
+
+
+def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):
+    ended = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "alpha": 0.6})
+    directory = RunDirectory(tmp_path / "run", resume=True)
+    again = Training(directory.options(), directory, resume=True)
+    for name, variable in ended.learner.state.items():
+        assert np.array_equal(variable, again.learner.state[name]), name
+    assert ended.learner.state["adam/powers"][0] < 0.9  # it did learn
+    for name, array in ended.replay.state().items():
+        assert array.tobytes() == again.replay.state()[name].tobytes(), name
+    assert ended.limiter == again.limiter and ended.counts == again.counts
+    assert ended.rng.random() == again.rng.random()
+    directory.close()
+    went_on = train(tmp_path / "run", settings={"steps": 400}, resume=True)
+    assert went_on.limiter.inserts == 400
+    steps = [int(row["learner_steps"]) for row in rows(tmp_path / "run" / "progress.csv")]
+    assert steps == sorted(set(steps))
+
+
+def test_ctrl_c_ends_with_a_checkpoint(tmp_path):
+    calls = []
+
+    def tick(done, total):
+        calls.append(done)
+        if len(calls) == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stopped = train(tmp_path / "run", "dqn", "CartPole-v1", SMALL, tick=tick)
+    assert not stopped.done and len(calls) == 20
+    went_on = train(tmp_path / "run", resume=True)
+    assert went_on.done and went_on.counts.learner_steps > stopped.counts.learner_steps > 0
+
+
+def test_one_directory_has_one_run(tmp_path):
+    held = RunDirectory(tmp_path, resume=False)
+    with pytest.raises(OutputError, match="another run is at work here"):
+        train(tmp_path, "dqn", "CartPole-v1", SMALL)
+    held.begin(options_for("dqn", "CartPole-v1"))
+    held.close()
+    with pytest.raises(OutputError, match="holds a run"):
+        train(tmp_path, "dqn", "CartPole-v1", SMALL)
+
+
+def test_what_cannot_be_resumed_is_said(tmp_path):
+    with pytest.raises(UsageError, match="no run to resume"):
+        train(tmp_path / "none", resume=True)
+    train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
+    with pytest.raises(UsageError, match="at its end"):
+        train(tmp_path / "run", resume=True)
+    with pytest.raises(UsageError, match="batch is 8, but the run began with 16"):
+        train(tmp_path / "run", settings={"batch": 8}, resume=True)
+    (tmp_path / "run" / "checkpoint.npz").write_bytes(b"damaged")
+    with pytest.raises(LoadError, match="not a checkpoint that can be read"):
+        train(tmp_path / "run", settings={"steps": 400}, resume=True)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+    with pytest.raises(TrainingError, match="the loss is"):
+        train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "rate": 1e30, "spi": 64.0})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--algo", "d4pg", "--env", "CartPole-v1"), "whose actions are one of several"),
+        (("--algo", "dqn", "--env", "CartPol-v1"), "did you mean CartPole-v1"),
+        (("--algo", "dqn"), "an algorithm and an environment are needed"),
+        (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),
+    ],
+)
+def test_wrong_arguments_write_nothing(tmp_path, arguments, said):
+    out = tmp_path / "run"
+    result = qgraph("rl", "train", *arguments, "--out", out)
+    assert result.code == 2 and said in result.err
+    assert not out.exists()
+
+
+def test_a_full_disk_is_an_error_in_words(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("qgraph.files.os.replace", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
+
+
+def test_d4pg_learns_numbers(tmp_path):
+    small = {**SMALL, "critic": (16,), "evaluate_every": 100, "episodes": 1}
+    training = train(tmp_path / "run", "d4pg", "Pendulum-v1", small)
+    assert training.done
+    records = training.replay.records
+    assert np.abs(records["action"]).max() <= 1
+    assert records["action"].std() > 0.05
+
+
+@pytest.mark.slow
+def test_dqn_balances(tmp_path):
+    training = train(tmp_path / "run", "dqn", "CartPole-v1", {"steps": 25_000})
+    best = max(float(row["return_mean"]) for row in rows(tmp_path / "run" / "progress.csv"))
+    assert training.done and best == 500
+
+
+@pytest.mark.slow
+def test_d4pg_balances(tmp_path):
+    pytest.importorskip("dm_control", reason="needs the extra `rl`")
+    train(tmp_path / "run", "d4pg", "dm_control:cartpole-balance", {"steps": 25_000})
+    best = max(float(row["return_mean"]) for row in rows(tmp_path / "run" / "progress.csv"))
+    assert best > 900

@@ -1,0 +1,90 @@
+"""Environments by name, all alike."""
+
+import numpy as np
+import pytest
+
+from qgraph.errors import UsageError
+from qgraph.rl.environments import Actions, make
+from qgraph.rl.evaluation import Returns, evaluate
+from qgraph.rl.head import Head
+
+GYMNASIUM = ["CartPole-v1", "Pendulum-v1"]
+NAMES = [*GYMNASIUM, "dm_control:cartpole-balance", "dm_control:ball_in_cup-catch", "ALE/Pong-v5"]
+NEEDED = {"dm_control": "dm_control", "ALE/Pong-v5": "ale_py"}
+
+
+def made(name):
+    pytest.importorskip(NEEDED.get(name.partition(":")[0], "gymnasium"))
+    return make(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_says_how_an_episode_begins(name):
+    environment = made(name)
+    first, other = environment.reset(3), environment.reset(4)
+    assert (environment.reset(3) == first).all()
+    assert first.shape == environment.shape and first.dtype == environment.dtype
+    assert name.startswith("ALE") or (first != other).any()
+    actions = environment.actions
+    action = 0 if actions.discrete else np.array(actions.high, np.float32)
+    outcome = environment.step(action)
+    assert outcome.observation.shape == first.shape and outcome.discount == 1 and not outcome.over
+    environment.close()
+
+
+@pytest.mark.parametrize("name", GYMNASIUM)
+def test_an_end_for_good_counts_no_more_but_a_cut_does(name):
+    environment = made(name)
+    environment.reset(0)
+    for _ in range(500):
+        outcome = environment.step(0 if environment.actions.discrete else np.zeros(1, "f4"))
+        if outcome.over:
+            break
+    assert outcome.over and outcome.discount == (0 if name == "CartPole-v1" else 1)
+
+
+def test_episodes_are_the_same_for_everyone():
+    environment = made("CartPole-v1")
+    first = evaluate(lambda x: int(x[2] > 0), environment, 4, seed=5)
+    again = evaluate(lambda x: int(x[2] > 0), environment, 3, seed=6)
+    assert first.each[1:] == again.each and first.steps[1:] == again.steps
+    assert len(set(first.each)) > 1
+
+
+def test_the_error_is_that_of_the_mean():
+    returns = Returns((1.0, 3.0, 5.0, 7.0), (1, 1, 1, 1))
+    assert returns.mean == 4 and returns.error == pytest.approx(np.std([1, 3, 5, 7], ddof=1) / 2)
+    assert Returns((1.0,), (1,)).error == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("CartPole-v7", "CartPole-v1"),
+        ("dm_control:cartpole-balanc", "dm_control:cartpole-balance"),
+        ("ALE/Pnog-v5", "ALE/Pong-v5"),
+    ],
+)
+def test_unknown_names_are_told_what_is_near(name, near):
+    with pytest.raises(UsageError, match=f"did you mean .*{near}"):
+        made(name)
+
+
+def test_heads_have_to_fit():
+    two, one = Actions(count=2), Actions(low=(-1.0,), high=(1.0,))
+    two.check(Head("argmax"), 2)
+    one.check(Head("squashed_gaussian", (-1.0,), (1.0,)), 2)
+    with pytest.raises(UsageError, match="takes one of several"):
+        two.check(Head("clip", (-1.0,), (1.0,)), 1)
+    with pytest.raises(UsageError, match="3 outputs, the environment takes 2"):
+        two.check(Head("argmax"), 3)
+
+
+@pytest.mark.parametrize("missing", ["gymnasium", "dm_control.suite", "ale_py"])
+def test_a_missing_package_is_named_with_its_extra(missing, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    name = {"gymnasium": "CartPole-v1", "ale_py": "ALE/Pong-v5"}.get(missing, "dm_control:a-b")
+    with pytest.raises(UsageError, match=r"pip install 'qgraph\[(rl|atari)\]'"):
+        make(name)

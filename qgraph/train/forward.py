@@ -83,12 +83,14 @@ class Forward:
         around: Mapping[str, Around] = NOTHING,
         wide: Collection[str] = (),
         chains: Iterable[Chain] = (),
+        pieces: Mapping[str, Piece] = NOTHING,
     ) -> dict[str, Tensor]:
         """Every value by name, but what lies inside of `chains`, which float32 alone runs through.
 
         `constants` take the place of const nodes, `overrides` that of ops; `around`, by node, runs
-        a node of one output in its own way. Nodes in `wide` are computed in float64, and so is what
-        they feed, up to an override.
+        a node of one output in its own way; `pieces`, by node, are what float32 runs in place of
+        the node. Nodes in `wide` are computed in float64, and so is what they feed, up to an
+        override.
         """
         import tensorflow as tf
 
@@ -108,7 +110,7 @@ class Forward:
                 values[node.name] = overrides[node.op](node, values[node.inputs[0]])
             else:
                 fed = [values[v] for v in node.inputs]
-                piece = self.pieces[node.name]
+                piece = pieces.get(node.name, self.pieces[node.name])
                 if node.name in wide or any(x.dtype == tf.float64 for x in fed):
                     piece, fed = self._wide(node), [tf.cast(x, tf.float64) for x in fed]
                 if node.name in around:

@@ -14,6 +14,7 @@ from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
+from qgraph.train.compact import coded_inputs, keeping_codes
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.folded import Norm
 from qgraph.train.forward import Chain, Forward, Override, Piece, piece_of
@@ -46,6 +47,7 @@ class TrainingGraph:
         }
         self._forward = Forward(graph, ("quantize", "lookup", "relu6"))
         self.epilogues = epilogues(graph)
+        self.coded_inputs = coded_inputs(graph)
         self.wide = _wide(at_their_widest(graph))
 
     def __call__(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -102,8 +104,15 @@ class TrainingGraph:
             "relu6": partial(self._relu6, ranges),
         }
         chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
+        pieces = {
+            name: keeping_codes(
+                self._forward.pieces[name], node.attrs["spec"], self.state.log2_t(node, ranges)
+            )
+            for name, node in self.coded_inputs.items()
+        }
         constants = self.constants()
-        return self._forward(inputs, constants, overrides, around, wide, chains), updates
+        values = self._forward(inputs, constants, overrides, around, wide, chains, pieces)
+        return values, updates
 
     def wide_now(self) -> frozenset[str]:
         """The nodes whose sums, with the weights as they are, float32 might not hold."""

@@ -1,0 +1,59 @@
+"""Layers that keep the codes of their input for the backward pass: a quarter of its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import QuantSpec
+from qgraph.train.forward import Piece
+
+Tensor = Any
+LAYERS = ("conv2d", "depthwise_conv2d", "matmul", "max_pool")
+MOVES = ("pad", "reshape", "max_pool")  # keep codes and their range
+BYTE = 8
+
+
+def coded_inputs(graph: Graph) -> dict[str, Node]:
+    """The quantizer of each layer's input, by layer, where its codes are bytes."""
+    found = {}
+    for node in graph.topological():
+        if node.op not in LAYERS or graph.constant(node.inputs[0]) is not None:
+            continue
+        before = graph.producer(node.inputs[0])
+        while before.op in MOVES:
+            before = graph.producer(before.inputs[0])
+        spec: QuantSpec | None = before.attrs.get("spec")
+        if before.op == "quantize" and spec is not None and spec.bits <= BYTE:
+            found[node.name] = before
+    return found
+
+
+def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:
+    """`piece`, a layer of x and maybe weights, that keeps `x * 2^f` in bytes instead of x.
+
+    x has to lie on the grid of `spec` and its threshold. The same numbers, forward and backward.
+    """
+    import tensorflow as tf
+
+    exponent = tf.math.ceil(tf.stop_gradient(log2_t)) - float(spec.bits - spec.signed)
+    step = tf.pow(2.0, exponent)
+    byte = tf.int8 if spec.signed else tf.uint8
+
+    def run(x: Tensor, *weights: Tensor) -> Any:
+        codes = tf.cast(x / step, byte)
+
+        def gradient(upstream: Tensor) -> Any:
+            # Waits for the upstream gradient, or x would be back in memory at once.
+            with tf.control_dependencies([upstream]):
+                again = (tf.cast(tf.identity(codes), x.dtype) * step, *weights)
+            with tf.GradientTape() as tape:
+                tape.watch(again)
+                (y,) = piece(*again)
+            return tape.gradient(y, again, upstream)
+
+        (y,) = piece(*map(tf.stop_gradient, (x, *weights)))
+        return y, gradient
+
+    made = tf.custom_gradient(run)
+    return lambda *inputs: (made(*inputs),)

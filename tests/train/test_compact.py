@@ -1,0 +1,54 @@
+"""Layers that keep bytes for the backward pass give the numbers of those that keep floats."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qgraph.ir.types import QuantSpec
+from qgraph.train.compact import coded_inputs, keeping_codes
+from qgraph.train.forward import piece_of
+from tests.helpers.quantized import random_network
+
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("profile", ["int8", "int4"])
+def test_outputs_and_gradients_are_the_same_bits(seed: int, profile: str) -> None:
+    graph = random_network(seed, profile)
+    found = coded_inputs(graph)
+    assert found
+    rng = np.random.default_rng(seed)
+    for name, quantizer in found.items():
+        node, spec = graph.nodes[name], quantizer.attrs["spec"]
+        piece = piece_of(graph, node)
+        given = _inputs(graph, node, spec, rng)
+        log2_t = tf.constant(float(spec.bits - spec.signed - spec.exponent))
+        kept = keeping_codes(piece, spec, log2_t)
+        for wanted, got in zip(_run(piece, given), _run(kept, given), strict=True):
+            assert wanted.tobytes() == got.tobytes(), name
+
+
+def _inputs(graph, node, spec: QuantSpec, rng) -> list:
+    found = []
+    for i, value in enumerate(node.inputs):
+        shape = [d or 3 for d in graph.types[value].shape]
+        if i == 0:
+            codes = rng.integers(spec.lo, spec.hi + 1, shape)
+            found.append(tf.constant(codes * 2.0**-spec.exponent, tf.float32))
+        else:
+            found.append(tf.constant(rng.normal(size=shape), tf.float32))
+    return found
+
+
+def _run(piece, given: list) -> list[np.ndarray]:
+    @tf.function(autograph=False)
+    def both(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            (y,) = piece(*inputs)
+            loss = tf.reduce_sum(tf.sin(y))
+        return y, *tape.gradient(loss, inputs)
+
+    return [found.numpy() for found in both(*given)]

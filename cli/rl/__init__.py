@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from qgraph.cli.rl.evaluate import evaluate
 from qgraph.cli.rl.train import train
 
 app = typer.Typer(
@@ -12,4 +13,5 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(evaluate)
 app.command()(train)

@@ -1,0 +1,151 @@
+"""`qgraph rl evaluate`: what a policy earns with fewer bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qgraph.cli.options import (
+    Inputs,
+    InputShapes,
+    Json,
+    Model,
+    Outputs,
+    check_model,
+    names,
+    shapes,
+)
+from qgraph.cli.rl.options import (
+    EnvironmentOption,
+    HeadOption,
+    HighOption,
+    bits_of,
+    head_in,
+    needed,
+    told,
+)
+from qgraph.errors import UsageError
+
+if TYPE_CHECKING:
+    from qgraph.rl.policy.study import Study
+
+LEGEND = (
+    "change: of the mean return on the same seeds, relative to float, and the standard error of "
+    "the paired differences; same action: on what the float policy sees (numbers: within 1 % of "
+    "their range); KL actions: between the frequencies of actions, in nats; KL policy: between what "
+    "both draw from\n"
+    "papers: weights and activations simulated; weights: weights alone; actor: as packed and run\n"
+)
+
+
+def evaluate(
+    model: Model,
+    environment: EnvironmentOption = None,
+    bits: Annotated[
+        str, typer.Option(metavar="LIST", help="Of weights: 32, 16 (float16), 8 to 2.")
+    ] = "32,16,8,6,5,4,3,2",
+    ways: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="papers (simulated, activations in the same bits), weights (alone), "
+            "actor (packed and run).",
+        ),
+    ] = "papers,weights,actor",
+    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Played with each.")] = 100,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Of the first episode.", show_default="as the .json says, or 0"
+        ),
+    ] = None,
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Observations on which actions are compared.")
+    ] = 5000,
+    head: HeadOption = None,
+    high: HighOption = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write figures there, as PNG files.")
+    ] = None,
+    inputs: Inputs = None,
+    outputs: Outputs = None,
+    input_shape: InputShapes = None,
+    as_json: Json = False,
+) -> None:
+    """Play a policy in float and with fewer bits, on the same seeds.
+
+    Every form plays the same episodes; actions are also compared on the observations that the
+    float policy meets.
+    """
+    from qgraph.cli.console import at_work
+    from qgraph.rl.policy import read_policy
+    from qgraph.rl.policy.plots import check_figures, plot
+    from qgraph.rl.policy.study import WAYS, study
+
+    wanted, chosen = bits_of(bits), names(ways) or []
+    unknown = [way for way in chosen if way not in WAYS]
+    if unknown or not chosen:
+        raise UsageError(f"`{ways}` is no list of ways", hint=f"of {', '.join(WAYS)}")
+    check_model(model)
+    if plots is not None:
+        check_figures(plots)
+    known = told(model, environment, head, high)
+    place = needed(known)
+    with at_work(as_json) as progress:
+        network = read_policy(
+            model, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
+        )
+        program = network.program
+        made = head_in(place, program.size(program.outputs[0]), known)
+        found = study(
+            program, network.weights, made, place, wanted, ways=chosen, episodes=episodes,
+            first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
+        )  # fmt: skip
+    written = plot(found, plots) if plots is not None else []
+    if as_json:
+        figures = [str(path) for path in written]
+        print(json.dumps({"policy": str(model), **found.as_json(), "figures": figures}))
+        return
+    _print(model, found)
+    _print_next(model, place, written)
+
+
+def _print(model: Path, study: Study) -> None:
+    from qgraph.cli.console import console, print_table
+
+    returned = f"{study.floating.mean:.2f} +- {study.floating.error:.2f}"
+    rows = [("float", "32", returned, "", "", "", "")]
+    for row in study.rows:
+        rows.append(
+            (
+                row.way,
+                str(row.bits),
+                f"{row.returns.mean:.2f} +- {row.returns.error:.2f}",
+                f"{row.change:+.2%} +- {row.change_error:.2%}",
+                f"{row.shift.same_action:.1%}",
+                f"{row.shift.kl_actions:.4f}",
+                "" if row.shift.kl_policy is None else f"{row.shift.kl_policy:.4f}",
+            )
+        )
+    print_table(
+        f"{model.name} in {study.environment}: {study.episodes} episodes, seeds from "
+        f"{study.first_seed}, {study.steps} observations, head {study.head.kind}",
+        ("way", ">bits", ">return", ">change", ">same\naction", ">KL\nactions", ">KL\npolicy"),
+        rows,
+    )
+    console().print(LEGEND, style="dim")
+
+
+def _print_next(model: Path, environment: str, written: list[Path]) -> None:
+    from qgraph.cli.console import console
+
+    for path in written:
+        console().print(f"written: {path}", soft_wrap=True)
+    console().print(
+        f"next: qgraph rl quantize {model} --bits 8 --env {environment} -o "
+        f"{model.with_suffix('.qpol').name}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,84 @@
+"""Options that verbs of `qgraph rl` share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qgraph.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qgraph.rl.head import Head
+    from qgraph.rl.policy.about import About
+
+EnvironmentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5.",
+        show_default="as the .json beside the policy says",
+    ),
+]
+HeadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        metavar="KIND",
+        help="How outputs become actions: argmax, categorical, clip, scale, squashed_gaussian.",
+        show_default="as the .json says; else argmax or clip, by the environment",
+    ),
+]
+HighOption = Annotated[
+    float | None,
+    typer.Option(
+        "--high", metavar="NUMBER", help="Actions reach from -NUMBER to NUMBER.",
+        show_default="the environment's bounds",
+    ),
+]  # fmt: skip
+
+
+def told(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
+    """What the options say, and the file beside the policy where they say nothing."""
+    from qgraph.rl.policy.about import About, about
+
+    found = about(path)
+    return About(
+        environment or found.environment,
+        head or found.head,
+        found.high if high is None else high,
+        found.first_seed,
+    )
+
+
+def head_in(environment: str, outputs: int, known: About) -> Head:
+    """The head that fits the environment. Raises UsageError."""
+    from qgraph.rl.environments import make
+
+    from qgraph.rl.policy.about import head_for
+
+    made = make(environment)
+    try:
+        return head_for(made.actions, outputs, known.head, known.high)
+    finally:
+        made.close()
+
+
+def needed(known: About) -> str:
+    if known.environment is None:
+        raise UsageError("where the policy acts is not known", hint="give --env, like CartPole-v1")
+    return known.environment
+
+
+def bits_of(text: str) -> list[int]:
+    """`32,16,8` as numbers of bits."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [0]
+    if not all(2 <= bits <= 8 or bits in (16, 32) for bits in found):
+        raise UsageError(f"`{text}` is no list of bits", hint="of 32, 16 (float16), 8 to 2")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,94 @@
+"""Affine quantization as the papers simulate it: a tensor becomes D(Q(x)), in float32.
+
+    delta = (|min(x, 0)| + |max(x, 0)|) / 2^n        Q(x) = round(x / delta)       D = delta * Q
+
+QuaRL (Lam et al., 2019) and ActorQ (Krishnan et al., 2022). Codes are held to 2^n of them: the
+published code wraps, so that the largest of a one-sided tensor comes back as the smallest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ActorProgram, Step, Weights
+from qgraph.rl.policy import floats
+
+FLOAT, HALF = 32, 16
+LEAST = 2
+LAYERS = ("dense", "conv")
+# Values that are the observation still, with other units.
+PLAIN = ("affine", "clip", "flatten")
+
+
+def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Array:
+    """D(Q(x)) with a range over `axes`, all of them where None; 16 bits are float16, 32 float32.
+
+    Raises UsageError for fewer than 2 bits.
+    """
+    if bits >= FLOAT:
+        return x
+    if bits == HALF:
+        largest = np.float32(np.finfo(np.float16).max)
+        return np.clip(x, -largest, largest).astype(np.float16).astype(np.float32)
+    if bits < LEAST:
+        raise UsageError(f"{bits} bits are too few", hint=f"from {LEAST} to {FLOAT}")
+    low = np.minimum(x.min(axis=axes, keepdims=True), 0)
+    high = np.maximum(x.max(axis=axes, keepdims=True), 0)
+    delta = (high - low) / np.float32(2**bits)
+    delta = np.where(delta > 0, delta, np.float32(1))
+    least = np.rint(low / delta)
+    codes = np.clip(np.rint(x / delta), least, least + (2**bits - 1))
+    return np.asarray(codes * delta, np.float32)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A policy with kernels in so many bits, and what goes into its layers in so many others.
+
+    Kernels of conv layers have a range for each output channel, others one for all; what goes into
+    a layer has one for each observation. Observations themselves stay float32, normalised or not,
+    and so do biases and norms.
+    """
+
+    program: ActorProgram
+    weights: Weights
+    activation_bits: int = FLOAT
+
+    @staticmethod
+    def of(
+        program: ActorProgram, weights: Weights, bits: int, activation_bits: int | None = None
+    ) -> Simulated:
+        """Weights are quantized here, once; activations in `bits` too, unless it is said."""
+        changed = dict(weights)
+        for step in program.steps:
+            if step.op in LAYERS:
+                kernel = np.asarray(weights[step.weights[0]], np.float32)
+                axes = (0, 1, 2) if step.op == "conv" else None
+                changed[step.weights[0]] = dequantized(kernel, bits, axes)
+        return Simulated(program, changed, bits if activation_bits is None else activation_bits)
+
+    def __call__(self, observations: Array) -> Array:
+        """The first output, [n, m]."""
+        between = _between_layers(self.program) if self.activation_bits < FLOAT else set()
+
+        def change(step: Step, made: Array) -> Array:
+            if step.output not in between:
+                return made
+            return dequantized(made, self.activation_bits, tuple(range(1, made.ndim)))
+
+        found = floats.run(self.program, self.weights, observations, change)
+        return found[self.program.outputs[0]]
+
+
+def _between_layers(program: ActorProgram) -> set[str]:
+    """Values that go into layers and are not observations."""
+    observed = {program.observation}
+    for step in program.steps:
+        if step.op in PLAIN and observed.issuperset(step.inputs):
+            observed.add(step.output)
+    into = {step.inputs[0] for step in program.steps if step.op in LAYERS}
+    return into - observed

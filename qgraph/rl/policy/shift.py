@@ -1,0 +1,84 @@
+"""How far a quantized policy is from its float twin, on the same observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.head import LOG_STD, Head
+
+BINS = 32  # of a continuous action's range
+NEAR = 0.01  # of its range: two actions are the same
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Divergences are in nats, of the float policy from the quantized one.
+
+    kl_actions: between the frequencies of actions taken; of each number of a continuous one, in
+    32 bins, then the mean over them. kl_policy: between what both policies draw from, the mean over
+    observations; None where a head draws nothing.
+    """
+
+    same_action: float
+    kl_actions: float
+    kl_policy: float | None
+
+
+def shift(head: Head, wanted: Array, found: Array) -> Shift:
+    """From the outputs of both policies for the same observations, [n, m]."""
+    ours, theirs = head.actions(found), head.actions(wanted)
+    if head.discrete:
+        same = ours == theirs
+    else:
+        span = np.subtract(head.high, head.low)
+        same = (np.abs(ours - theirs) <= NEAR * span).all(-1)
+    counts = zip(
+        frequencies(head, theirs, wanted.shape[1]),
+        frequencies(head, ours, wanted.shape[1]),
+        strict=True,
+    )
+    apart = [divergence(p, q) for p, q in counts]
+    return Shift(float(same.mean()), float(np.mean(apart)), _of_policies(head, wanted, found))
+
+
+def frequencies(head: Head, actions: Array, outputs: int) -> Array:
+    """How often each action is taken, [1, outputs]; each bin of each number, [a, 32]."""
+    if head.discrete:
+        return np.bincount(actions, minlength=outputs)[None]
+    return np.stack(
+        [
+            np.histogram(actions[:, i], BINS, (low, high))[0]
+            for i, (low, high) in enumerate(zip(head.low, head.high, strict=True))
+        ]
+    )
+
+
+def divergence(p: Array, q: Array) -> float:
+    """KL(p || q) of two rows of counts, half a count added to each so that none is 0."""
+    p, q = (np.asarray(counts, np.float64) + 0.5 for counts in (p, q))
+    p, q = p / p.sum(), q / q.sum()
+    return float((p * np.log(p / q)).sum())
+
+
+def _of_policies(head: Head, wanted: Array, found: Array) -> float | None:
+    p, q = np.asarray(wanted, np.float64), np.asarray(found, np.float64)
+    if head.kind == "categorical":
+        p, q = _log_softmax(p), _log_softmax(q)
+        return float((np.exp(p) * (p - q)).sum(-1).mean())
+    if head.kind == "gaussian":
+        apart = (p - q) / np.exp(np.asarray(head.log_std))
+        return float((apart**2 / 2).sum(-1).mean())
+    if head.kind == "squashed_gaussian":  # tanh is one to one: it changes no divergence
+        (p, p_log), (q, q_log) = np.split(p, 2, -1), np.split(q, 2, -1)
+        p_log, q_log = np.clip(p_log, *LOG_STD), np.clip(q_log, *LOG_STD)
+        wide = (np.exp(2 * p_log) + (p - q) ** 2) / (2 * np.exp(2 * q_log))
+        return float((q_log - p_log + wide - 0.5).sum(-1).mean())
+    return None
+
+
+def _log_softmax(x: Array) -> Array:
+    x = x - x.max(-1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(-1, keepdims=True)))

@@ -1,0 +1,126 @@
+"""The study: what a policy earns with fewer bits, and how far it is from its float twin.
+
+QuaRL (Lam et al., 2019), tables 1 and 2 of it and of ActorQ (Krishnan et al., 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.progress import Progress, silent
+from qgraph.rl.actor.form import ActorProgram, Weights
+from qgraph.rl.head import Head
+from qgraph.rl.policy.affine import FLOAT, Simulated
+from qgraph.rl.policy.play import Outputs, Returns, play, watch
+from qgraph.rl.policy.shift import Shift, frequencies, shift
+
+Way = Callable[[ActorProgram, Weights, int], Outputs]
+
+
+def _as_actors_run_it(program: ActorProgram, weights: Weights, bits: int) -> Outputs:
+    from qgraph.rl.actor import Actor, Packer
+
+    return Actor(Packer(program, bits=bits).pack(weights))
+
+
+WAYS: Mapping[str, Way] = MappingProxyType(
+    {
+        # weights and activations in so many bits, simulated in float
+        "papers": Simulated.of,
+        # weights alone
+        "weights": lambda program, weights, bits: Simulated.of(program, weights, bits, FLOAT),
+        # packed weights, 8-bit activations where weights have 8 bits or fewer
+        "actor": _as_actors_run_it,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way and number of bits. `change` of the mean return is relative to float's."""
+
+    way: str
+    bits: int
+    returns: Returns
+    change: float
+    change_error: float
+    shift: Shift
+    frequencies: Array  # of actions, as `qgraph.rl.policy.shift.frequencies` counts them
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "way": self.way,
+            "bits": self.bits,
+            "return": self.returns.mean,
+            "return_error": self.returns.error,
+            "change": self.change,
+            "change_error": self.change_error,
+            **asdict(self.shift),
+        }
+
+
+@dataclass(frozen=True)
+class Study:
+    """A float policy, and what it is with fewer bits, on the same episodes and observations."""
+
+    environment: str
+    head: Head
+    episodes: int
+    first_seed: int
+    steps: int
+    floating: Returns
+    frequencies: Array
+    rows: tuple[Row, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "environment": self.environment,
+            "head": self.head.as_json(),
+            "episodes": self.episodes,
+            "first_seed": self.first_seed,
+            "steps": self.steps,
+            "float": {"return": self.floating.mean, "return_error": self.floating.error},
+            "rows": [row.as_json() for row in self.rows],
+        }
+
+
+def study(
+    program: ActorProgram,
+    weights: Weights,
+    head: Head,
+    environment: str,
+    bits: Sequence[int],
+    *,
+    ways: Sequence[str] = tuple(WAYS),
+    episodes: int = 100,
+    first_seed: int = 0,
+    steps: int = 5000,
+    progress: Progress = silent,
+) -> Study:
+    """Play `episodes` with each of `bits` in each of `ways`, from the same seeds.
+
+    Divergences are on what the float policy sees in `steps`. 32 bits are the float policy itself,
+    which is always played. Raises UsageError for an environment that is not there.
+    """
+    floating = Simulated(program, weights)
+    seeds = range(first_seed, first_seed + episodes)
+    baseline = play(environment, floating, head, seeds, progress, "float")
+    seen = watch(environment, floating, head, steps, first_seed)
+    wanted, count = floating(seen), program.size(program.outputs[0])
+    rows = []
+    for way in ways:
+        for b in [b for b in bits if b < FLOAT]:
+            policy = WAYS[way](program, weights, b)
+            returns = play(environment, policy, head, seeds, progress, f"{way}, {b} bits")
+            found = np.asarray(policy(seen))
+            taken = frequencies(head, head.actions(found), count)
+            change = returns.change_from(baseline)
+            rows.append(Row(way, b, returns, *change, shift(head, wanted, found), taken))
+    taken = frequencies(head, head.actions(wanted), count)
+    return Study(environment, head, episodes, first_seed, steps, baseline, taken, tuple(rows))

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 LEGEND = (
     "change: of the mean return on the same seeds, relative to float, and the standard error of "
     "the paired differences; same action: on what the float policy sees (numbers: within 1 % of "
-    "their range); KL actions: between the frequencies of actions, in nats; KL policy: between what "
-    "both draw from\n"
+    "their range); KL actions: between the frequencies of actions, in nats; KL policy: between "
+    "what both draw from\n"
     "papers: weights and activations simulated; weights: weights alone; actor: as packed and run\n"
 )
 

@@ -57,7 +57,6 @@ def told(path: Path, environment: str | None, head: str | None, high: float | No
 def head_in(environment: str, outputs: int, known: About) -> Head:
     """The head that fits the environment. Raises UsageError."""
     from qgraph.rl.environments import make
-
     from qgraph.rl.policy.about import head_for
 
     made = make(environment)

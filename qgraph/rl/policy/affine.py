@@ -2,8 +2,8 @@
 
     delta = (|min(x, 0)| + |max(x, 0)|) / 2^n        Q(x) = round(x / delta)       D = delta * Q
 
-QuaRL (Lam et al., 2019) and ActorQ (Krishnan et al., 2022). Codes are held to 2^n of them: the
-published code wraps, so that the largest of a one-sided tensor comes back as the smallest.
+QuaRL (Lam et al., 2019) and ActorQ (Krishnan et al., 2022). Codes are held to 2^n of them, with 0
+among them; the published code wraps: the largest of a one-sided tensor comes back as the smallest.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Arr
     high = np.maximum(x.max(axis=axes, keepdims=True), 0)
     delta = (high - low) / np.float32(2**bits)
     delta = np.where(delta > 0, delta, np.float32(1))
-    least = np.rint(low / delta)
-    codes = np.clip(np.rint(x / delta), least, least + (2**bits - 1))
+    least, most = np.rint(low / delta), np.rint(high / delta)
+    # There may be one code too many; the end farther from 0 goes without it.
+    extra = most - least >= 2**bits
+    below = -least > most
+    codes = np.clip(np.rint(x / delta), least + (extra & below), most - (extra & ~below))
     return np.asarray(codes * delta, np.float32)
 
 

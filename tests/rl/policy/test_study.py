@@ -1,0 +1,180 @@
+"""Policies at play with fewer bits."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qgraph.errors import UsageError
+from qgraph.rl import environments
+from qgraph.rl.head import Head
+from qgraph.rl.policy import play as playing
+from qgraph.rl.policy import read_policy
+from qgraph.rl.policy.about import About, about, head_for
+from qgraph.rl.policy.affine import Simulated
+from qgraph.rl.policy.play import Returns, play, watch
+from qgraph.rl.policy.shift import divergence, shift
+from qgraph.rl.policy.study import study
+from tests.helpers.cli import run
+from tests.helpers.playing import LENGTH, Chase, chaser
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Environments that were made; `Chase` stands for a discrete one, `Pull` for the other."""
+    found = []
+
+    def make(name):
+        if name not in ("Chase", "Pull"):
+            raise UsageError(f"no environment is called `{name}`")
+        found.append(Chase(name == "Chase"))
+        return found[-1]
+
+    monkeypatch.setattr(playing, "make", make)
+    monkeypatch.setattr(environments, "make", make)
+    return found
+
+
+def policy(discrete=True):
+    network = read_policy(chaser(discrete))
+    return network.program, network.weights
+
+
+def test_episodes_depend_on_their_seeds_alone(made):
+    program, weights = policy()
+    one = Simulated(program, weights)
+    many = play("Chase", one, Head("argmax"), range(100))
+    few = play("Chase", one, Head("argmax"), range(90, 95))
+    assert many.each[90:95].tolist() == few.each.tolist()
+    assert many.steps.tolist() == [LENGTH] * 100
+    assert len(made) == playing.SIDE_BY_SIDE + 5 and all(one.closed for one in made)
+
+
+def test_environments_are_closed_after_an_error(made):
+    def broken(seen):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        play("Chase", broken, Head("argmax"), range(3))
+    assert all(one.closed for one in made)
+
+
+def test_what_a_policy_sees_goes_on_over_episodes(made):
+    seen = watch("Chase", Simulated(*policy()), Head("argmax"), 2 * LENGTH + 3)
+    assert seen.shape == (2 * LENGTH + 3, 2) and seen.dtype == np.float32
+    assert np.abs(seen[LENGTH - 3 : LENGTH, 0]).max() < 0.5 and made[0].closed
+
+
+def test_change_is_paired():
+    before = Returns(np.array([10.0, 20.0, 30.0]), np.ones(3))
+    after = Returns(before.each - 2, np.ones(3))
+    assert after.change_from(before) == (-0.1, 0.0)
+
+
+def test_float_is_compared_with_fewer_bits_in_every_way(made):
+    found = study(*policy(), Head("categorical"), "Chase", [32, 8, 2], episodes=5, steps=60)
+    assert [(row.way, row.bits) for row in found.rows] == [
+        (way, bits) for way in ("papers", "weights", "actor") for bits in (8, 2)
+    ]
+    eight, two = found.rows[:2]
+    assert abs(eight.change) < 0.02 and eight.shift.same_action > 0.9
+    assert two.shift.kl_policy > eight.shift.kl_policy > 0
+    assert all(row.frequencies.sum() == 60 for row in found.rows)
+    json.dumps(found.as_json())
+
+
+def test_continuous_actions_are_counted_in_bins(made):
+    head = Head("clip", (-1.0,), (1.0,))
+    found = study(*policy(False), head, "Pull", [4], ways=["papers"], episodes=3, steps=50)
+    (row,) = found.rows
+    assert row.frequencies.shape == (1, 32) and row.shift.kl_policy is None
+
+
+def test_divergence_of_equal_and_of_moved_policies():
+    assert divergence(np.array([3, 4]), np.array([3, 4])) == 0
+    p, q = np.array([3.5, 0.5]) / 4, np.array([2.5, 1.5]) / 4
+    assert divergence(np.array([3, 0]), np.array([2, 1])) == pytest.approx(
+        (p * np.log(p / q)).sum()
+    )
+    logits = np.log(np.array([[0.5, 0.5], [0.9, 0.1]]))
+    moved = np.log(np.array([[0.25, 0.75], [0.9, 0.1]]))
+    wanted = 0.5 * (0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75))
+    assert shift(Head("categorical"), logits, moved).kl_policy == pytest.approx(wanted)
+    assert shift(Head("categorical"), logits + 3, logits).kl_policy == pytest.approx(0)
+
+
+def test_divergence_of_gaussians():
+    means = np.array([[0.0], [0.2]])
+    head = Head("gaussian", (-1.0,), (1.0,), (np.log(0.5),))
+    assert shift(head, means, means + 0.1).kl_policy == pytest.approx(0.1**2 / (2 * 0.25))
+    head = Head("squashed_gaussian", (-1.0,), (1.0,))
+    wanted, found = np.array([[0.0, 0.0]]), np.array([[0.0, np.log(2.0)]])
+    assert shift(head, wanted, found).kl_policy == pytest.approx(np.log(2) + 1 / 8 - 0.5)
+    assert shift(head, wanted, wanted).kl_policy == pytest.approx(0)
+
+
+def test_a_file_beside_the_policy_says_where_and_how_it_acts(tmp_path):
+    said = {"env": "E-v1", "algorithm": "ddpg", "action": "times high", "action_high": 2.0}
+    (tmp_path / "p.json").write_text(json.dumps(said))
+    assert about(tmp_path / "p.pb") == About("E-v1", "scale", 2.0, 0)
+    said.update(algorithm="ppo2", action="argmax over the outputs", action_high=None)
+    (tmp_path / "p.json").write_text(json.dumps({**said, "first_seed": 7}))
+    assert about(tmp_path / "p.pb") == About("E-v1", "categorical", None, 7)
+    assert about(tmp_path / "q.pb") == About()
+
+
+def test_heads_follow_the_environment():
+    numbers, choice = Chase(False).actions, Chase(True).actions
+    assert head_for(choice, 3, None) == Head("argmax")
+    assert head_for(numbers, 1, None) == Head("clip", (-1.0,), (1.0,))
+    assert head_for(numbers, 1, "scale", 2.0) == Head("scale", (-2.0,), (2.0,))
+    for actions, outputs, kind in ((choice, 3, "clip"), (choice, 4, None), (numbers, 1, "argmax")):
+        with pytest.raises(UsageError):
+            head_for(actions, outputs, kind)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The policy as ONNX, which needs no TensorFlow."""
+    from tests.helpers.playing import chaser_file
+
+    return chaser_file(tmp_path / "chaser.onnx")
+
+
+def test_the_verb_prints_a_table_and_writes_figures(made, file, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = run(
+        "rl", "evaluate", file, "--env", "Chase", "--bits", "8,3", "--episodes", 3, "--steps", 30,
+        "--plots", tmp_path / "figures",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "3 episodes" in done.out and "actor" in done.out and "qgraph rl quantize" in done.out
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert names == {
+        "returns.png", "actions_papers.png", "actions_weights.png", "actions_actor.png"
+    }  # fmt: skip
+
+
+def test_the_verb_prints_json(made, file):
+    done = run(
+        "rl", "evaluate", file, "--env", "Chase", "--bits", "4", "--ways", "weights",
+        "--episodes", 2, "--steps", 10, "--json",
+    )  # fmt: skip
+    found = json.loads(done.out)
+    assert found["environment"] == "Chase" and [r["bits"] for r in found["rows"]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "give --env"),
+        (("--env", "Nowhere"), "Nowhere"),
+        (("--env", "Pull"), "3 outputs"),
+        (("--env", "Chase", "--head", "clip"), "clip"),
+        (("--env", "Chase", "--bits", "9"), "list of bits"),
+        (("--env", "Chase", "--ways", "mine"), "list of ways"),
+    ],
+)
+def test_what_does_not_fit_is_told(made, file, options, told):
+    done = run("rl", "evaluate", file, *options, "--episodes", 1)
+    assert done.code == 2 and told in done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from qgraph.cli.rl.evaluate import evaluate
+from qgraph.cli.rl.quantize import quantize
 from qgraph.cli.rl.train import train
 
 app = typer.Typer(
@@ -13,5 +14,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(quantize)
 app.command()(evaluate)
 app.command()(train)

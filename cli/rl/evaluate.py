@@ -30,7 +30,7 @@ from qgraph.cli.rl.options import (
 from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
-    from qgraph.rl.policy.study import Study
+    from qgraph.rl.policy.study import Form, Study
 
 LEGEND = (
     "change: of the mean return on the same seeds, relative to float, and the standard error of "
@@ -65,6 +65,10 @@ def evaluate(
     steps: Annotated[
         int, typer.Option(min=1, metavar="N", help="Observations on which actions are compared.")
     ] = 5000,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="For a .qpol file: the float policy it was made from."),
+    ] = None,
     head: HeadOption = None,
     high: HighOption = None,
     plots: Annotated[
@@ -78,30 +82,37 @@ def evaluate(
     """Play a policy in float and with fewer bits, on the same seeds.
 
     Every form plays the same episodes; actions are also compared on the observations that the
-    float policy meets.
+    float policy meets. A .qpol file is played as it is, beside the float policy of --against.
     """
-    from qgraph.cli.console import at_work
+    from qgraph.cli.console import at_work, console
     from qgraph.rl.policy import read_policy
+    from qgraph.rl.policy.affine import Simulated
+    from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
-    from qgraph.rl.policy.study import WAYS, study
+    from qgraph.rl.policy.study import WAYS, forms, study
 
     wanted, chosen = bits_of(bits), names(ways) or []
     unknown = [way for way in chosen if way not in WAYS]
     if unknown or not chosen:
         raise UsageError(f"`{ways}` is no list of ways", hint=f"of {', '.join(WAYS)}")
-    check_model(model)
+    packed = is_packed(model)
+    if packed != (against is not None):
+        raise UsageError("--against is for .qpol files, and they need it", node=str(model))
+    source = against or model
+    check_model(source)
     if plots is not None:
         check_figures(plots)
-    known = told(model, environment, head, high)
+    known = told(source, environment, head, high)
     place = needed(known)
     with at_work(as_json) as progress:
         network = read_policy(
-            model, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
+            source, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
         )
-        program = network.program
+        program, weights = network.program, network.weights
         made = head_in(place, program.size(program.outputs[0]), known)
+        compared = [_as_packed(model)] if packed else forms(program, weights, wanted, chosen)
         found = study(
-            program, network.weights, made, place, wanted, ways=chosen, episodes=episodes,
+            Simulated(program, weights), compared, made, place, episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
         )  # fmt: skip
     written = plot(found, plots) if plots is not None else []
@@ -110,7 +121,22 @@ def evaluate(
         print(json.dumps({"policy": str(model), **found.as_json(), "figures": figures}))
         return
     _print(model, found)
-    _print_next(model, place, written)
+    for path in written:
+        console().print(f"written: {path}", soft_wrap=True)
+    if not packed:
+        wanted_file = model.with_suffix(".qpol").name
+        console().print(
+            f"next: qgraph rl quantize {model} --bits 8 --env {place} -o {wanted_file}",
+            soft_wrap=True,
+        )
+
+
+def _as_packed(file: Path) -> Form:
+    from qgraph.rl.policy import load_policy
+    from qgraph.rl.policy.study import Form
+
+    policy = load_policy(file)
+    return Form(policy.form, int(policy.about["bits"]), policy.outputs)
 
 
 def _print(model: Path, study: Study) -> None:
@@ -137,15 +163,3 @@ def _print(model: Path, study: Study) -> None:
         rows,
     )
     console().print(LEGEND, style="dim")
-
-
-def _print_next(model: Path, environment: str, written: list[Path]) -> None:
-    from qgraph.cli.console import console
-
-    for path in written:
-        console().print(f"written: {path}", soft_wrap=True)
-    console().print(
-        f"next: qgraph rl quantize {model} --bits 8 --env {environment} -o "
-        f"{model.with_suffix('.qpol').name}",
-        soft_wrap=True,
-    )

@@ -66,6 +66,24 @@ def head_in(environment: str, outputs: int, known: About) -> Head:
         made.close()
 
 
+def head_alone(outputs: int, known: About) -> Head | None:
+    """The head without an environment; None where nothing says what it is."""
+    from qgraph.rl.head import DISCRETE, Head
+
+    if known.head is None:
+        return None
+    head = Head(known.head)  # which refuses names that are none
+    if head.kind in DISCRETE:
+        return head
+    if known.high is None:
+        raise UsageError(
+            f"how far actions of a `{known.head}` head reach is not known",
+            hint="give --high, or --env",
+        )
+    count = outputs // (1 + (known.head == "squashed_gaussian"))
+    return Head(known.head, (-known.high,) * count, (known.high,) * count)
+
+
 def needed(known: About) -> str:
     if known.environment is None:
         raise UsageError("where the policy acts is not known", hint="give --env, like CartPole-v1")

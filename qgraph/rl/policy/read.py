@@ -19,10 +19,10 @@ from qgraph.rl.policy.writer import Writer, no_actor
 
 @dataclass(frozen=True)
 class PolicyNetwork:
-    """What an actor computes, with its weights in float32; `graph` is what it was read from.
+    """What an actor computes, with its weights in float32.
 
-    `images_first` says that the network was trained on images as [c, h, w]: the program takes
-    [h, w, c].
+    `graph` is what it was read from, with the same outputs. `images_first` says that the network
+    was trained on images as [c, h, w]: the graph takes them so, the program as [h, w, c].
     """
 
     program: ActorProgram
@@ -81,6 +81,7 @@ class _Reader:
         steps, names = self._with_public_names(observation)
         weights = {name: self.writer.weights[name] for step in steps for name in step.weights}
         shapes = {name: array.shape for name, array in weights.items()}
+        self.graph.outputs = self.outputs
         program = ActorProgram(shape, tuple(steps), names, shapes, observation)
         return PolicyNetwork(program, weights, self.graph, self.images_first)
 

@@ -5,7 +5,7 @@ QuaRL (Lam et al., 2019), tables 1 and 2 of it and of ActorQ (Krishnan et al., 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -90,37 +90,52 @@ class Study:
         }
 
 
+@dataclass(frozen=True)
+class Form:
+    """A quantized form of a policy, and what it is called."""
+
+    way: str
+    bits: int
+    policy: Outputs
+
+
+def forms(
+    program: ActorProgram, weights: Weights, bits: Sequence[int], ways: Sequence[str] = tuple(WAYS)
+) -> Iterator[Form]:
+    """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them."""
+    for way in ways:
+        for b in [b for b in bits if b < FLOAT]:
+            yield Form(way, b, WAYS[way](program, weights, b))
+
+
 def study(
-    program: ActorProgram,
-    weights: Weights,
+    floating: Outputs,
+    forms: Iterable[Form],
     head: Head,
     environment: str,
-    bits: Sequence[int],
     *,
-    ways: Sequence[str] = tuple(WAYS),
     episodes: int = 100,
     first_seed: int = 0,
     steps: int = 5000,
     progress: Progress = silent,
 ) -> Study:
-    """Play `episodes` with each of `bits` in each of `ways`, from the same seeds.
+    """Play so many episodes with a float policy and each of its forms, from the same seeds.
 
-    Divergences are on what the float policy sees in `steps`. 32 bits are the float policy itself,
-    which is always played. Raises UsageError for an environment that is not there.
+    Actions are compared on what the float policy sees in `steps`. Raises UsageError for an
+    environment that is not there.
     """
-    floating = Simulated(program, weights)
     seeds = range(first_seed, first_seed + episodes)
     baseline = play(environment, floating, head, seeds, progress, "float")
     seen = watch(environment, floating, head, steps, first_seed)
-    wanted, count = floating(seen), program.size(program.outputs[0])
+    wanted = np.asarray(floating(seen))
     rows = []
-    for way in ways:
-        for b in [b for b in bits if b < FLOAT]:
-            policy = WAYS[way](program, weights, b)
-            returns = play(environment, policy, head, seeds, progress, f"{way}, {b} bits")
-            found = np.asarray(policy(seen))
-            taken = frequencies(head, head.actions(found), count)
-            change = returns.change_from(baseline)
-            rows.append(Row(way, b, returns, *change, shift(head, wanted, found), taken))
-    taken = frequencies(head, head.actions(wanted), count)
+    for form in forms:
+        stage = f"{form.way}, {form.bits} bits"
+        returns = play(environment, form.policy, head, seeds, progress, stage)
+        found = np.asarray(form.policy(seen))
+        taken = frequencies(head, head.actions(found), wanted.shape[1])
+        change = returns.change_from(baseline)
+        apart = shift(head, wanted, found)
+        rows.append(Row(form.way, form.bits, returns, *change, apart, taken))
+    taken = frequencies(head, head.actions(wanted), wanted.shape[1])
     return Study(environment, head, episodes, first_seed, steps, baseline, taken, tuple(rows))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from qgraph.errors import UsageError
-from qgraph.rl import environments
 from qgraph.rl.head import Head
 from qgraph.rl.policy import play as playing
 from qgraph.rl.policy import read_policy
@@ -14,25 +13,8 @@ from qgraph.rl.policy.about import About, about, head_for
 from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.play import Returns, play, watch
 from qgraph.rl.policy.shift import divergence, shift
-from qgraph.rl.policy.study import study
-from tests.helpers.cli import run
+from qgraph.rl.policy.study import forms, study
 from tests.helpers.playing import LENGTH, Chase, chaser
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """Environments that were made; `Chase` stands for a discrete one, `Pull` for the other."""
-    found = []
-
-    def make(name):
-        if name not in ("Chase", "Pull"):
-            raise UsageError(f"no environment is called `{name}`")
-        found.append(Chase(name == "Chase"))
-        return found[-1]
-
-    monkeypatch.setattr(playing, "make", make)
-    monkeypatch.setattr(environments, "make", make)
-    return found
 
 
 def policy(discrete=True):
@@ -72,7 +54,8 @@ def test_change_is_paired():
 
 
 def test_float_is_compared_with_fewer_bits_in_every_way(made):
-    found = study(*policy(), Head("categorical"), "Chase", [32, 8, 2], episodes=5, steps=60)
+    made = forms(*policy(), [32, 8, 2])
+    found = study(Simulated(*policy()), made, Head("categorical"), "Chase", episodes=5, steps=60)
     assert [(row.way, row.bits) for row in found.rows] == [
         (way, bits) for way in ("papers", "weights", "actor") for bits in (8, 2)
     ]
@@ -85,7 +68,8 @@ def test_float_is_compared_with_fewer_bits_in_every_way(made):
 
 def test_continuous_actions_are_counted_in_bins(made):
     head = Head("clip", (-1.0,), (1.0,))
-    found = study(*policy(False), head, "Pull", [4], ways=["papers"], episodes=3, steps=50)
+    one, made = Simulated(*policy(False)), forms(*policy(False), [4], ["papers"])
+    found = study(one, made, head, "Pull", episodes=3, steps=50)
     (row,) = found.rows
     assert row.frequencies.shape == (1, 32) and row.shift.kl_policy is None
 
@@ -131,50 +115,3 @@ def test_heads_follow_the_environment():
     for actions, outputs, kind in ((choice, 3, "clip"), (choice, 4, None), (numbers, 1, "argmax")):
         with pytest.raises(UsageError):
             head_for(actions, outputs, kind)
-
-
-@pytest.fixture
-def file(tmp_path):
-    """The policy as ONNX, which needs no TensorFlow."""
-    from tests.helpers.playing import chaser_file
-
-    return chaser_file(tmp_path / "chaser.onnx")
-
-
-def test_the_verb_prints_a_table_and_writes_figures(made, file, tmp_path):
-    pytest.importorskip("matplotlib")
-    done = run(
-        "rl", "evaluate", file, "--env", "Chase", "--bits", "8,3", "--episodes", 3, "--steps", 30,
-        "--plots", tmp_path / "figures",
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert "3 episodes" in done.out and "actor" in done.out and "qgraph rl quantize" in done.out
-    names = {p.name for p in (tmp_path / "figures").iterdir()}
-    assert names == {
-        "returns.png", "actions_papers.png", "actions_weights.png", "actions_actor.png"
-    }  # fmt: skip
-
-
-def test_the_verb_prints_json(made, file):
-    done = run(
-        "rl", "evaluate", file, "--env", "Chase", "--bits", "4", "--ways", "weights",
-        "--episodes", 2, "--steps", 10, "--json",
-    )  # fmt: skip
-    found = json.loads(done.out)
-    assert found["environment"] == "Chase" and [r["bits"] for r in found["rows"]] == [4]
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ((), "give --env"),
-        (("--env", "Nowhere"), "Nowhere"),
-        (("--env", "Pull"), "3 outputs"),
-        (("--env", "Chase", "--head", "clip"), "clip"),
-        (("--env", "Chase", "--bits", "9"), "list of bits"),
-        (("--env", "Chase", "--ways", "mine"), "list of ways"),
-    ],
-)
-def test_what_does_not_fit_is_told(made, file, options, told):
-    done = run("rl", "evaluate", file, *options, "--episodes", 1)
-    assert done.code == 2 and told in done.err

@@ -1,0 +1,213 @@
+"""`qgraph rl quantize`: a policy to a packed one, which acts without a framework."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qgraph.cli.options import (
+    Inputs,
+    InputShapes,
+    Json,
+    Model,
+    Outputs,
+    check_model,
+    names,
+    shapes,
+)
+from qgraph.cli.rl.options import (
+    EnvironmentOption,
+    HeadOption,
+    HighOption,
+    head_alone,
+    head_in,
+    needed,
+    told,
+)
+from qgraph.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from qgraph.ir.types import Array
+    from qgraph.rl.policy import PolicyNetwork
+    from qgraph.rl.policy.about import About
+
+APART = 4  # every fourth observation is kept to compare actions on
+FIRST_SEED = 100_000  # of episodes to calibrate on: not those of `qgraph rl evaluate`
+
+
+class Form(str, Enum):
+    """As in `qgraph.rl.policy.build`."""
+
+    dynamic = "dynamic"
+    static = "static"
+
+
+def quantize(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .qpol file to write.")],
+    bits: Annotated[
+        int, typer.Option(metavar="N", help="Of weights: 8 to 2; dynamic also 16 and 32 (floats).")
+    ] = 8,
+    form: Annotated[
+        Form,
+        typer.Option(
+            metavar="FORM",
+            help="dynamic: activations have a range in each step; static: calibrated, powers of "
+            "two, exact to the bit.",
+        ),
+    ] = Form.dynamic,
+    observations: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .npy or .npz of what the policy sees."),
+    ] = None,
+    environment: EnvironmentOption = None,
+    samples: Annotated[
+        int, typer.Option(min=8, metavar="N", help="With --env: so many steps are watched.")
+    ] = 4096,
+    head: HeadOption = None,
+    high: HighOption = None,
+    first_bits: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the first layer, where they are others.")
+    ] = None,
+    last_bits: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the last layer, likewise.")
+    ] = None,
+    inputs: Inputs = None,
+    outputs: Outputs = None,
+    input_shape: InputShapes = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Pack a policy into one file that acts by itself.
+
+    With --observations or --env, what the policy meets later is compared with what it has seen:
+    observations beyond that are counted.
+    """
+    from qgraph.cli.console import at_work
+    from qgraph.files import sha256_of
+    from qgraph.rl.policy import Policy, pack, read_policy
+
+    check_model(model)
+    _check_output(output, force)
+    if observations is not None and environment is not None:
+        raise UsageError("observations come from --observations or --env, not from both")
+    known = told(model, environment, head, high)
+    with at_work(as_json) as progress:
+        network = read_policy(
+            model, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
+        )
+        count = network.program.size(network.program.outputs[0])
+        made = (
+            head_alone(count, known) if environment is None else head_in(environment, count, known)
+        )
+        seen = _read(observations, network.program.observation, network.program.shape)
+        if seen is None and (environment is not None or form is Form.static):
+            progress("watching", 0, 1)
+            seen = _watched(network, known, samples)
+        learnt, apart = _parts(seen)
+        about = {"source": model.name, "environment": known.environment}
+        if model.is_file():
+            about["source_sha256"] = sha256_of(model)
+        packed = pack(
+            network, made, bits, form.value, learnt, about, first_bits, last_bits, progress
+        )
+        packed.write(output)
+    facts = _facts(network, Policy(packed), apart, output)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    _print(facts, model, known)
+
+
+def _check_output(output: Path, force: bool) -> None:
+    if output.is_dir() or (output.exists() and not force):
+        hint = "give another place" + ("" if output.is_dir() else ", or --force to replace it")
+        raise OutputError("exists already", node=str(output), hint=hint)
+    if not output.resolve().parent.is_dir():
+        raise OutputError("its directory does not exist", node=str(output))
+
+
+def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
+    from qgraph.ir.graph import Graph
+    from qgraph.quant.data import load_data
+
+    if file is None:
+        return None
+    graph = Graph("observations")
+    graph.input(name, "float32", (None, *shape))
+    return load_data(file, graph)[name]
+
+
+def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
+    """What the float policy sees where it acts."""
+    from qgraph.rl.policy.affine import Simulated
+    from qgraph.rl.policy.play import watch
+
+    place, program = needed(known), network.program
+    made = head_in(place, program.size(program.outputs[0]), known)
+    return watch(place, Simulated(program, network.weights), made, steps, FIRST_SEED)
+
+
+def _parts(seen: Array | None) -> tuple[Array | None, Array | None]:
+    """Observations to learn from, and others to compare on."""
+    import numpy as np
+
+    if seen is None or len(seen) < APART:
+        return seen, None
+    apart = np.arange(len(seen)) % APART == APART - 1
+    return seen[~apart], seen[apart]
+
+
+def _facts(
+    network: PolicyNetwork, policy: Any, apart: Array | None, output: Path
+) -> dict[str, Any]:
+    from qgraph.rl.policy.affine import Simulated
+    from qgraph.rl.policy.shift import shift
+
+    float_bytes = sum(array.size * 4 for array in network.weights.values())
+    facts = {
+        "output": str(output),
+        "form": policy.form,
+        "bits": policy.about["bits"],
+        "bytes": output.stat().st_size,
+        "float_bytes": float_bytes,
+        "shape": list(policy.shape),
+        "outputs": list(policy.names),
+        "head": policy.about["head"],
+        "images_first": network.images_first,
+        "steps": [step.op for step in network.program.steps],
+    }
+    if apart is not None and policy.head is not None:
+        wanted = Simulated(network.program, network.weights)(apart)
+        found = shift(policy.head, wanted, policy.outputs(apart))
+        facts.update(compared_on=len(apart), same_action=found.same_action)
+    return facts
+
+
+def _print(facts: dict[str, Any], model: Path, known: About) -> None:
+    from qgraph.cli.console import console, print_table
+
+    head = facts["head"]["kind"] if facts["head"] else "none: outputs are all it gives"
+    rows = [
+        ("form", facts["form"]),
+        ("weights", f"{facts['bits']} bits"),
+        ("observation", " x ".join(map(str, facts["shape"]))),
+        ("steps", ", ".join(facts["steps"])),
+        ("head", head),
+        ("size", f"{facts['bytes']:,} bytes, weights in float32 {facts['float_bytes']:,}"),
+    ]
+    if "same_action" in facts:
+        kept = f"{facts['same_action']:.1%} on {facts['compared_on']} observations kept apart"
+        rows.append(("same action", kept))
+    print_table(f"{facts['output']}, from {model.name}", ("", ""), rows)
+    out = console()
+    if facts["images_first"]:
+        out.print("images were [c, h, w] in training: the policy takes [h, w, c]\n")
+    where = f" --env {known.environment}" if known.environment else " --env NAME"
+    out.print(
+        f"next: qgraph rl evaluate {facts['output']}{where} --against {model}", soft_wrap=True
+    )

@@ -1,0 +1,132 @@
+"""From a policy that was read to one that is packed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError, UsageError
+from qgraph.ir.types import Array
+from qgraph.progress import Progress, silent
+from qgraph.quant.profile import Profile, load_profile
+from qgraph.rl.actor import Packer
+from qgraph.rl.head import Head
+from qgraph.rl.policy.file import Packed
+from qgraph.rl.policy.read import PolicyNetwork
+
+FORMS = ("dynamic", "static")
+STATIC_BITS = range(2, 9)
+FEW_BITS = 4  # and fewer: first and last layers have 8 all the same
+
+
+def pack(
+    network: PolicyNetwork,
+    head: Head | None = None,
+    bits: int = 8,
+    form: str = "dynamic",
+    observations: Array | None = None,
+    about: Mapping[str, Any] | None = None,
+    first_bits: int | None = None,
+    last_bits: int | None = None,
+    progress: Progress = silent,
+) -> Packed:
+    """A policy with kernels in so many bits, ready to be written and run.
+
+    form: `dynamic` is an actor's block, whose activations have a range in each step; `static` is an
+    integer program with powers of two as scales, calibrated on `observations` ([n, *shape], as the
+    environment gives them), exact to the bit. With observations, those outside of what they span
+    are counted later, and held to powers of two. head: None where outputs are all that is wanted.
+    about: goes into the file's manifest. first_bits and last_bits: of those layers, dynamic only.
+    Raises UsageError, CalibrationError, UnsupportedError.
+    """
+    if form not in FORMS:
+        raise UsageError(f"form `{form}` is not there", hint=f"forms: {', '.join(FORMS)}")
+    manifest: dict[str, Any] = {
+        "form": form,
+        "bits": bits,
+        "shape": list(network.program.shape),
+        "outputs": list(network.program.outputs),
+        "head": None if head is None else head.as_json(),
+        "range": _span(network, observations),
+        **(about or {}),
+    }
+    if form == "dynamic":
+        packer = Packer(network.program, bits, first_bits, last_bits)
+        return Packed(manifest, {"block": packer.pack(network.weights)})
+    if observations is None:
+        raise CalibrationError(
+            "a static policy is calibrated on observations", hint="give --observations or --env"
+        )
+    if first_bits is not None or last_bits is not None:
+        raise UsageError("first and last layers of a static policy have 8 bits by its profile")
+    return _static(network, bits, observations, manifest, progress)
+
+
+def profile_for(bits: int) -> Profile:
+    """`policy-int8` or `policy-int4`, with weights of so many bits. Raises UsageError."""
+    if bits not in STATIC_BITS:
+        raise UsageError(f"a static policy has weights of 2 to 8 bits, not {bits}")
+    known = load_profile("policy-int4" if bits <= FEW_BITS else "policy-int8")
+    if known.bits.weight == bits:
+        return known
+    return replace(known, name=f"policy-int{bits}", bits=replace(known.bits, weight=bits))
+
+
+def _static(
+    network: PolicyNetwork,
+    bits: int,
+    observations: Array,
+    manifest: dict[str, Any],
+    progress: Progress,
+) -> Packed:
+    from qgraph.artifacts import constants
+    from qgraph.backends.engine.file import engine_file
+    from qgraph.compiler import quantize
+    from qgraph.ir.text import print_graph
+    from qgraph.program import lower
+
+    graph = network.graph
+    (name,) = (n for n in graph.inputs if graph.use_count(n))
+    feed = as_fed(observations, graph.types[name].dtype, network.images_first)
+    made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
+    program = lower(made)
+    content = io.BytesIO()
+    arrays: dict[str, Any] = constants("constant", made)
+    np.savez(content, **arrays)
+    manifest.update(
+        outputs=list(made.outputs),
+        input=name,
+        images_first=network.images_first,
+        facts=sorted(made.facts),
+    )
+    parts = {
+        "graph": print_graph(made).encode(),
+        "constants": content.getvalue(),
+        "engine": engine_file(program),
+    }
+    return Packed(manifest, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})
+
+
+def as_fed(observations: Array, dtype: str, images_first: bool) -> Array:
+    """Observations [n, *shape] in the order and type of a graph's input."""
+    found = np.moveaxis(observations, -1, 1) if images_first else observations
+    return np.ascontiguousarray(found, dtype)
+
+
+def _span(network: PolicyNetwork, observations: Array | None) -> dict[str, list[float]] | None:
+    """The least and the largest of each feature (of each channel of images)."""
+    if observations is None:
+        return None
+    found = np.asarray(observations)
+    if found.shape[1:] != network.program.shape or not len(found):
+        wanted = ", ".join(map(str, network.program.shape))
+        raise CalibrationError(f"observations are [n, {wanted}], found {list(found.shape)}")
+    if not np.isfinite(found).all():
+        raise CalibrationError("observations hold NaN or infinity")
+    over = tuple(range(found.ndim - 1))
+    ends = {"low": found.min(over), "high": found.max(over)}
+    return {end: [float(x) for x in values] for end, values in ends.items()}

@@ -1,0 +1,107 @@
+"""A quantized policy in a file, `.qpol`: a manifest in JSON, and what it lists.
+
+    magic 8, format uint32, size of the manifest uint32, size of the file uint64, SHA-256 of all
+    that stands behind these 64 bytes; the manifest; sections, each at a multiple of 64
+
+Little-endian. Read, it is mapped into memory, and what runs the policy uses it where it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import LoadError
+from qgraph.files import write_whole
+from qgraph.ir.types import Array
+
+MAGIC = b"\x89QPL\r\n\x1a\n"
+FORMAT = 1
+ALIGNMENT = 64
+HEADER = struct.Struct("<8sIIQ32s8x")
+AGAIN = "quantize the policy again"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What a file holds. `manifest` is JSON; `sections` are bytes by name, uint8 [size]."""
+
+    manifest: Mapping[str, Any]
+    sections: Mapping[str, Array]
+
+    def write(self, path: str | Path) -> Path:
+        """Write the file, whole or not at all. Raises OutputError."""
+        path = Path(path)
+        write_whole(path, self.as_bytes())
+        return path
+
+    def as_bytes(self) -> bytes:
+        sizes = {name: len(data) for name, data in self.sections.items()}
+        manifest = json.dumps({**self.manifest, "sections": sizes}).encode()
+        body = b"".join(map(_padded, [manifest, *(d.tobytes() for d in self.sections.values())]))
+        digest = hashlib.sha256(body).digest()
+        size = HEADER.size + len(body)
+        return HEADER.pack(MAGIC, FORMAT, len(manifest), size, digest) + body
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file says that it is a quantized policy."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def read(path: str | Path) -> Packed:
+    """What a `.qpol` file holds, mapped. Raises LoadError for one that is damaged."""
+    try:
+        with open(path, "rb") as file:
+            data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it is empty
+        reason = getattr(error, "strerror", None) or "it is empty"
+        raise LoadError(f"cannot be read: {reason}", node=str(path)) from None
+    try:
+        return _parsed(np.frombuffer(data, np.uint8))
+    except LoadError as error:
+        error.node = str(path)
+        raise
+
+
+def _parsed(data: Array) -> Packed:
+    if len(data) < HEADER.size or data[: len(MAGIC)].tobytes() != MAGIC:
+        raise LoadError("not a quantized policy", hint="`qgraph rl quantize` writes them")
+    _, version, length, size, digest = HEADER.unpack(data[: HEADER.size].tobytes())
+    if version != FORMAT:
+        raise LoadError(f"has format {version}; this version reads {FORMAT}", hint=AGAIN)
+    if size != len(data):
+        raise LoadError(f"has {len(data)} bytes, it should have {size}", hint=AGAIN)
+    if hashlib.sha256(data[HEADER.size :].data).digest() != digest:
+        raise LoadError("is damaged: its checksum is another", hint=AGAIN)
+    try:
+        manifest = json.loads(data[HEADER.size : HEADER.size + length].tobytes())
+        sections, at = {}, HEADER.size + _aligned(length)
+        for name, count in manifest.pop("sections").items():
+            if not 0 <= count <= len(data) - at:
+                raise ValueError(f"section `{name}` leaves the file")
+            sections[str(name)] = data[at : at + count]
+            at += _aligned(count)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LoadError(f"is not as it was written: {error}", hint=AGAIN) from None
+    return Packed(manifest, sections)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _padded(section: bytes) -> bytes:
+    return section.ljust(_aligned(len(section)), b"\0")

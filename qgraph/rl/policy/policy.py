@@ -1,0 +1,167 @@
+"""A quantized policy at work: observations in, actions out, without TensorFlow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError, LoadError, TextError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor
+from qgraph.rl.head import Head
+from qgraph.rl.policy.build import as_fed
+from qgraph.rl.policy.file import AGAIN, Packed, read
+
+Run = Callable[[Array], Mapping[str, Array]]
+
+
+def load_policy(path: str | Path, level: str = "auto") -> Policy:
+    """The policy that `qgraph rl quantize` wrote. Raises LoadError; `level` is that of `Actor`."""
+    try:
+        return Policy(read(path), level)
+    except LoadError as error:
+        error.node = error.node or str(path)
+        raise
+
+
+class Policy:
+    """A quantized policy; `counts` says what it has met so far.
+
+    observations: all of them; outside: those with a number beyond what calibration saw, if there
+    was any; saturated: those of them that were held to the nearest there is. The dynamic form holds
+    a number to the power of two above the largest of its feature, the static one to its codes.
+    """
+
+    def __init__(self, packed: Packed, level: str = "auto") -> None:
+        about = packed.manifest
+        try:
+            self.about = about
+            self.form = str(about["form"])
+            self.shape = tuple(int(size) for size in about["shape"])
+            self.names = tuple(str(name) for name in about["outputs"])
+            self.head = None if about["head"] is None else Head.from_json(about["head"])
+            self._range = _ends(about["range"])
+            self._held = None if self._range is None else _powers_above(*self._range)
+            self._run = self._runner(packed, level)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LoadError(f"its manifest does not hold: {error}", hint=AGAIN) from None
+        self.counts = {"observations": 0, "outside": 0, "saturated": 0}
+
+    def __call__(self, observations: Array, rng: np.random.Generator | None = None) -> Array:
+        """Actions for observations [n, *shape] or one of [*shape]; the likeliest without rng.
+
+        Without a head they are the first output. Raises UsageError for observations of another
+        shape, and for NaN in them.
+        """
+        outputs = self.outputs(observations)
+        if self.head is None:
+            return outputs
+        alone = np.shape(observations) == self.shape
+        found = self.head.actions(np.atleast_2d(outputs), rng)
+        return np.asarray(found[0]) if alone else found
+
+    def outputs(self, observations: Array) -> Array:
+        """The first output, float32 [n, m], of [n, *shape]; [m] of one observation."""
+        return self.run(observations)[self.names[0]]
+
+    def run(self, observations: Array) -> dict[str, Array]:
+        """Every output by name; else as `outputs`."""
+        x = np.asarray(observations, np.float32)
+        alone = x.shape == self.shape
+        x = x[None] if alone else x
+        if x.shape[1:] != self.shape or not len(x):
+            raise UsageError(f"observations are [n, *{self.shape}], found {np.shape(observations)}")
+        x = self._counted(x)
+        found = self._run(x)
+        return {name: found[name][0] if alone else found[name] for name in self.names}
+
+    def _counted(self, x: Array) -> Array:
+        finite = np.isfinite(x)
+        if not finite.all():
+            first = tuple(int(i) for i in np.argwhere(~finite)[0])
+            raise UsageError(
+                f"observation {first[0]} has {x[first]} at {list(first[1:])}",
+                hint="look at what the environment gives",
+            )
+        self.counts["observations"] += len(x)
+        if self._range is None or self._held is None:
+            return x
+        if not _beyond(x, self._range):
+            return x
+        self.counts["outside"] += _beyond(x, self._range)
+        self.counts["saturated"] += _beyond(x, self._held)
+        return np.clip(x, *self._held) if self.form == "dynamic" else x
+
+    def _runner(self, packed: Packed, level: str) -> Run:
+        if self.form == "dynamic":
+            actor = Actor(packed.sections["block"], level)
+            if actor.shape != self.shape or actor.outputs != self.names:
+                raise ValueError("the block is of another policy")
+            return actor.run
+        if self.form != "static":
+            raise ValueError(f"form `{self.form}` is not known")
+        session, name = _session(packed, level), str(packed.manifest["input"])
+        graph, images_first = session.graph, bool(packed.manifest["images_first"])
+        dtype = graph.types[name].dtype
+        if not set(self.names) <= set(graph.outputs):
+            raise ValueError("its graph has other outputs")
+        entries = session.program.entries
+        if self._range and [e.source for e in entries] == [name] and not images_first:
+            self._held = _reach(entries[0].spec)
+        return lambda x: session.run({name: as_fed(x, dtype, images_first)})
+
+
+def _session(packed: Packed, level: str) -> Any:
+    """The calibrated graph, its program, and the engine that runs the program of the file."""
+    import tempfile
+
+    from qgraph.backends.engine.engine import LEVELS, Engine
+    from qgraph.ir.text import parse_graph
+    from qgraph.program import lower
+    from qgraph.runtime import Session
+
+    sections = packed.sections
+    try:
+        with np.load(io.BytesIO(sections["constants"].tobytes()), allow_pickle=False) as found:
+            constants = {name.removeprefix("constant/"): found[name] for name in found.files}
+        graph = parse_graph(sections["graph"].tobytes().decode(), constants)
+    except (TextError, GraphError, OSError, EOFError) as error:
+        raise ValueError(str(error)) from None
+    graph.facts.update(str(fact) for fact in packed.manifest["facts"])
+    with tempfile.NamedTemporaryFile(suffix=".qgi") as file:
+        file.write(sections["engine"].tobytes())
+        file.flush()
+        engine = Engine.open(file.name, level=level if level in LEVELS else "auto")
+    program = lower(graph)
+    if engine.entries != tuple(e.tensor for e in program.entries) or engine.exits != program.exits:
+        raise ValueError("the engine's program is of another policy")
+    return Session(graph, program, engine)
+
+
+def _reach(spec: Any) -> tuple[Array, Array]:
+    """The least and the largest number that codes hold."""
+    unit = np.ldexp(1.0, -np.asarray(spec.exponent))
+    return np.asarray((spec.lo - 0.5) * unit), np.asarray((spec.hi + 0.5) * unit)
+
+
+def _beyond(x: Array, ends: tuple[Array, Array]) -> int:
+    """How many observations have a number outside."""
+    outside = (x < ends[0]) | (x > ends[1])
+    return int(outside.reshape(len(x), -1).any(-1).sum())
+
+
+def _powers_above(low: Array, high: Array) -> tuple[Array, Array]:
+    """For each feature; 1 where only 0 was seen."""
+    largest = np.maximum(np.abs(low), np.abs(high))
+    power = np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1)))).astype(np.float32)
+    return -power, power
+
+
+def _ends(found: Any) -> tuple[Array, Array] | None:
+    if found is None:
+        return None
+    return np.asarray(found["low"], np.float32), np.asarray(found["high"], np.float32)

@@ -1,0 +1,107 @@
+"""`qgraph rl quantize` and `qgraph rl evaluate`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qgraph.rl.policy import load_policy
+from tests.helpers.cli import run
+
+
+def test_evaluate_prints_a_table_and_writes_figures(made, model, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = run(
+        "rl", "evaluate", model, "--env", "Chase", "--bits", "8,3", "--episodes", 3, "--steps", 30,
+        "--plots", tmp_path / "figures",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "3 episodes" in done.out and "actor" in done.out and "qgraph rl quantize" in done.out
+    names = {p.name for p in (tmp_path / "figures").iterdir()}
+    assert names == {
+        "returns.png", "actions_papers.png", "actions_weights.png", "actions_actor.png"
+    }  # fmt: skip
+
+
+def test_evaluate_prints_json(made, model):
+    done = run(
+        "rl", "evaluate", model, "--env", "Chase", "--bits", "4", "--ways", "weights",
+        "--episodes", 2, "--steps", 10, "--json",
+    )  # fmt: skip
+    found = json.loads(done.out)
+    assert found["environment"] == "Chase" and [r["bits"] for r in found["rows"]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "give --env"),
+        (("--env", "Nowhere"), "Nowhere"),
+        (("--env", "Pull"), "3 outputs"),
+        (("--env", "Chase", "--head", "clip"), "clip"),
+        (("--env", "Chase", "--bits", "9"), "list of bits"),
+        (("--env", "Chase", "--ways", "mine"), "list of ways"),
+        (("--env", "Chase", "--against", "other.pb"), ".qpol"),
+    ],
+)
+def test_evaluate_says_what_does_not_fit(made, model, options, told):
+    done = run("rl", "evaluate", model, *options, "--episodes", 1)
+    assert done.code == 2 and told in done.err
+
+
+@pytest.mark.parametrize("form", ["dynamic", "static"])
+def test_a_policy_is_packed_where_it_acts_and_played(made, model, tmp_path, form):
+    file = tmp_path / "p.qpol"
+    done = run(
+        "rl", "quantize", model, "--bits", 8, "--form", form, "--env", "Chase", "--samples", 300,
+        "-o", file, "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    facts = json.loads(done.out)
+    assert facts["form"] == form and facts["compared_on"] == 75 and facts["same_action"] > 0.9
+    policy = load_policy(file)
+    assert policy.about["environment"] == "Chase" and policy.about["range"] is not None
+    done = run(
+        "rl", "evaluate", file, "--against", model, "--env", "Chase", "--episodes", 3,
+        "--steps", 20, "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out)["rows"]
+    assert (row["way"], row["bits"]) == (form, 8) and row["same_action"] > 0.8
+
+
+def test_a_policy_is_packed_without_an_environment(model, tmp_path):
+    np.save(tmp_path / "seen.npy", np.random.default_rng(0).normal(size=(40, 2)).astype("f"))
+    file = tmp_path / "p.qpol"
+    done = run("rl", "quantize", model, "--observations", tmp_path / "seen.npy", "-o", file)
+    assert done.code == 0, done.err
+    assert (
+        "dynamic" in done.out and "none: outputs" in done.out and "qgraph rl evaluate" in done.out
+    )
+    assert load_policy(file)(np.zeros(2, "f")).tolist() == [0, 0.5, 0]
+    again = run("rl", "quantize", model, "-o", file, "--head", "argmax")
+    assert again.code == 8 and "--force" in again.err
+    assert run("rl", "quantize", model, "-o", file, "--head", "argmax", "--force").code == 0
+    assert load_policy(file)(np.zeros(2, "f")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (("--form", "static"), 2, "give --env"),
+        (("--head", "clip"), 2, "give --high"),
+        (("--head", "best"), 2, "no head"),
+        (("--bits", 9), 2, "9"),
+        (("--observations", "a.npy", "--env", "Chase"), 2, "not from both"),
+        (("--observations", "missing.npy"), 6, "missing.npy"),
+        (("--env", "Nowhere"), 2, "Nowhere"),
+        (("-o", "missing/p.qpol"), 8, "directory"),
+    ],
+)
+def test_quantize_says_what_does_not_fit_and_leaves_no_file(
+    made, model, tmp_path, monkeypatch, options, code, told
+):
+    monkeypatch.chdir(tmp_path)
+    done = run("rl", "quantize", model, "-o", "p.qpol", *options)
+    assert done.code == code and told in done.err
+    assert {p.name for p in tmp_path.iterdir()} == {"chaser.onnx"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Experience:
             raise UsageError(f"records of {dtype} cannot be shared", hint="numbers of fixed shapes")
         if not (0 < writers <= MAX_WRITERS and capacity > 0):
             raise UsageError(f"rings of {capacity} records for {writers} actors")
-        form = json.dumps(_described(dtype)).encode()
+        form = json.dumps(form_of(dtype)).encode()
         if LABEL.size + len(form) > PAGE:
             raise UsageError(f"a record has at most about 50 fields, not {len(dtype.names or ())}")
         size = PAGE + native().rings_head(writers) + writers * capacity * dtype.itemsize
@@ -66,7 +67,7 @@ class Experience:
         if magic != MAGIC or not (0 < writers <= MAX_WRITERS and capacity > 0):
             raise LoadError("are no rings of records", node=name)
         try:
-            dtype = _read(json.loads(front[LABEL.size : LABEL.size + length]))
+            dtype = read_form(json.loads(front[LABEL.size : LABEL.size + length]))
         except (ValueError, TypeError):
             dtype = np.dtype([])
         size = PAGE + native().rings_head(writers) + writers * capacity * record
@@ -88,6 +89,10 @@ class Experience:
     def reader(self) -> RecordReader:
         """The learner's end. There is one at a time."""
         return RecordReader(self)
+
+    def settings(self, writer: int) -> dict[str, Any]:
+        """What an actor gets to `RecordWriter.of`; it is JSON."""
+        return {"rings": self.name, "writer": writer}
 
     def filled(self, writer: int) -> int:
         """Records that wait in a ring."""
@@ -112,6 +117,11 @@ class RecordWriter:
         self.rings = rings
         self.number = number
         self._native = rings.native
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> RecordWriter:
+        """The end that `Experience.settings` tells of. Raises LoadError."""
+        return Experience.attach(settings["rings"], int(settings["writer"]))
 
     def put(self, records: Array, timeout: float | None = None) -> int:
         """Add records, [n] or one of `rings.dtype`; sleeps while the ring is full.
@@ -171,27 +181,27 @@ class RecordReader:
         return found
 
 
-def _described(dtype: np.dtype[Any]) -> Any:
+def form_of(dtype: np.dtype[Any]) -> Any:
     """A dtype as JSON: its text, or [name, form, shape, offset] of each field and its size."""
     if dtype.subdtype is not None:
-        return [_described(dtype.subdtype[0]), list(dtype.subdtype[1])]
+        return [form_of(dtype.subdtype[0]), list(dtype.subdtype[1])]
     if dtype.fields is None:
         return dtype.str
-    fields = [[name, _described(part[0]), part[1]] for name, part in dtype.fields.items()]
+    fields = [[name, form_of(part[0]), part[1]] for name, part in dtype.fields.items()]
     return {"fields": fields, "size": dtype.itemsize}
 
 
-def _read(form: Any) -> np.dtype[Any]:
-    """The dtype that `_described` wrote. Raises ValueError, TypeError."""
+def read_form(form: Any) -> np.dtype[Any]:
+    """The dtype that `form_of` wrote. Raises ValueError, TypeError."""
     if isinstance(form, str):
         return np.dtype(form)
     if isinstance(form, list):
-        return np.dtype((_read(form[0]), tuple(form[1])))
+        return np.dtype((read_form(form[0]), tuple(form[1])))
     names, formats, offsets = zip(*form["fields"], strict=True)
     return np.dtype(
         {
             "names": list(names),
-            "formats": [_read(part) for part in formats],
+            "formats": [read_form(part) for part in formats],
             "offsets": list(offsets),
             "itemsize": form["size"],
         }

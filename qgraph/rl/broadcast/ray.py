@@ -1,0 +1,216 @@
+"""Actors on other machines, by Ray.
+
+On each of them a relay has its actors' channel and rings, as on the learner's own machine, so that
+learner and actors are the same wherever they are. A process of the run, this module, carries blocks
+there and records back. Ray is given bytes and numbers only, which it sends as they are.
+
+    python -m qgraph.rl.broadcast.ray, started by `RayNodes`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import RunError, UsageError
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.experience import Experience
+from qgraph.rl.broadcast.member import Member, joined
+from qgraph.rl.broadcast.publisher import Publisher
+from qgraph.rl.broadcast.relay import Relay, form_text
+from qgraph.rl.broadcast.supervisor import Supervisor
+
+NAME = "ray"
+MODULE = "qgraph.rl.broadcast.ray"
+BATCH = 4096  # records of one exchange
+BLOCKS, RECORDS, CRASHES = 0, 1, 2  # of the member's numbers: sent, brought, of actors afar
+
+
+class RayNodes:
+    """Actors on nodes of a Ray cluster, for a learner's publisher and rings.
+
+    actors: for each node that has some, the settings (JSON) of each of its actors, to which
+    `policy` and `records` are added. module: what an actor is. reader: of the publisher, for all
+    of them together. writers: of the rings, one for each node. address: of the cluster, as
+    `ray.init` takes it. nodes: their ids; else those that live, the learner's own last. restarts:
+    how often an actor, or a node, may crash.
+
+    Raises UsageError where Ray is missing; what goes wrong later shows in `run.check()`.
+    """
+
+    def __init__(
+        self,
+        run: Supervisor,
+        publisher: Publisher,
+        rings: Experience,
+        *,
+        module: str,
+        actors: Sequence[Sequence[Mapping[str, Any]]],
+        reader: int,
+        writers: Sequence[int],
+        address: str = "auto",
+        nodes: Sequence[str] | None = None,
+        restarts: int = 3,
+    ) -> None:
+        _ray()
+        if len(writers) != len(actors) or (nodes is not None and len(nodes) != len(actors)):
+            raise UsageError("each node with actors has a ring of its own")
+        self._run = run
+        settings = {
+            "address": address,
+            "nodes": nodes,
+            "policy": publisher.settings(reader),
+            "block_size": publisher.block_size,
+            "rings": rings.name,
+            "writers": list(writers),
+            "module": module,
+            "actors": [[json.dumps(one) for one in node] for node in actors],
+            "restarts": restarts,
+        }
+        run.start(NAME, MODULE, settings)
+
+    @property
+    def sent(self) -> int:
+        """Blocks that were sent to nodes."""
+        return int(self._run.numbers(NAME)[BLOCKS])
+
+    @property
+    def crashes(self) -> int:
+        """How often actors afar were restarted."""
+        return int(self._run.numbers(NAME)[CRASHES])
+
+
+class _Node:
+    """One node: its relay, and the one exchange that is under way."""
+
+    def __init__(self, settings: Mapping[str, Any], number: int, place: str, ring: Any) -> None:
+        self._settings = settings
+        self._number = number
+        self._place = place
+        self._ring = ring  # the learner's
+        self._waiting = np.empty(0, ring.rings.dtype)  # records that it had no room for
+        self.version = -1  # that it has
+        self.crashes = 0
+        self.lost = 0  # how often the node was
+        self.call: Any = None
+        self.start()
+
+    def start(self) -> None:
+        """A relay on the node, with its actors."""
+        ray, settings = _ray(), self._settings
+        where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self._place, False)
+        options = {"num_cpus": 0, "scheduling_strategy": where}
+        rings = self._ring.rings
+        self.relay = ray.remote(Relay).options(**options).remote(
+            form_text(rings),
+            settings["block_size"],
+            rings.capacity,
+            settings["module"],
+            settings["actors"][self._number],
+            settings["restarts"],
+        )  # fmt: skip
+        self.version = -1
+        self.call = None
+
+    def send(self, block: Any, version: int) -> None:
+        """Begin an exchange, with a block if it is newer than the node's."""
+        if self.call is not None or not self._delivered():
+            return
+        if version > self.version:
+            self.call = self.relay.exchange.remote(block, version, BATCH)
+            self.version = version
+        else:
+            self.call = self.relay.exchange.remote(b"", -1, BATCH)
+
+    def receive(self) -> tuple[int, bool]:
+        """End it: how many records came, and did an actor ask for a block?"""
+        ray = _ray()
+        try:
+            records, asked, self.crashes = ray.get(self.call)
+        except ray.exceptions.RayTaskError as error:  # the relay's own
+            raise RunError(str(error.cause), node=f"node {self._place}") from None
+        except ray.exceptions.RayActorError as error:
+            self.lost += 1
+            if self.lost > self._settings["restarts"]:
+                raise RunError(f"was lost: {error}", node=f"node {self._place}") from None
+            self.start()
+            return 0, True
+        self.call = None
+        self._waiting = np.frombuffer(records, self._ring.rings.dtype)
+        self._delivered()
+        return len(records) // self._ring.rings.dtype.itemsize, asked
+
+    def _delivered(self) -> bool:
+        """Put what came into the learner's ring: is it all there?"""
+        if len(self._waiting):
+            self._waiting = self._waiting[self._ring.put(self._waiting, timeout=0.0) :]
+        return not len(self._waiting)
+
+
+def carry(member: Member, settings: dict[str, Any]) -> None:
+    """Blocks to the nodes and records from them, until the run ends."""
+    ray = _ray()
+    ray.init(address=settings["address"], log_to_driver=False)
+    places = settings["nodes"] or _places(len(settings["actors"]))
+    policy = settings["policy"]
+    reader = Channel.attach(policy["blocks"], policy["reader"])
+    rings = Experience.open(settings["rings"])
+    ends = [rings.writer(number) for number in settings["writers"]]
+    nodes = [_Node(settings, *given) for given in zip(range(len(ends)), places, ends, strict=True)]
+    block: Any = None
+    reader.ask()
+    while member.going():
+        found = reader.latest()
+        if found is not None:
+            block = ray.put(found.tobytes())
+            member.numbers[BLOCKS] += 1
+        for node in nodes:
+            node.send(block, reader.version)
+        calls = {node.call: node for node in nodes if node.call is not None}
+        if not calls:  # the learner takes nothing
+            reader.wait(reader.version + 1, 0.01)
+            continue
+        ended, _ = ray.wait(list(calls), timeout=0.1)
+        for call in ended:
+            count, asked = calls[call].receive()
+            member.numbers[RECORDS] += count
+            if asked:
+                reader.ask()
+        member.numbers[CRASHES] = sum(node.crashes for node in nodes)
+    ray.wait([node.relay.stop.remote() for node in nodes], num_returns=len(nodes), timeout=3.0)
+    ray.shutdown()
+
+
+def _places(count: int) -> list[str]:
+    """Nodes that live, this one last: its processor has the learner."""
+    ray = _ray()
+    here = ray.get_runtime_context().get_node_id()
+    found = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    found = sorted(found, key=lambda place: place == here)
+    if len(found) < count:
+        raise UsageError(f"{count} nodes are to have actors, but the cluster has {len(found)}")
+    return found[:count]
+
+
+def _ray() -> Any:
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise UsageError(
+            "actors on several machines need Ray, which isn't installed",
+            hint="pip install 'qgraph[ray]'",
+        ) from None
+    return ray
+
+
+def main() -> None:
+    with joined() as (member, settings):
+        carry(member, settings)
+
+
+if __name__ == "__main__":
+    main()

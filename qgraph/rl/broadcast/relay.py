@@ -1,0 +1,73 @@
+"""Actors on a machine without a learner: the same channel and rings, filled from afar.
+
+Something carries bytes between a `Relay` and the learner's machine; here, nobody knows what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.experience import Experience, form_of, read_form
+from qgraph.rl.broadcast.supervisor import Supervisor
+
+WAIT = 0.01  # seconds in which records may come
+
+
+class Relay:
+    """The actors of one machine, which are its processes.
+
+    form: of a record (`form_of`), as JSON. block_size: bytes of a block. capacity: records in each
+    ring. module, settings: what each actor is and gets (JSON), beside its `policy` and its
+    `records` (see `Subscriber` and `RecordWriter.of`). restarts: how often each may crash.
+    """
+
+    def __init__(
+        self,
+        form: str,
+        block_size: int,
+        capacity: int,
+        module: str,
+        settings: Sequence[str],
+        restarts: int,
+    ) -> None:
+        count = len(settings)
+        self._run = Supervisor(count)
+        self._blocks = Channel.create(block_size, count)
+        self._writer = self._blocks.writer()
+        self._rings = Experience.create(read_form(json.loads(form)), capacity, count)
+        self._reader = self._rings.reader()
+        for number, text in enumerate(settings):
+            name = self._blocks.name
+            # The latest that is here is all that a synchronous actor can wait for.
+            policy = {"blocks": name, "weights": name, "reader": number, "on_demand": True}
+            found = {**json.loads(text), "policy": policy, "records": self._rings.settings(number)}
+            freed = partial(self._blocks.clear, number)
+            self._run.start(f"actor {number}", module, found, restarts=restarts, freed=freed)
+
+    def exchange(self, block: bytes, version: int, count: int) -> tuple[bytes, bool, int]:
+        """Take in a block, where it is newer, and give up to `count` records.
+
+        Returns records, whether an actor asked for a block since, and how often actors crashed.
+        Raises RunError for one that crashed too often.
+        """
+        self._run.check()
+        if version > self._writer.version:
+            self._writer.room()[:] = np.frombuffer(block, np.uint8)
+            self._writer.publish(version)
+        records = self._reader.take(count, WAIT)
+        crashes = sum(len(child.crashes) for child in self._run.children.values())
+        return records.tobytes(), self._writer.asked(), crashes
+
+    def stop(self) -> None:
+        """End the actors."""
+        self._run.stop()
+
+
+def form_text(rings: Experience) -> str:
+    """The form of a record, as `Relay` takes it."""
+    return json.dumps(form_of(rings.dtype))

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import Actor
-from qgraph.rl.broadcast import Channel, Experience, Subscriber, joined
+from qgraph.rl.broadcast import Channel, Experience, RecordWriter, Subscriber, joined
 
 
 def main() -> None:
@@ -56,6 +56,19 @@ def main() -> None:
                 subscriber.step(actor.switch)
                 member.numbers[1:3] = actor(observation)[0]
                 member.numbers[0] = actor.version
+        if task == "play":  # records of which policy version gave what
+            subscriber = Subscriber(settings["policy"], member)
+            writer = RecordWriter.of(settings["records"])
+            block = subscriber.first()
+            actor = None if block is None else Actor(block)
+            observation = np.array(settings["observation"], np.float32)
+            while actor is not None and member.going():
+                subscriber.step(actor.switch)
+                record = np.zeros((), writer.rings.dtype)
+                record["actor"], record["version"] = settings["actor"], actor.version
+                record["pid"], record["output"] = os.getpid(), actor(observation)[0]
+                writer.put(record, 0.1)
+                time.sleep(0.001)
         if task == "modules":
             assert not {"tensorflow", "torch", "onnx"} & set(sys.modules)
         while member.going():

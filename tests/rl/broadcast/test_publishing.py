@@ -14,28 +14,9 @@ from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.broadcast import Channel, Member, Publisher, Subscriber, Supervisor
 from qgraph.rl.broadcast.board import Board
 from qgraph.rl.broadcast.weights import WeightLayout
+from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
 
-PROGRAM = ActorProgram(
-    shape=(3,),
-    steps=(
-        Step("dense", ("observation",), "a", ("w0", "b0"), {"activation": "relu"}),
-        Step("dense", ("a",), "b", ("w1", "b1")),
-    ),
-    outputs=("b",),
-    weight_shapes={"w0": (3, 5), "b0": (5,), "w1": (5, 2), "b1": (2,)},
-)
 MODULE = "tests.helpers.rl_processes"
-X = np.array([[1.0, -2.0, 0.5]], np.float32)
-
-
-def drawn(seed: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    shapes = PROGRAM.weight_shapes.items()
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes}
-
-
-def outputs(seed: int) -> np.ndarray:
-    return Actor(Packer(PROGRAM).pack(drawn(seed)))(X)
 
 
 def until(condition: Callable[[], Any], seconds: float = 30) -> None:

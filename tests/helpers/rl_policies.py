@@ -1,0 +1,30 @@
+"""A small policy: its program, weights, and what an actor makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+
+PROGRAM = ActorProgram(
+    shape=(3,),
+    steps=(
+        Step("dense", ("observation",), "a", ("w0", "b0"), {"activation": "relu"}),
+        Step("dense", ("a",), "b", ("w1", "b1")),
+    ),
+    outputs=("b",),
+    weight_shapes={"w0": (3, 5), "b0": (5,), "w1": (5, 2), "b1": (2,)},
+)
+X = np.array([[1.0, -2.0, 0.5]], np.float32)
+
+
+def drawn(seed: int) -> dict[str, np.ndarray]:
+    """Weights of the program."""
+    rng = np.random.default_rng(seed)
+    shapes = PROGRAM.weight_shapes.items()
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes}
+
+
+def outputs(seed: int) -> np.ndarray:
+    """What an actor with the weights `drawn(seed)` makes of X."""
+    return Actor(Packer(PROGRAM).pack(drawn(seed)))(X)

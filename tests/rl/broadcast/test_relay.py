@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qgraph.errors import RunError
+from qgraph.rl.actor import Packer
+from qgraph.rl.broadcast import Experience, Publisher, Supervisor
+from qgraph.rl.broadcast.ray import RayNodes
+from qgraph.rl.broadcast.relay import Relay, form_text
+from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
+
+MODULE = "tests.helpers.rl_processes"
+
+RECORD = np.dtype([("actor", "i4"), ("version", "i4"), ("pid", "i8"), ("output", "f4", (2,))])
+
+
+def settings(actor: int) -> dict[str, Any]:
+    return {"task": "play", "actor": actor, "observation": X.tolist()}
+
+
+def checked(records: np.ndarray) -> np.ndarray:
+    """Each record was made by the policy that it says."""
+    for version in np.unique(records["version"]):
+        found = records["output"][records["version"] == version]
+        assert (found == outputs(int(version))[0]).all()
+    return records
+
+
+class Afar:
+    """A relay, of which only bytes are known."""
+
+    def __init__(self, actors: int, restarts: int = 0) -> None:
+        rings = Experience.create(RECORD, 50, 1)
+        texts = [json.dumps(settings(actor)) for actor in range(actors)]
+        size = Packer(PROGRAM).size
+        self.relay = Relay(form_text(rings), size, 50, MODULE, texts, restarts)
+        self.crashes, self.asked = 0, False
+
+    def until(
+        self, enough: Callable[[np.ndarray], bool], block: bytes = b"", version: int = -1
+    ) -> np.ndarray:
+        found, end = np.empty(0, RECORD), time.monotonic() + 30
+        while not enough(found):
+            assert time.monotonic() < end
+            records, asked, self.crashes = self.relay.exchange(block, version, 100)
+            self.asked = self.asked or asked
+            found = np.concatenate([found, np.frombuffer(records, RECORD)])
+        return checked(found)
+
+
+@pytest.fixture
+def afar() -> Iterator[Callable[..., Afar]]:
+    made: list[Afar] = []
+
+    def make(*given: Any) -> Afar:
+        made.append(Afar(*given))
+        return made[-1]
+
+    yield make
+    for found in made:
+        found.relay.stop()
+
+
+def packed(version: int) -> bytes:
+    return Packer(PROGRAM).pack(drawn(version), version).tobytes()
+
+
+def test_a_relay_has_actors_that_act_by_what_it_is_given(afar: Callable[..., Afar]) -> None:
+    here = afar(2)
+    here.until(lambda found: here.asked)  # actors without a policy ask for one
+    found = here.until(lambda found: set(found["actor"]) == {0, 1}, packed(1), 1)
+    assert set(found["version"]) == {1}
+    here.until(lambda found: 2 in found["version"], packed(2), 2)
+    found = here.until(lambda found: len(found) > 200, packed(1), 1)  # late: an old one
+    assert set(found["version"][-50:]) == {2}
+
+
+def test_a_relay_restarts_its_actors_and_says_so(afar: Callable[..., Afar]) -> None:
+    here = afar(1, 1)
+    pid = int(here.until(lambda found: len(found) > 0, packed(1), 1)["pid"][-1])
+    os.kill(pid, signal.SIGKILL)
+    here.until(lambda found: here.crashes == 1)
+    again = here.until(lambda found: len(set(found["pid"]) - {pid}) > 0)
+    os.kill(int(again["pid"][-1]), signal.SIGKILL)
+    with pytest.raises(RunError, match="actor 0: was killed by SIGKILL"):
+        here.until(lambda found: False)
+
+
+# With Ray: two nodes of a cluster, on this machine.
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    pytest.importorskip("ray", reason="pip install 'qgraph[ray]'")
+    from ray.cluster_utils import Cluster
+
+    options = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+    found = Cluster(initialize_head=True, head_node_args=options)
+    found.add_node(num_cpus=1, object_store_memory=100 << 20)
+    yield found
+    found.shutdown()
+
+
+def start(
+    run: Supervisor, cluster: Any, restarts: int = 1
+) -> tuple[Publisher, Experience, RayNodes]:
+    rings = Experience.create(RECORD, 200, writers=2)
+    publisher = Publisher(run, PROGRAM, readers=1)
+    nodes = RayNodes(
+        run,
+        publisher,
+        rings,
+        module=MODULE,
+        actors=[[settings(0), settings(1)], [settings(2)]],
+        reader=0,
+        writers=[0, 1],
+        address=cluster.address,
+        restarts=restarts,
+    )
+    return publisher, rings, nodes
+
+
+def taken(run: Supervisor, rings: Experience, enough: Callable[[np.ndarray], bool]) -> np.ndarray:
+    reader, end = rings.reader(), time.monotonic() + 90
+    found = np.empty(0, RECORD)
+    while not enough(found):
+        assert time.monotonic() < end
+        run.check()
+        found = np.concatenate([found, reader.take(100, 0.1)])
+    return checked(found)
+
+
+@pytest.mark.slow
+def test_actors_on_two_ray_nodes(cluster: Any) -> None:
+    with Supervisor(2) as run:
+        publisher, rings, nodes = start(run, cluster)
+        publisher.publish(drawn(1), 1)
+        found = taken(run, rings, lambda found: set(found["actor"]) == {0, 1, 2})
+        publisher.publish(drawn(2), 2)
+        last = taken(run, rings, lambda r: set(r["actor"][r["version"] == 2]) == {0, 1, 2})
+        assert nodes.sent >= 2
+        os.kill(int(last["pid"][-1]), signal.SIGKILL)
+        taken(run, rings, lambda found: nodes.crashes == 1)
+        pids = {int(pid) for pid in (*found["pid"], *last["pid"])}
+    end = time.monotonic() + 30
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):  # actors end with the run
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None:
+    with Supervisor(2) as run:
+        publisher, rings, _ = start(run, cluster, restarts=0)
+        publisher.publish(drawn(1), 1)
+        found = taken(run, rings, lambda found: len(found) > 10)
+        os.kill(int(found["pid"][-1]), signal.SIGKILL)
+        with pytest.raises(RunError, match=r"ray: ended with .*was killed by SIGKILL"):
+            taken(run, rings, lambda found: False)
+
+
+@pytest.mark.slow
+def test_a_cluster_with_too_few_nodes_is_refused(cluster: Any) -> None:
+    with Supervisor(2) as run:
+        publisher = Publisher(run, PROGRAM, readers=1)
+        rings = Experience.create(RECORD, 10, writers=3)
+        RayNodes(
+            run, publisher, rings, module=MODULE, actors=[[settings(0)]] * 3, reader=0,
+            writers=range(3), address=cluster.address,
+        )  # fmt: skip
+        with pytest.raises(RunError, match="3 nodes are to have actors, but the cluster has 2"):
+            taken(run, rings, lambda found: False)

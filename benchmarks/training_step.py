@@ -251,9 +251,8 @@ def table(names: Iterable[str], rounds: int) -> str:
     """Times and peak memory, with what they are of the float step's, in Markdown."""
     known = versions()
     variants = [v for v in VARIANTS if v != TFMOT or PACKAGES[-1] in known]
-    lines = [
-        "| network | step | ms | of float | processor ms | of float | peak MB, 8 batches | of float |"
-    ]
+    measured = ("ms", "of float", "processor ms", "of float", "peak MB, 8 batches", "of float")
+    lines = [f"| network | step | {' | '.join(measured)} |"]
     lines += ["|---|---|---:|---:|---:|---:|---:|---:|"]
     for name in names:
         times = in_a_process("time", name, rounds)

@@ -65,6 +65,11 @@ def native_broadcast() -> Any:
     return getattr(_native, "broadcast", None)
 
 
+def native_actor() -> Any:
+    """The actor's native half, for qgraph/rl/actor; None where it isn't built."""
+    return getattr(_native, "actor", None)
+
+
 def set_threads(count: int) -> None:
     """Bound the threads of native kernels (at least 1); numpy versions use one."""
     if count < 1:

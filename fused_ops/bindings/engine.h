@@ -7,3 +7,6 @@ void bind_engine(nanobind::module_& module);
 
 // Adds its kernels, one by one.
 void bind_engine_kernels(nanobind::module_& module);
+
+// Adds the actor.
+void bind_actor(nanobind::module_& module);

@@ -93,4 +93,6 @@ NB_MODULE(_native, module) {
     bind_engine_kernels(kernels);
     nb::module_ broadcast = module.def_submodule("broadcast");
     bind_broadcast(broadcast);
+    nb::module_ actor = module.def_submodule("actor");
+    bind_actor(actor);
 }

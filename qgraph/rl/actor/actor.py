@@ -6,49 +6,50 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import LoadError, UsageError
+from qgraph import kernels
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.block import Block, as_bytes, read_block, same_tables
+from qgraph.rl.actor.block import as_bytes, read_block, same_program
+from qgraph.rl.actor.layout import ALIGNMENT
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
 
-LEVELS = ("auto", "numpy")
+# The enumeration in fused_ops/engine/kernels/kernels.h has the order of the last three.
+LEVELS = ("auto", "numpy", "plain", "avx2", "avx512vnni")
+CHUNK = 256  # observations at a time
 
 
 class Actor:
     """Acts by a block until it is given another one.
 
-    block: bytes, such as a view of shared memory; they are kept alive and must not change while
-    the actor has them. level: which instructions, one of `LEVELS`; the results are the same bits.
-    compute_bits: bits to compute in where they are not those of the block, which are those of the
-    broadcast: weights are then unpacked, and packed anew, each time a block comes.
+    block: bytes, such as a view of shared memory; they are kept alive, used where they lie (if
+    that is at a multiple of 64), and must not change while the actor has them. level: which
+    instructions, one of `LEVELS`; results are the same bits. compute_bits: bits to compute in
+    where they are not those of the block, which are those of the broadcast: the weights of each
+    block are then unpacked, and packed anew. An actor is for one thread.
 
-    Raises LoadError for a block that does not hold, UsageError for options that are not.
+    Raises LoadError for a block that does not hold, UsageError for options that are not,
+    UnsupportedError where this build or CPU does not have the level.
     """
 
     def __init__(self, block: Any, level: str = "auto", compute_bits: int | None = None) -> None:
-        if level not in LEVELS:
-            raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
-        self.level = level
+        number = _number(level)
+        self.level = LEVELS[number]
         self.refused = 0  # observations that were not finite
-        self._compute_bits = compute_bits
-        self._block = self._own(read_block(block))
-        self._tables = read_block(block).layout.tables
-        self._actor = PlainActor(self._block)
-
-    @property
-    def version(self) -> int:
-        """That of the block in use."""
-        return self._block.version
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one observation."""
-        return self._block.shape
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return self._block.outputs
+        found = read_block(block)
+        self.shape, self.outputs, self.version = found.shape, found.outputs, found.version
+        self._tables = found.layout.tables
+        bits = {kernel.bits for kernel in found.layout.kernels.values()}
+        self._packer = None
+        if compute_bits is not None and bits != {compute_bits}:
+            self._packer = Packer(found.program, compute_bits)
+            found = read_block(self._packer.pack(read_weights(found)), checksum=False)
+        native = kernels.native_actor()
+        if self.level == "numpy":
+            self._runner: Any = PlainActor(found)
+        else:
+            self._runner = native.Actor(_aligned(found.buffer), number - LEVELS.index("plain"))
+        self._act, self._act_all = self._runner.act, self._runner.act_all
 
     def __call__(self, observations: Array) -> Array:
         """The first output, float32 [n, *its shape], of observations [n, *shape].
@@ -56,49 +57,93 @@ class Actor:
         Of one observation [*shape] it is [*its shape]. Raises UsageError for observations of
         another shape, or with NaN or infinity in them, which it names.
         """
-        return self.run(observations)[self.outputs[0]]
+        found: Array | None = self._act(observations)
+        return self._slowly(observations)[0] if found is None else found
 
     def run(self, observations: Array) -> dict[str, Array]:
         """Every output by name; else as the call."""
-        x = np.ascontiguousarray(observations, np.float32)
-        alone = x.shape == self.shape
-        if not alone and (x.shape[1:] != self.shape or x.ndim != len(self.shape) + 1):
-            raise UsageError(f"observations are [n, *{self.shape}], found {x.shape}")
-        x = x.reshape(-1, *self.shape)
-        self._check(x)
-        found = self._actor.run(x)
-        return {name: y[0] if alone else y for name, y in found.items()}
+        found = self._act_all(observations)
+        found = self._slowly(observations) if found is None else found
+        return dict(zip(self.outputs, found, strict=True))
 
     def switch(self, block: Any, check: str = "checksum") -> None:
-        """Go on with another block of the same program and bits.
+        """Go on with another block of the same program and bits, where it lies.
 
         check: `checksum` looks at all of it, `header` at its tables alone. Raises LoadError for
         one that does not hold or is of another program; the one in use stays then.
         """
         if check not in ("checksum", "header"):
             raise UsageError(f"check is `checksum` or `header`, not `{check}`")
-        found = read_block(block, checksum=check == "checksum")
-        if not same_tables(as_bytes(block), self._tables):
-            raise LoadError("the block is of another program, or has other bits")
-        self._block = self._own(found)
-        self._actor = PlainActor(self._block)
+        found = as_bytes(block)
+        version = same_program(found, self._tables, check == "checksum")
+        if self._packer is not None:
+            found = self._packer.pack(read_weights(read_block(found, checksum=False)))
+        self._runner.use(_aligned(found))
+        self.version = version
 
-    def _own(self, block: Block) -> Block:
-        """The block to compute by."""
-        if self._compute_bits is None:
-            return block
-        packer = Packer(block.program, self._compute_bits)
-        return read_block(packer.pack(read_weights(block), block.version), checksum=False)
+    def _slowly(self, observations: Array) -> list[Array]:
+        """What native code leaves to others: conversions, many observations, and errors."""
+        x = self._checked(observations)
+        if x.shape == self.shape:
+            return list(self._act_all(x))
+        parts = [self._act_all(x[at : at + CHUNK]) for at in range(0, len(x), CHUNK)]
+        if parts:
+            return [np.concatenate(output) for output in zip(*parts, strict=True)]
+        one = self._act_all(np.zeros(self.shape, np.float32))
+        return [np.zeros((0, *y.shape), np.float32) for y in one]
 
-    def _check(self, x: Array) -> None:
+    def _checked(self, observations: Array) -> Array:
+        given = np.asarray(observations)
+        if given.dtype.kind not in "fiub":
+            raise UsageError(f"observations are numbers, not {given.dtype}")
+        if given.shape != self.shape and given.shape[1:] != self.shape:
+            raise UsageError(f"observations are [n, *{self.shape}], found {given.shape}")
+        x = np.empty(given.shape, np.float32)
+        with np.errstate(over="ignore"):
+            x[...] = given
         finite = np.isfinite(x)
         if finite.all():
-            return
+            return x
         wrong = np.argwhere(~finite)
-        self.refused += len(np.unique(wrong[:, 0]))
+        alone = x.shape == self.shape
+        self.refused += 1 if alone else len(np.unique(wrong[:, 0]))
         first = tuple(int(i) for i in wrong[0])
         raise UsageError(
-            f"{len(wrong)} numbers of the observations are not finite",
-            node=f"observations{list(first)} = {x[first]}",
+            f"{len(wrong)} numbers of the observations are not finite in float32",
+            node=f"observations{list(first)} = {given[first]}",
             hint="look at what the environment gives",
         )
+
+
+def _number(level: str) -> int:
+    """The place in LEVELS, of the best there is for `auto`."""
+    if level not in LEVELS:
+        raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
+    engine = kernels.native_engine() if kernels.native_actor() is not None else None
+    first = LEVELS.index("plain")
+    if level == "auto":
+        return LEVELS.index("numpy") if engine is None else first + int(engine.best_level())
+    number = LEVELS.index(level)
+    if level != "numpy" and (engine is None or not engine.supports(number - first)):
+        raise UnsupportedError(
+            f"this machine or build has no {level}", hint="`auto` takes the best there is"
+        )
+    return number
+
+
+def levels() -> list[str]:
+    """The levels that this machine and build have, all but `auto`."""
+    native = kernels.native_engine() if kernels.native_actor() is not None else None
+    names = LEVELS[LEVELS.index("plain") :]
+    found = [] if native is None else [name for i, name in enumerate(names) if native.supports(i)]
+    return ["numpy", *found]
+
+
+def _aligned(block: Array) -> Array:
+    """The same bytes, at a multiple of 64."""
+    if block.ctypes.data % ALIGNMENT == 0:
+        return block
+    found = np.empty(len(block) + ALIGNMENT, np.uint8)
+    begin = -found.ctypes.data % ALIGNMENT
+    found[begin : begin + len(block)] = block
+    return found[begin : begin + len(block)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph import kernels
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ACTIVATIONS, ALPHA, ActorProgram, Shape, Step
@@ -74,9 +75,7 @@ def read_block(buffer: Any, checksum: bool = True) -> Block:
         made = _read_layout(found, header)
     except (GraphError, UnsupportedError, UsageError, ValueError, IndexError) as error:
         raise LoadError(f"the block is not what it says: {error}", hint=ANOTHER) from None
-    if not same_tables(found, made.tables):
-        raise LoadError("the tables of the block do not fit its program", hint=ANOTHER)
-    return Block(found, made, int(header["version"]))
+    return Block(found, made, same_program(found, made.tables, checksum=False))
 
 
 ANOTHER = "pack the weights again, by the same version of qgraph"
@@ -89,17 +88,24 @@ def as_bytes(buffer: Any) -> Array:
     return found
 
 
-def same_tables(block: Array, tables: bytes) -> bool:
-    """A block has these tables; checksum and version may differ."""
-    if len(block) < len(tables):
-        return False
-    found = block[: len(tables)].copy()
-    header = found[: HEADER.itemsize].view(HEADER)
-    header["checksum"] = header["version"] = 0
-    return found.tobytes() == tables
+def same_program(block: Array, tables: bytes, checksum: bool = True) -> int:
+    """The version of a block that is whole and has these tables. Raises LoadError."""
+    header = block[: HEADER.itemsize].tobytes()
+    blank = header[:16] + bytes(8) + header[24:32] + bytes(8) + header[40:]
+    own = blank + block[HEADER.itemsize : len(tables)].tobytes()
+    if own != tables or len(block) != int.from_bytes(header[24:32], "little"):
+        raise LoadError("the block is of another program, has other bits, or is damaged")
+    if checksum and checksum_of(block) != int.from_bytes(header[16:24], "little"):
+        raise LoadError("the checksum of the block is wrong: it is damaged", hint=ANOTHER)
+    return int.from_bytes(header[32:40], "little")
 
 
 def checksum_of(block: Array) -> int:
+    native = kernels.native_actor()
+    return plain_checksum(block) if native is None else int(native.checksum(block))
+
+
+def plain_checksum(block: Array) -> int:
     """Sum of each 32-bit word times an odd number of its place, modulo 2^64: a changed word
     is always seen, and two that changed places."""
     words = block.view("<u4").astype(np.uint64)

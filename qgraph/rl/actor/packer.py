@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from qgraph import kernels
 from qgraph.errors import TrainingError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.block import as_bytes, checksum_of
+from qgraph.rl.actor.block import as_bytes, plain_checksum
 from qgraph.rl.actor.form import ActorProgram, Weights
-from qgraph.rl.actor.layout import ALIGNMENT, HEADER, Kernel, layout
+from qgraph.rl.actor.layout import ALIGNMENT, HEADER, MAGIC, Kernel, ceil, layout
 from qgraph.rl.actor.plain import quantize_kernel, to_panels
 
 
@@ -53,9 +54,7 @@ class Packer:
         header = block[: HEADER.itemsize].view(HEADER)
         header["magic"] = b""  # until all is there
         header["version"] = version
-        _pack_plain(self, weights, block)
-        header["magic"] = tables[:8].tobytes()
-        header["checksum"] = checksum_of(block)
+        _pack(self, weights, block)
         return block
 
     def room(self) -> Array:
@@ -65,7 +64,18 @@ class Packer:
         return found[begin : begin + self.size]
 
 
-def _pack_plain(packer: Packer, weights: Weights, block: Array) -> None:
+def _pack(packer: Packer, weights: Weights, block: Array) -> None:
+    native = kernels.native_actor()
+    if native is None:
+        return pack_plain(packer, weights, block)
+    names = list(packer.program.weight_shapes)
+    arrays = [np.ascontiguousarray(weights[name], np.float32) for name in names]
+    wrong = native.pack(block, arrays, kernels.native_engine().best_level())
+    if wrong >= 0:
+        raise not_finite(names[wrong])
+
+
+def pack_plain(packer: Packer, weights: Weights, block: Array) -> None:
     for name in packer.program.weight_shapes:
         values = np.asarray(weights[name], np.float32)
         if not np.isfinite(values).all():
@@ -74,6 +84,9 @@ def _pack_plain(packer: Packer, weights: Weights, block: Array) -> None:
             _pack_kernel(packer.layout.kernels[name], values, block)
         else:
             _put(block, packer.layout.vectors[name], values)
+    header = block[: HEADER.itemsize].view(HEADER)
+    header["magic"] = MAGIC
+    header["checksum"] = plain_checksum(block)
 
 
 def _pack_kernel(kernel: Kernel, values: Array, block: Array) -> None:
@@ -89,8 +102,9 @@ def _pack_kernel(kernel: Kernel, values: Array, block: Array) -> None:
 
 
 def _put(block: Array, at: int, values: Array) -> None:
-    found = np.ascontiguousarray(values).view(np.uint8)
-    block[at : at + found.size] = found.ravel()
+    found = np.ascontiguousarray(values).ravel().view(np.uint8)
+    block[at : at + ceil(found.size, ALIGNMENT)] = 0
+    block[at : at + found.size] = found
 
 
 def not_finite(name: str) -> TrainingError:

@@ -124,26 +124,46 @@ class PlainActor:
     """Runs the steps of a block one by one."""
 
     def __init__(self, block: Block) -> None:
-        self._program = block.program
+        self._layout = block.layout
+        self._read(block)
+
+    def use(self, buffer: Array) -> None:
+        """Another block of the same program."""
+        self._read(Block(buffer, self._layout, 0))
+
+    def act(self, observations: Array) -> Array | None:
+        found = self.act_all(observations)
+        return None if found is None else found[0]
+
+    def act_all(self, x: Array) -> list[Array] | None:
+        """All outputs, in order; None for what is no finite float32 of the right shape."""
+        program = self._layout.program
+        if not isinstance(x, np.ndarray) or x.dtype != F or not x.size or not np.isfinite(x).all():
+            return None
+        if x.shape == program.shape:
+            return [y[0] for y in self._run(x[None])]
+        return self._run(x) if x.shape[1:] == program.shape else None
+
+    def _read(self, block: Block) -> None:
         self._kernels = {k.name: read_kernel(block, k) for k in block.layout.kernels.values()}
         self._vectors = {
             name: block.array("<f4", block.program.weight_shapes[name][0], at)
             for name, at in block.layout.vectors.items()
         }
 
-    def run(self, observations: Array) -> dict[str, Array]:
-        """observations: float32 [n, *shape]; every output by name."""
-        values = {self._program.observation: observations}
+    def _run(self, observations: Array) -> list[Array]:
+        program = self._layout.program
+        values = {program.observation: observations}
         with np.errstate(all="ignore"):
-            for step in self._program.steps:
+            for step in program.steps:
                 inputs = [values[name] for name in step.inputs]
                 values[step.output] = self._run_step(step, inputs)
-        return {name: values[name] for name in self._program.outputs}
+        return [values[name] for name in program.outputs]
 
     def _run_step(self, step: Step, inputs: list[Array]) -> Array:
         if step.op in ("dense", "conv"):
             kernel, bias = self._kernels[step.weights[0]], self._vectors[step.weights[1]]
-            shape = self._program.weight_shapes[step.weights[0]]
+            shape = self._layout.program.weight_shapes[step.weights[0]]
             window = shape[:2] if step.op == "conv" else None
             y = product(inputs[0], kernel, window, step.strides, step.pads) + bias
             return activate(y, step.activation, step.alpha)

@@ -1,0 +1,260 @@
+#include "actor/actor.h"
+
+#include <cstring>
+
+#include "actor/format.h"
+
+namespace qgraph::actor {
+namespace {
+
+constexpr int64_t kSlack = 64;  // bytes behind codes that whole vectors and groups may touch
+
+bool is_product(const Step& step) { return step.op == Op::dense || step.op == Op::conv; }
+
+bool is_padded(const Step& step) {
+    return step.pads[0] > 0 || step.pads[1] > 0 || step.pads[2] > 0 || step.pads[3] > 0;
+}
+
+}  // namespace
+
+const Kernels* kernels_of(Level level) {
+    if (!engine::supports(level)) return nullptr;
+    return level == Level::avx512vnni ? avx512vnni_kernels()
+           : level == Level::avx2     ? avx2_kernels()
+                                      : plain_kernels();
+}
+
+Actor::Actor(const char* block, int64_t size, Level level)
+    : program_(parse(block, size)),
+      tables_(block, block + program_.tables),
+      kernels_(kernels_of(level)),
+      block_(block) {
+    prepare();
+    reserve(1);
+}
+
+void Actor::use(const char* block, int64_t size) {
+    Header header, own;
+    const auto other = [&](bool differs) {
+        if (differs) throw Refusal("the block is of another program, or has other bits");
+    };
+    other(size != program_.size);
+    std::memcpy(&header, block, sizeof header);
+    std::memcpy(&own, tables_.data(), sizeof own);
+    own.checksum = header.checksum;
+    own.version = header.version;
+    other(std::memcmp(&header, &own, sizeof header) != 0);
+    other(std::memcmp(block + sizeof header, tables_.data() + sizeof header,
+                      tables_.size() - sizeof header) != 0);
+    block_ = block;
+}
+
+// What can be found out before there are numbers.
+void Actor::prepare() {
+    for (const Shape& shape : program_.values) sizes_.push_back(shape.size());
+    values_.resize(sizes_.size());
+    const Step* before = nullptr;  // whose input was quantized
+    for (const Step& step : program_.steps) {
+        Prepared made;
+        made.size = sizes_[step.output];
+        if (is_product(step)) {
+            const Weight& kernel = program_.weights[step.weights[0]];
+            const Shape& x = program_.values[step.inputs[0]];
+            const int64_t bytes = kernel.exact() ? 1 : 4;
+            if (step.op == Op::dense) {
+                made.pixels = {0};
+                made.room = x.size();
+            } else {
+                const Shape& y = program_.values[step.output];
+                made.padded_row = (x.dims[1] + step.pads[2] + step.pads[3]) * x.dims[2];
+                made.room = (x.dims[0] + step.pads[0] + step.pads[1]) * made.padded_row;
+                for (int64_t row = 0; row < y.dims[0]; ++row) {
+                    for (int64_t column = 0; column < y.dims[1]; ++column) {
+                        made.pixels.push_back(bytes * (row * step.strides[0] * made.padded_row +
+                                                       column * step.strides[1] * x.dims[2]));
+                    }
+                }
+            }
+            made.room = (made.room + kSlack - 1) / kSlack * kSlack;
+            most_codes_ = std::max(most_codes_, made.room * bytes + kSlack);
+            made.quantized = before != nullptr && kernel.exact() && step.op == Op::dense &&
+                             before->op == Op::dense && before->inputs[0] == step.inputs[0];
+            const bool writes = kernel.exact() || is_padded(step);
+            if (writes) before = kernel.exact() ? &step : nullptr;
+        }
+        prepared_.push_back(std::move(made));
+    }
+}
+
+void Actor::reserve(int64_t samples) {
+    if (samples <= reserved_) return;
+    const auto padded_size = [&](size_t i) { return (sizes_[i] * samples + 15) / 16 * 16; };
+    int64_t all = 16;
+    for (size_t i = 1; i < sizes_.size(); ++i) all += padded_size(i);
+    reserved_ = 0;
+    memory_.assign(static_cast<size_t>(all), 0);
+    codes_.assign(static_cast<size_t>(most_codes_ * samples + 2 * kSlack), 0);
+    ranges_.resize(static_cast<size_t>(samples));
+    float* at = memory_.data();
+    at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 / sizeof(float);
+    for (size_t i = 1; i < sizes_.size(); ++i) {
+        values_[i] = at;
+        at += padded_size(i);
+    }
+    reserved_ = samples;
+}
+
+bool Actor::run(const float* x, int64_t samples) {
+    reserve(samples);
+    if (!kernels_->finite(x, samples * sizes_[0])) return false;
+    x_ = x;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        run_step(program_.steps[i], prepared_[i], samples);
+    }
+    return true;
+}
+
+const float* Actor::vector(const Step& step, size_t i) const {
+    return reinterpret_cast<const float*>(block_ + program_.weights[step.weights[i]].data);
+}
+
+void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples) {
+    const float* x = value(step.inputs[0]);
+    float* y = room(step.output);
+    const Shape& shape = program_.values[step.output];
+    const Rows rows{x, y, samples * (prepared.size / shape.last()), shape.last()};
+    switch (step.op) {
+        case Op::dense:
+        case Op::conv:
+            return run_product(step, prepared, samples);
+        case Op::affine:
+            return kernels_->affine(rows, vector(step, 0), vector(step, 1));
+        case Op::clip:
+            return kernels_->clip(rows, vector(step, 0), vector(step, 1));
+        case Op::layer_norm:
+            return kernels_->layer_norm(rows, vector(step, 0), vector(step, 1), step.epsilon);
+        case Op::activate:
+            return kernels_->activate(rows, step.activation, step.alpha);
+        case Op::center:
+            return kernels_->center(rows);
+        case Op::softmax:
+            return kernels_->softmax(rows);
+        case Op::max_pool: {
+            const Shape& from = program_.values[step.inputs[0]];
+            Pool pool{x,
+                      y,
+                      from.dims[0],
+                      from.dims[1],
+                      from.dims[2],
+                      shape.dims[0],
+                      shape.dims[1],
+                      {step.ksize[0], step.ksize[1]},
+                      {step.strides[0], step.strides[1]},
+                      step.pads[0],
+                      step.pads[2]};
+            for (int64_t i = 0; i < samples; ++i) {
+                kernels_->max_pool(pool);
+                pool.x += from.size();
+                pool.y += prepared.size;
+            }
+            return;
+        }
+        case Op::add:
+        case Op::multiply: {
+            const auto run = step.op == Op::add ? kernels_->add : kernels_->multiply;
+            const bool one = !(program_.values[step.inputs[1]] == shape);
+            return run(rows, value(step.inputs[1]), one);
+        }
+        case Op::concat:
+            return concat(step, samples);
+        case Op::flatten:
+            std::memcpy(y, x, static_cast<size_t>(samples * prepared.size) * sizeof(float));
+            return;
+    }
+}
+
+void Actor::concat(const Step& step, int64_t samples) {
+    const int64_t width = program_.values[step.output].last();
+    const int64_t rows = samples * (sizes_[step.output] / width);
+    float* y = room(step.output);
+    for (const uint32_t input : step.inputs) {
+        const int64_t own = program_.values[input].last();
+        const float* x = value(input);
+        for (int64_t row = 0; row < rows; ++row) {
+            std::memcpy(y + row * width, x + row * own, static_cast<size_t>(own) * sizeof(float));
+        }
+        y += own;
+    }
+}
+
+void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samples) {
+    const Weight& kernel = program_.weights[step.weights[0]];
+    Product product;
+    product.kernel = kernel.in(block_);
+    product.bias = vector(step, 1);
+    product.activation = step.activation;
+    product.alpha = step.alpha;
+    product.pixels = prepared.pixels.data();
+    product.pixel_count = static_cast<int64_t>(prepared.pixels.size());
+    product.samples = samples;
+    product.ranges = ranges_.data();
+    product.y = room(step.output);
+    const int64_t bytes = kernel.exact() ? 1 : 4;
+    product.segment = prepared.padded_row * bytes;
+    product.sample = prepared.room * bytes;
+    product.x = codes_.data();
+    if (kernel.exact()) {
+        if (!prepared.quantized) quantize(step, prepared, samples);
+    } else if (is_padded(step)) {
+        pad(step, prepared, samples);
+    } else {
+        product.x = reinterpret_cast<const char*>(value(step.inputs[0]));
+        product.sample = sizes_[step.inputs[0]] * bytes;
+    }
+    kernels_->product(product);
+}
+
+void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples) {
+    const int64_t size = sizes_[step.inputs[0]];
+    const float* x = value(step.inputs[0]);
+    auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
+    for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
+        const Range range = kernels_->range(x, size);
+        ranges_[static_cast<size_t>(i)] = range;
+        if (!is_padded(step)) {
+            kernels_->quantize(x, size, range, codes);
+            continue;
+        }
+        // Row by row: what is written too far is written again.
+        const Shape& shape = program_.values[step.inputs[0]];
+        const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
+        const auto fill = [&](uint8_t* from, int64_t count) {
+            std::memset(from, range.zero, static_cast<size_t>(count));
+        };
+        uint8_t* to = codes;
+        fill(to, step.pads[0] * prepared.padded_row);
+        to += step.pads[0] * prepared.padded_row;
+        for (int64_t j = 0; j < shape.dims[0]; ++j, to += prepared.padded_row) {
+            fill(to, left);
+            kernels_->quantize(x + j * row, row, range, to + left);
+            fill(to + left + row, prepared.padded_row - left - row);
+        }
+        fill(to, step.pads[1] * prepared.padded_row);
+    }
+}
+
+void Actor::pad(const Step& step, const Prepared& prepared, int64_t samples) {
+    const Shape& shape = program_.values[step.inputs[0]];
+    const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
+    const float* x = value(step.inputs[0]);
+    auto* y = reinterpret_cast<float*>(codes_.data());
+    for (int64_t i = 0; i < samples; ++i, y += prepared.room) {
+        std::memset(y, 0, static_cast<size_t>(prepared.room) * sizeof(float));
+        float* to = y + step.pads[0] * prepared.padded_row + left;
+        for (int64_t j = 0; j < shape.dims[0]; ++j, x += row, to += prepared.padded_row) {
+            std::memcpy(to, x, static_cast<size_t>(row) * sizeof(float));
+        }
+    }
+}
+
+}  // namespace qgraph::actor

@@ -1,0 +1,65 @@
+#pragma once
+
+// Runs the program of a block, which stays where it lies.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "actor/program.h"
+
+namespace qgraph::actor {
+
+class Actor {
+  public:
+    // A block, at a multiple of 64, that stays as long as the actor has it. Throws Refusal. The
+    // checksum is not looked at: a block with a wrong one gives wrong numbers, no more.
+    Actor(const char* block, int64_t size, Level level);
+
+    // Another one of the same program and bits. Throws Refusal; the first one stays in use then.
+    void use(const char* block, int64_t size);
+
+    // Computes all outputs of x [samples, observation]; false where x is not all finite. Outputs
+    // stay until the next run.
+    bool run(const float* x, int64_t samples);
+    const float* output(size_t i) const { return value(program_.outputs[i]); }
+
+    const Program& program() const { return program_; }
+    const char* block() const { return block_; }
+
+  private:
+    struct Prepared {
+        int64_t size = 0;             // of the output, of one sample
+        std::vector<int64_t> pixels;  // of a product
+        int64_t padded_row = 0;       // numbers of a row of an image with its padding
+        int64_t room = 0;             // numbers of a sample, as it is quantized
+        bool quantized = false;       // the step before has quantized the same input
+    };
+
+    void prepare();
+    void reserve(int64_t samples);
+    const float* value(uint32_t i) const { return i == 0 ? x_ : values_[i]; }
+    float* room(uint32_t i) { return values_[i]; }
+    void run_step(const Step& step, const Prepared& prepared, int64_t samples);
+    void run_product(const Step& step, const Prepared& prepared, int64_t samples);
+    void quantize(const Step& step, const Prepared& prepared, int64_t samples);
+    void pad(const Step& step, const Prepared& prepared, int64_t samples);
+    void concat(const Step& step, int64_t samples);
+    const float* vector(const Step& step, size_t i) const;
+
+    Program program_;
+    std::vector<char> tables_;
+    const Kernels* kernels_;
+    const char* block_;
+    std::vector<Prepared> prepared_;
+    std::vector<int64_t> sizes_;  // of values
+    const float* x_ = nullptr;
+    std::vector<float*> values_;
+    std::vector<float> memory_;
+    std::vector<Range> ranges_;
+    std::vector<char> codes_;  // of the input of a product
+    int64_t most_codes_ = 0;   // bytes of a sample
+    int64_t reserved_ = 0;     // samples that there is room for
+};
+
+}  // namespace qgraph::actor

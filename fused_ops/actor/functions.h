@@ -1,0 +1,99 @@
+// Activation functions in float32, operation by operation those of qgraph/rl/actor/plain.py.
+
+#pragma once
+
+#include <initializer_list>
+
+#include "actor/vectors.h"
+
+namespace qgraph::actor {
+namespace {
+
+inline Vec held(Vec x, Vec low, Vec high) {
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+inline Vec power_of_two(Ints n) { return (Vec)(((Bits)n + 127u) << 23); }
+
+inline Vec exp(Vec x) {
+    constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: a sum with it is a whole number
+    x = held(x, all(-104.0f), all(89.0f));
+    const Vec shifted = x * 1.4426950408889634f + kRounder;
+    const Ints whole = (Ints)((Bits)shifted - (Bits)all(kRounder));
+    const Vec n = shifted - kRounder;
+    const Vec r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    Vec y = all(static_cast<float>(1.0 / 5040));
+    for (const double factor : {1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0}) {
+        y = y * r + static_cast<float>(factor);
+    }
+    const Ints half = whole >> 1;
+    return y * power_of_two(half) * power_of_two((Ints)((Bits)whole - (Bits)half));
+}
+
+inline Vec absolute(Vec x) { return (Vec)((Bits)x & 0x7fffffffu); }
+
+inline Vec tanh(Vec x) {
+    const Vec size = absolute(x), square = x * x;
+    const Vec above = x * ((square + 105.0f) * square + 945.0f);
+    const Vec near = above / ((15.0f * square + 420.0f) * square + 945.0f);
+    const Vec far = 1.0f - 2.0f / (exp(held(size + size, all(0), all(40.0f))) + 1.0f);
+    return size < 0.6f ? near : (x < 0.0f ? -far : far);
+}
+
+inline Vec sigmoid(Vec x) { return 1.0f / (exp(-x) + 1.0f); }
+
+inline Vec softplus(Vec x) {
+    const Vec e = exp(-absolute(x));
+    const Vec s = e / (e + 2.0f), square = s * s;
+    Vec y = all(static_cast<float>(1.0 / 15));
+    for (const int odd : {13, 11, 9, 7, 5, 3, 1}) {
+        y = y * square + static_cast<float>(1.0 / odd);
+    }
+    return (x < 0.0f ? all(0) : x) + (s + s) * y;
+}
+
+template <Activation A>
+inline Vec activated(Vec x, float alpha) {
+    if constexpr (A == Activation::relu) return x < 0.0f ? all(0) : x;
+    if constexpr (A == Activation::leaky_relu) return x < 0.0f ? x * alpha : x;
+    if constexpr (A == Activation::elu) return x < 0.0f ? (exp(x) - 1.0f) * alpha : x;
+    if constexpr (A == Activation::tanh) return tanh(x);
+    if constexpr (A == Activation::sigmoid) return sigmoid(x);
+    if constexpr (A == Activation::softplus) return softplus(x);
+    if constexpr (A == Activation::swish) return x * sigmoid(x);
+    if constexpr (A == Activation::exp) return exp(x);
+    return x;
+}
+
+// Calls f with a type that has the activation as `value`.
+template <Activation A>
+struct Tag {
+    static constexpr Activation value = A;
+};
+template <class F>
+inline void with_activation(Activation activation, F f) {
+    switch (activation) {
+        case Activation::linear:
+            return f(Tag<Activation::linear>{});
+        case Activation::relu:
+            return f(Tag<Activation::relu>{});
+        case Activation::leaky_relu:
+            return f(Tag<Activation::leaky_relu>{});
+        case Activation::elu:
+            return f(Tag<Activation::elu>{});
+        case Activation::tanh:
+            return f(Tag<Activation::tanh>{});
+        case Activation::sigmoid:
+            return f(Tag<Activation::sigmoid>{});
+        case Activation::softplus:
+            return f(Tag<Activation::softplus>{});
+        case Activation::swish:
+            return f(Tag<Activation::swish>{});
+        case Activation::exp:
+            return f(Tag<Activation::exp>{});
+    }
+}
+
+}  // namespace
+}  // namespace qgraph::actor

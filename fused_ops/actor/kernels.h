@@ -1,0 +1,120 @@
+#pragma once
+
+// What actors compute with, once for each instruction set. All give the same bits, those of
+// qgraph/rl/actor/plain.py. Nothing here allocates, and nothing checks what it is given.
+
+#include <cstdint>
+
+#include "engine/kernels/kernels.h"
+
+namespace qgraph::actor {
+
+using engine::Level;
+
+enum class Storage : uint32_t { float32, float16, int8, int4 };
+enum class Activation : uint32_t {
+    linear,
+    relu,
+    leaky_relu,
+    elu,
+    tanh,
+    sigmoid,
+    softplus,
+    swish,
+    exp
+};
+
+// A kernel as it lies in a block: [segments, length, outputs] in panels.
+struct Panels {
+    Storage storage;
+    int64_t segments, length, outputs;
+    const char* data;
+    const float* scale;   // of integers
+    const int32_t* sums;  // of integers: of the codes of an output
+};
+// Values of a segment, those that fill up too, and bytes of one output channel.
+constexpr int64_t rows_of(Storage storage, int64_t length) {
+    const int64_t group = storage == Storage::int8 ? 4 : storage == Storage::int4 ? 8 : 1;
+    return (length + group - 1) / group * group;
+}
+constexpr int64_t bytes_of(Storage storage, int64_t segments, int64_t length) {
+    const int64_t values = segments * rows_of(storage, length);
+    return storage == Storage::float32   ? values * 4
+           : storage == Storage::float16 ? values * 2
+           : storage == Storage::int8    ? values
+                                         : values / 2;
+}
+constexpr int64_t padded(int64_t outputs) { return (outputs + 15) / 16 * 16; }
+
+// How an input was quantized.
+struct Range {
+    float delta;
+    float inverse;
+    int32_t zero;
+};
+
+// Rows of inputs times a kernel. A row is a pixel of a convolution's result, or a sample.
+struct Product {
+    Panels kernel;
+    const float* bias;
+    Activation activation;
+    float alpha;
+    const char* x;          // codes, or floats for a kernel of floats
+    int64_t sample;         // bytes from one sample to the next
+    int64_t segment;        // bytes from one segment of a row to the next
+    const int64_t* pixels;  // where each begins, in bytes from its sample
+    int64_t pixel_count;
+    int64_t samples;
+    const Range* ranges;  // of each sample, for integers
+    float* y;             // [samples, pixel_count, outputs]
+};
+
+// Rows [count, size].
+struct Rows {
+    const float* x;
+    float* y;
+    int64_t count;
+    int64_t size;
+};
+
+struct Pool {
+    const float* x;  // [height, width, channels]
+    float* y;        // [out_height, out_width, channels]
+    int64_t height, width, channels;
+    int64_t out_height, out_width;
+    int64_t ksize[2], strides[2];
+    int64_t top, left;
+};
+
+struct Kernels {
+    void (*product)(const Product& product);
+    bool (*finite)(const float* x, int64_t count);
+    Range (*range)(const float* x, int64_t count);
+    // Writes whole vectors: up to 15 codes more.
+    void (*quantize)(const float* x, int64_t count, Range range, uint8_t* codes);
+    void (*activate)(Rows rows, Activation activation, float alpha);
+    void (*affine)(Rows rows, const float* scale, const float* offset);
+    void (*clip)(Rows rows, const float* low, const float* high);
+    void (*layer_norm)(Rows rows, const float* gamma, const float* beta, float epsilon);
+    void (*center)(Rows rows);
+    void (*softmax)(Rows rows);
+    // With a second value of the same shape, or of one number for each row.
+    void (*add)(Rows rows, const float* other, bool one);
+    void (*multiply)(Rows rows, const float* other, bool one);
+    void (*max_pool)(const Pool& pool);
+    // Packs [segments, length, outputs] of float32; false where they are not all finite. `inverse`
+    // is room for a number for each output.
+    bool (*pack)(const float* weights, const Panels& form, int high, char* data, float* scale,
+                 int32_t* sums, float* inverse);
+    uint64_t (*checksum)(const void* words, uint64_t bytes);
+};
+
+// Each is null where it isn't compiled in.
+const Kernels* plain_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512vnni_kernels();
+
+// Null where this CPU has no such level.
+const Kernels* kernels_of(Level level);
+
+}  // namespace qgraph::actor

@@ -1,0 +1,17 @@
+// The table of a level. Included once by each, after its own multiplications.
+
+#pragma once
+
+#include "actor/elementwise_body.h"
+#include "actor/product_body.h"
+#include "actor/quantize_body.h"
+
+namespace qgraph::actor {
+namespace {
+
+constexpr Kernels kKernels{&product, &finite,   &range,      &quantize, &activate,
+                           &affine,  &clip,     &layer_norm, &center,   &softmax,
+                           &add,     &multiply, &max_pool,   &pack,     &checksum};
+
+}  // namespace
+}  // namespace qgraph::actor

@@ -1,0 +1,173 @@
+// Products of rows and kernels, and what is done with the sums. Included once by each level, which
+// has defined
+//   integer_rows<S>(rows, vectors)   how many of so many rows, and 16 channels, it takes at a time
+//   multiply_integers<S>(tile, rows, vectors)
+
+#pragma once
+
+#include "actor/format.h"
+#include "actor/functions.h"
+#include "actor/tile.h"
+
+namespace qgraph::actor {
+namespace {
+
+// Sums of products in order: values 0, 4, 8, ... of each segment in the first of four sums, and so
+// on; then the four.
+template <Type T, int M, int N>
+void float_sums(const Tile& t, int64_t first, float* y) {
+    Vec sums[4][M][N] = {};
+    int64_t at = first;  // of the weights
+    const auto step = [&](int part, int64_t k, int64_t segment) {
+        Vec w[N];
+        for (int n = 0; n < N; ++n) w[n] = load<T, kWide>(t.weights, at + n * kWide);
+        at += t.width;
+        for (int m = 0; m < M; ++m) {
+            const float x = reinterpret_cast<const float*>(t.rows[m] + segment * t.segment)[k];
+            for (int n = 0; n < N; ++n) sums[part][m][n] += x * w[n];
+        }
+    };
+    for (int64_t segment = 0; segment < t.segments; ++segment) {
+        int64_t k = 0;
+        for (; k + 4 <= t.steps; k += 4) {
+            for (int part = 0; part < 4; ++part) step(part, k + part, segment);
+        }
+        for (int part = 0; k < t.steps; ++part, ++k) step(part, k, segment);
+    }
+    for (int m = 0; m < M; ++m) {
+        for (int n = 0; n < N; ++n) {
+            const Vec low = sums[0][m][n] + sums[1][m][n], high = sums[2][m][n] + sums[3][m][n];
+            store_all(y + m * kPanel + first + n * kWide, low + high);
+        }
+    }
+}
+
+constexpr int kFloatRows = kWide == 16 ? 4 : 2;  // with one vector of channels
+constexpr int kFloatVectors = kWide == 16 ? 4 : 2;
+
+template <Type T>
+void multiply_floats(const Tile& t, int rows, float* y) {
+    for (int64_t c = 0; c < t.width;) {
+        if (rows == kFloatRows) {
+            float_sums<T, kFloatRows, 1>(t, c, y);
+            c += kWide;
+        } else if (t.width - c >= kFloatVectors * kWide) {
+            float_sums<T, 1, kFloatVectors>(t, c, y);
+            c += kFloatVectors * kWide;
+        } else {
+            float_sums<T, 1, 1>(t, c, y);
+            c += kWide;
+        }
+    }
+}
+
+// -- what is done with sums -----------------------------------------------------------------------
+
+struct Finish {
+    const int32_t* integers;  // [rows, kPanel]
+    const float* floats;      // or these
+    const float* scale;       // of the panel
+    const int32_t* sums;
+    const float* bias;
+    float alpha;
+    int64_t channels;  // that are there
+    int64_t outputs;
+    float* y;
+    const Range* ranges[kMaxTileRows];
+};
+
+template <Activation A>
+void finish(const Finish& f, int rows) {
+    for (int row = 0; row < rows; ++row) {
+        float* y = f.y + row * f.outputs;
+        for (int64_t c = 0; c < f.channels; c += kWide) {
+            Vec v;
+            if (f.integers != nullptr) {
+                const Range& range = *f.ranges[row];
+                const Bits sums = (Bits)load_ints(f.sums + c);
+                const Bits acc = (Bits)load_ints(f.integers + row * kPanel + c);
+                const Ints sum = (Ints)(acc - sums * static_cast<uint32_t>(range.zero));
+                v = __builtin_convertvector(sum, Vec) * (range.delta * load_all(f.scale + c));
+            } else {
+                v = load_all(f.floats + row * kPanel + c);
+            }
+            // Vectors are filled up to 16 floats.
+            v = activated<A>(v + load_all(f.bias + c), f.alpha);
+            store_first(y + c, v, f.channels - c);
+        }
+    }
+}
+
+void run_finish(const Finish& f, Activation activation, int rows) {
+    with_activation(activation, [&](auto tag) { finish<decltype(tag)::value>(f, rows); });
+}
+
+// -- tiles ----------------------------------------------------------------------------------------
+
+template <Storage S>
+void product_of(const Product& p) {
+    constexpr bool integers = S == Storage::int8 || S == Storage::int4;
+    constexpr int64_t group = S == Storage::int8 ? 4 : S == Storage::int4 ? 8 : 1;
+    const int64_t of_one = bytes_of(S, p.kernel.segments, p.kernel.length);
+    const int64_t rows = p.samples * p.pixel_count;
+    alignas(64) int32_t sums[kMaxTileRows * kPanel];
+    alignas(64) float floats[kMaxTileRows * kPanel];
+    Tile tile;
+    tile.segment = p.segment;
+    tile.segments = p.kernel.segments;
+    tile.steps = rows_of(S, p.kernel.length) / group;
+    tile.sums = sums;
+    Finish f;
+    f.integers = integers ? sums : nullptr;
+    f.floats = floats;
+    f.alpha = p.alpha;
+    f.outputs = p.kernel.outputs;
+    for (int64_t panel = 0; panel < p.kernel.outputs; panel += kPanel) {
+        const int64_t left = p.kernel.outputs - panel;
+        f.channels = left < kPanel ? left : kPanel;
+        f.scale = integers ? p.kernel.scale + panel : nullptr;
+        f.sums = integers ? p.kernel.sums + panel : nullptr;
+        f.bias = p.bias + panel;
+        tile.weights = p.kernel.data + panel * of_one;
+        tile.width = padded(f.channels);
+        int64_t sample = 0, pixel = 0;
+        for (int64_t row = 0; row < rows;) {
+            int count;
+            if constexpr (integers) {
+                count = integer_rows<S>(rows - row, static_cast<int>(tile.width / 16));
+            } else {
+                count = rows - row >= kFloatRows ? kFloatRows : 1;
+            }
+            for (int i = 0; i < count; ++i) {
+                tile.rows[i] = p.x + sample * p.sample + p.pixels[pixel];
+                f.ranges[i] = integers ? p.ranges + sample : nullptr;
+                if (++pixel == p.pixel_count) pixel = 0, ++sample;
+            }
+            if constexpr (integers) {
+                multiply_integers<S>(tile, count, static_cast<int>(tile.width / 16));
+            } else {
+                constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;
+                multiply_floats<type>(tile, count, floats);
+            }
+            f.y = p.y + row * p.kernel.outputs + panel;
+            run_finish(f, p.activation, count);
+            row += count;
+        }
+    }
+}
+
+void product(const Product& p) {
+    switch (p.kernel.storage) {
+        case Storage::float32:
+            return product_of<Storage::float32>(p);
+        case Storage::float16:
+            return product_of<Storage::float16>(p);
+        case Storage::int8:
+            return product_of<Storage::int8>(p);
+        case Storage::int4:
+            return product_of<Storage::int4>(p);
+    }
+}
+
+}  // namespace
+}  // namespace qgraph::actor

@@ -1,0 +1,84 @@
+#pragma once
+
+// What a block says, checked: all that is done with it later stays within it.
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "actor/kernels.h"
+
+namespace qgraph::actor {
+
+// Why a block is refused.
+struct Refusal : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// In the order of qgraph/rl/actor/form.py.
+enum class Op : uint32_t {
+    dense,
+    conv,
+    affine,
+    clip,
+    layer_norm,
+    activate,
+    center,
+    softmax,
+    max_pool,
+    add,
+    multiply,
+    concat,
+    flatten
+};
+constexpr uint32_t kOps = 13, kActivations = 9;
+
+struct Shape {
+    int rank;
+    std::array<int64_t, 4> dims;
+    int64_t size() const;
+    int64_t last() const { return dims[static_cast<size_t>(rank - 1)]; }
+    bool operator==(const Shape& other) const;
+};
+
+struct Weight {
+    Shape shape;
+    Storage storage;
+    int bits;
+    int64_t data, scale, sums;  // from the beginning of a block
+
+    bool is_kernel() const { return shape.rank > 1; }
+    int64_t segments() const { return shape.rank == 4 ? shape.dims[0] : 1; }
+    int64_t length() const { return shape.size() / shape.last() / segments(); }
+    bool exact() const { return storage == Storage::int8 || storage == Storage::int4; }
+    Panels in(const char* block) const;
+};
+
+struct Step {
+    Op op;
+    Activation activation;
+    float alpha, epsilon;
+    uint32_t output;
+    std::vector<uint32_t> inputs;
+    std::array<uint32_t, 2> weights;
+    std::array<int64_t, 2> strides, ksize;
+    std::array<int64_t, 4> pads;  // top, bottom, left, right
+};
+
+struct Program {
+    std::vector<Shape> values;  // the observation is the first
+    std::vector<Weight> weights;
+    std::vector<Step> steps;
+    std::vector<uint32_t> outputs;
+    int64_t size;    // of a block
+    int64_t tables;  // bytes before the data
+};
+
+// Throws Refusal. Neither magic nor checksum are looked at.
+Program parse(const char* block, int64_t size);
+
+uint64_t checksum(const char* block, int64_t size, Level level);
+
+}  // namespace qgraph::actor

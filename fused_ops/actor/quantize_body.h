@@ -1,0 +1,213 @@
+// Inputs to codes, weights to panels, and the checksum. Included once by each level.
+
+#pragma once
+
+#include <cstring>
+
+#include "actor/format.h"
+#include "actor/functions.h"
+
+namespace qgraph::actor {
+namespace {
+
+constexpr float kSmallest = 0x1p-100f;  // range that is not taken for 0
+
+Range range(const float* x, int64_t count) {
+    Vec low{}, high{};
+    Ints nan{};
+    for (int64_t i = 0; i < count; i += kWide) {
+        const Vec v = load_first(x + i, count - i);
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+        nan |= v != v;
+    }
+    float least = 0, largest = 0;
+    bool bad = false;
+    for (int i = 0; i < kWide; ++i) {
+        least = low[i] < least ? low[i] : least;
+        largest = high[i] > largest ? high[i] : largest;
+        bad = bad || nan[i] != 0;
+    }
+    const float span = largest - least;
+    if (bad || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
+    if (span < kSmallest) return {0, 0, 0};
+    const float inverse = 255.0f / span;
+    const float zero = Lanes<kWide>::nearest(all(-least * inverse))[0];
+    return {span / 255.0f, inverse, static_cast<int32_t>(zero > 255.0f ? 255.0f : zero)};
+}
+
+// Of numbers that are codes.
+inline void store_codes(uint8_t* to, Vec codes) {
+    typedef uint8_t Codes __attribute__((vector_size(kWide)));
+    typedef uint8_t LooseCodes __attribute__((vector_size(kWide), aligned(1), may_alias));
+    *reinterpret_cast<LooseCodes*>(to) =
+        __builtin_convertvector(__builtin_convertvector(codes, Ints), Codes);
+}
+
+void quantize(const float* x, int64_t count, Range range, uint8_t* codes) {
+    const auto zero = static_cast<float>(range.zero);
+    for (int64_t i = 0; i < count; i += kWide) {
+        Vec v = Lanes<kWide>::nearest(load_first(x + i, count - i) * range.inverse) + zero;
+        v = v > 0.0f ? v : all(0);  // NaN is a code, too
+        store_codes(codes + i, v < 255.0f ? v : all(255.0f));
+    }
+}
+
+// -- weights ------------------------------------------------------------------------------------
+
+struct Kernel {
+    const float* weights;
+    const Panels& form;
+
+    // Of output channels `channel` on; rows that are not there are zeros.
+    Vec row(int64_t segment, int64_t k, int64_t channel) const {
+        const int64_t left = form.outputs - channel;
+        if (k >= form.length || left <= 0) return Vec{};
+        return load_first(weights + (segment * form.length + k) * form.outputs + channel, left);
+    }
+};
+
+// The largest magnitude of each channel, as it is or as bits; false where one is not finite.
+bool largest(const float* weights, int64_t rows, int64_t outputs, float* top) {
+    for (int64_t c = 0; c < padded(outputs); c += kWide) store_all(top + c, Vec{});
+    for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t c = 0; c < outputs; c += kWide) {
+            const Vec v = load_first(weights + row * outputs + c, outputs - c);
+            const Ints size = (Ints)((Bits)v & 0x7fffffffu), before = (Ints)load_all(top + c);
+            store_all(top + c, (Vec)(size > before ? size : before));
+        }
+    }
+    return finite(top, padded(outputs));
+}
+
+// Codes of 16 channels of a panel of integers: 4 or 8 values of each in 4 bytes.
+template <Storage S>
+Bits group(const Kernel& kernel, int64_t segment, int64_t k, int64_t channel, Vec inverse, Vec high,
+           Ints& sums) {
+    Bits packed{};
+    for (int i = 0; i < (S == Storage::int8 ? 4 : 8); ++i) {
+        Vec v = Lanes<kWide>::nearest(kernel.row(segment, k + i, channel) * inverse);
+        v = held(v, -high, high);
+        const Ints codes = __builtin_convertvector(v, Ints);
+        sums += codes;
+        packed |= S == Storage::int8 ? ((Bits)codes & 255u) << (8 * i)
+                                     : ((Bits)codes & 15u) << (i < 4 ? 8 * i : 8 * i - 28);
+    }
+    return packed;
+}
+
+template <Storage S>
+void pack_integers(const Kernel& kernel, int top, char* data, const float* inverse, int32_t* sums) {
+    const Panels& form = kernel.form;
+    constexpr int64_t step = S == Storage::int8 ? 4 : 8;
+    const int64_t channels = padded(form.outputs), rows = rows_of(S, form.length);
+    const int64_t of_one = bytes_of(S, form.segments, form.length);
+    const Vec high = all(static_cast<float>(top));
+    std::memset(sums, 0, static_cast<size_t>(channels) * sizeof(int32_t));
+    // Rows as they lie; of each panel four lines at a time.
+    for (int64_t segment = 0; segment < form.segments; ++segment) {
+        for (int64_t k = 0; k < rows; k += step) {
+            for (int64_t panel = 0; panel < channels; panel += kPanel) {
+                const int64_t width = channels - panel < kPanel ? channels - panel : kPanel;
+                char* to = data + panel * of_one + (segment * rows + k) / step * width * 4;
+                for (int64_t c = panel; c < panel + width; c += kWide) {
+                    Ints sum = load_ints(sums + c);
+                    const Bits packed =
+                        group<S>(kernel, segment, k, c, load_all(inverse + c), high, sum);
+                    store_ints(sums + c, sum);
+                    std::memcpy(to + (c - panel) * 4, &packed, sizeof packed);
+                }
+            }
+        }
+    }
+}
+
+template <Storage S>
+bool pack_floats(const Kernel& kernel, char* data) {
+    const Panels& form = kernel.form;
+    const int64_t channels = padded(form.outputs), rows = form.segments * form.length;
+    const int64_t of_one = bytes_of(S, form.segments, form.length);
+    constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;
+    Ints largest{};
+    for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t panel = 0; panel < channels; panel += kPanel) {
+            const int64_t width = channels - panel < kPanel ? channels - panel : kPanel;
+            char* to = data + panel * of_one;
+            for (int64_t c = 0; c < width; c += kWide) {
+                Vec v = kernel.row(0, row, panel + c);
+                const Ints size = (Ints)((Bits)v & 0x7fffffffu);
+                largest = size > largest ? size : largest;
+                if constexpr (type == Type::float16) v = held(v, all(-65504.0f), all(65504.0f));
+                store<type, kWide, false>(to, row * width + c, v);
+            }
+        }
+    }
+    return finite_sizes(largest);
+}
+
+bool pack(const float* weights, const Panels& form, int high, char* data, float* scale,
+          int32_t* sums, float* inverse) {
+    // Floats have no groups: segments are as good as one.
+    Panels rows = form;
+    rows.segments = 1;
+    rows.length = form.segments * form.length;
+    if (form.storage == Storage::float32) {
+        return pack_floats<Storage::float32>({weights, rows}, data);
+    }
+    if (form.storage == Storage::float16) {
+        return pack_floats<Storage::float16>({weights, rows}, data);
+    }
+    if (!largest(weights, rows.length, form.outputs, scale)) return false;
+    const auto top = static_cast<float>(high);
+    for (int64_t c = 0; c < padded(form.outputs); ++c) {
+        const bool there = scale[c] >= kSmallest;
+        inverse[c] = there ? top / scale[c] : 0;
+        scale[c] = there ? scale[c] / top : 0;
+    }
+    const Kernel kernel{weights, form};
+    if (form.storage == Storage::int8) {
+        pack_integers<Storage::int8>(kernel, high, data, inverse, sums);
+    } else {
+        pack_integers<Storage::int4>(kernel, high, data, inverse, sums);
+    }
+    return true;
+}
+
+// -- checksum -----------------------------------------------------------------------------------
+
+typedef uint64_t Longs __attribute__((vector_size(4 * kWide)));
+typedef uint64_t LooseLongs __attribute__((vector_size(4 * kWide), aligned(4), may_alias));
+
+// The product of the lower halves.
+inline Longs times(Longs a, Longs b) {
+#if defined(__AVX512F__)
+    return (Longs)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (Longs)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (Longs)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#else
+    return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+// Each word times (place * kStep + 1) modulo 2^32, summed up modulo 2^64. `bytes` is a multiple of
+// 64; the words of the header are as they are.
+uint64_t checksum(const void* words, uint64_t bytes) {
+    constexpr uint64_t kStep = 0x9E3779B2;
+    constexpr int kLongs = kWide / 2;
+    Longs sums{}, keys{};
+    for (int i = 0; i < kLongs; ++i) keys[i] = static_cast<uint64_t>(i) * 2 * kStep + 1;
+    const auto* at = static_cast<const char*>(words);
+    for (uint64_t i = 0; i < bytes; i += sizeof(Longs)) {
+        const Longs two = *reinterpret_cast<const LooseLongs*>(at + i);
+        sums += times(two, keys) + times(two >> 32, keys + kStep);
+        keys += kWide * kStep;
+    }
+    uint64_t sum = 0;
+    for (int i = 0; i < kLongs; ++i) sum += sums[i];
+    return sum;
+}
+
+}  // namespace
+}  // namespace qgraph::actor

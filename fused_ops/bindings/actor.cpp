@@ -1,0 +1,168 @@
+// qgraph._native.actor. qgraph/rl/actor, its only caller, has checked dtypes and sizes; what is in
+// a block is checked here.
+
+#include "actor/actor.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+
+#include "actor/format.h"
+#include "bindings/engine.h"
+#include "bindings/numpy_array.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using namespace qgraph::actor;
+using Bytes = nb::ndarray<nb::ro, const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<nb::ro, const float, nb::c_contig, nb::device::cpu>;
+
+const char* bytes_of(const Bytes& block) { return reinterpret_cast<const char*>(block.data()); }
+
+int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size()); }
+
+// Packs into a block that has its tables, all but the magic. The first weight that is not finite,
+// or -1.
+int64_t pack(const Room& room, const std::vector<Floats>& weights, int level) {
+    nb::gil_scoped_release unlocked;
+    auto* block = reinterpret_cast<char*>(room.data());
+    const auto size = static_cast<int64_t>(room.size());
+    const Program program = parse(block, size);
+    const Kernels& kernels = *kernels_of(static_cast<Level>(level));
+    std::vector<float> inverse;
+    for (size_t i = 0; i < program.weights.size(); ++i) {
+        const Weight& weight = program.weights[i];
+        const int64_t outputs = weight.shape.last();
+        inverse.resize(static_cast<size_t>(padded(outputs)));
+        Panels to = weight.in(block);
+        if (!weight.is_kernel()) to.segments = to.length = 1;
+        const int64_t end =
+            weight.data + bytes_of(to.storage, to.segments, to.length) * padded(outputs);
+        std::memset(block + end, 0, static_cast<size_t>(-end & (kAlignment - 1)));
+        const int high = weight.exact() ? (1 << (weight.bits - 1)) - 1 : 0;
+        if (!kernels.pack(weights[i].data(), to, high, block + weight.data,
+                          const_cast<float*>(to.scale), const_cast<int32_t*>(to.sums),
+                          inverse.data())) {
+            return static_cast<int64_t>(i);
+        }
+    }
+    std::memcpy(block, kMagic, sizeof kMagic);
+    const uint64_t sum = checksum(block, size, static_cast<Level>(level));
+    std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
+    return -1;
+}
+
+uint64_t checksum_of(const Bytes& block) {
+    return checksum(bytes_of(block), size_of(block), qgraph::engine::best_level());
+}
+
+class BoundActor {
+  public:
+    BoundActor(const Bytes& block, int level)
+        : actor_(bytes_of(block), size_of(block), static_cast<Level>(level)),
+          block_(block),
+          floats_("float32") {
+        const Program& program = actor_.program();
+        for (int i = 0; i < program.values[0].rank; ++i) {
+            shape_.push_back(program.values[0].dims[static_cast<size_t>(i)]);
+        }
+        for (size_t i = 0; i < program.outputs.size(); ++i) {
+            const Shape& shape = program.values[program.outputs[i]];
+            outputs_.emplace_back();
+            for (int j = 0; j < shape.rank; ++j) {
+                outputs_[i].push_back(shape.dims[static_cast<size_t>(j)]);
+            }
+        }
+    }
+
+    void use(const Bytes& block) {
+        actor_.use(bytes_of(block), size_of(block));
+        block_ = block;
+    }
+
+    // The first output; None where the observations are not float32 of the shape, in order, and
+    // finite: the caller says why, or makes them so.
+    nb::object act(nb::handle observations) {
+        bool alone;
+        const int64_t samples = run(observations, alone);
+        if (samples < 0) return nb::none();
+        if (samples != samples_ || alone != alone_) {
+            empty_shape_ = shape_of(0, samples, alone);
+            samples_ = samples;
+            alone_ = alone;
+        }
+        return output(0, empty_shape_, samples);
+    }
+
+    // All outputs, in order, or None.
+    nb::object act_all(nb::handle observations) {
+        bool alone;
+        const int64_t samples = run(observations, alone);
+        if (samples < 0) return nb::none();
+        nb::list found;
+        for (size_t i = 0; i < outputs_.size(); ++i) {
+            found.append(output(i, shape_of(i, samples, alone), samples));
+        }
+        return found;
+    }
+
+  private:
+    // How many samples, or -1.
+    int64_t run(nb::handle observations, bool& alone) {
+        const NumpyArray* x = floats_.look_into(observations);
+        if (x == nullptr) return -1;
+        const auto rank = static_cast<int>(shape_.size());
+        alone = x->rank == rank;
+        if (!alone && x->rank != rank + 1) return -1;
+        for (int i = 0; i < rank; ++i) {
+            if (x->shape[i + !alone] != shape_[static_cast<size_t>(i)]) return -1;
+        }
+        const int64_t samples = alone ? 1 : x->shape[0];
+        if (samples < 1 || samples > kMostSamples) return -1;
+        return actor_.run(reinterpret_cast<const float*>(x->data), samples) ? samples : -1;
+    }
+
+    nb::object shape_of(size_t i, int64_t samples, bool alone) const {
+        nb::list shape;
+        if (!alone) shape.append(samples);
+        for (const int64_t size : outputs_[i]) shape.append(size);
+        return nb::tuple(shape);
+    }
+
+    nb::object output(size_t i, const nb::object& shape, int64_t samples) {
+        nb::object made = floats_.empty(shape);
+        int64_t size = samples;
+        for (const int64_t dim : outputs_[i]) size *= dim;
+        std::memcpy(floats_.look_into(made)->data, actor_.output(i),
+                    static_cast<size_t>(size) * sizeof(float));
+        return made;
+    }
+
+    static constexpr int64_t kMostSamples = 256;
+
+    Actor actor_;
+    Bytes block_;
+    NumpyArrays floats_;
+    std::vector<int64_t> shape_;
+    std::vector<std::vector<int64_t>> outputs_;
+    nb::object empty_shape_;
+    int64_t samples_ = -1;
+    bool alone_ = false;
+};
+
+}  // namespace
+
+void bind_actor(nb::module_& module) {
+    nb::exception<Refusal>(module, "Refusal");
+    nb::class_<BoundActor>(module, "Actor")
+        .def(nb::init<const Bytes&, int>())
+        .def("use", &BoundActor::use)
+        .def("act", &BoundActor::act)
+        .def("act_all", &BoundActor::act_all);
+    module.def("pack", &pack);
+    module.def("checksum", &checksum_of);
+}

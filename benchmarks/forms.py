@@ -47,8 +47,10 @@ PP_OCR: Mapping[str, Shape] = {
     "recognition": (48, 96),
 }
 STRUCTURE = ("int32-bias",)  # every form can carry it
-# More weights are not tried: compilers take minutes for them, files of them are gigabytes.
-MOST_WEIGHTS = dict.fromkeys(("c", "qonnx", "vectors"), 30_000_000)
+# With more weights these are not tried, as compilers take minutes and files are gigabytes, and the
+# other forms take turns: all of them together are more than memory may hold.
+MANY_WEIGHTS = 30_000_000
+NOT_TRIED = ("c", "qonnx", "vectors")
 CALIBRATION = 4
 
 
@@ -153,13 +155,13 @@ def networks(source: Source) -> Iterator[tuple[str, Network | str]]:
     data = source.inputs(graph)
     for profile in source.profiles:
         try:
-            made = quantize(graph, data, profile=profile, effort="plain", method="max")
-            program = lower(made.graph, _sizes(made.graph, data))
+            quantized = quantize(graph, data, profile=profile, effort="plain", method="max").graph
+            program = lower(quantized, _sizes(quantized, data))
         except (UnsupportedError, QGraphError) as error:
             yield profile, f"{error.node}: {error.message}"
             continue
-        samples = {made.graph.inputs[0]: data[: source.samples]}
-        yield profile, Network(made.graph, program, load_profile(profile), samples, samples)
+        samples = {quantized.inputs[0]: data[: source.samples]}
+        yield profile, Network(quantized, program, load_profile(profile), samples, samples)
 
 
 def _sizes(graph: Graph, data: Array) -> dict[str, Shape]:
@@ -169,6 +171,8 @@ def _sizes(graph: Graph, data: Array) -> dict[str, Shape]:
 
 def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
     """By form: elements compared and how many differ, or why it was not compared."""
+    if _weights(network) > MANY_WEIGHTS and len(wanted) > 1:
+        return {name: measured(network, [name])[name] for name in wanted}
     cases = [*from_samples(network, network.samples), random_case(network.program, 0)]
     cases += [next(extreme_cases(network.program))]
     runners: dict[str, Runner] = {}
@@ -176,10 +180,9 @@ def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
     with ExitStack() as places:
         for name, facts in found.items():
             made = form(name)
-            weights = sum(codes.size for codes in network.program.constants.values())
             reason = made.refusal(network)
-            if weights > MOST_WEIGHTS.get(name, weights):
-                reason = f"not tried: {weights / 1e6:.0f} million weights"
+            if name in NOT_TRIED and _weights(network) > MANY_WEIGHTS:
+                reason = f"not tried: {_weights(network) / 1e6:.0f} million weights"
             if reason is None:
                 place = Path(places.enter_context(tempfile.TemporaryDirectory()))
                 try:
@@ -189,6 +192,8 @@ def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
                     reason = str(error)
             if reason is not None:
                 facts["refused"] = reason
+        if not runners:
+            return found
         for name, tally in compare(network, runners, cases).tallies.items():
             found[name] |= {
                 "tensors": len(tally.tensors),
@@ -197,6 +202,10 @@ def measured(network: Network, wanted: list[str]) -> dict[str, dict[str, Any]]:
                 "seconds": round(tally.seconds, 3),
             }
     return found
+
+
+def _weights(network: Network) -> int:
+    return sum(codes.size for codes in network.program.constants.values())
 
 
 def main(

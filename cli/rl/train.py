@@ -58,6 +58,18 @@ def train(
     actors: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Actors.", show_default="1")
     ] = None,
+    actor_bits: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BITS", help="Of weights, as actors compute: 32, 16, 8 to 2.", show_default="32"
+        ),
+    ] = None,
+    broadcast_bits: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BITS", help="Of weights on their way to actors.", show_default="--actor-bits"
+        ),
+    ] = None,
     spi: Annotated[
         float | None,
         typer.Option(
@@ -74,6 +86,35 @@ def train(
             metavar="STEPS",
             help="Steps of an actor between looks for a new policy.",
             show_default="100",
+        ),
+    ] = None,
+    publish_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="Learner steps between policies for the quantizer.",
+            show_default="10",
+        ),
+    ] = None,
+    sync: Annotated[
+        bool | None,
+        typer.Option(
+            "--sync/--async", help="Actors wait for the newest policy.", show_default="async"
+        ),
+    ] = None,
+    pull: Annotated[
+        bool | None,
+        typer.Option(
+            "--pull/--push", help="Policies are packed when an actor asks.", show_default="push"
+        ),
+    ] = None,
+    in_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--in-process/--processes",
+            help="Actors take turns in this process: one seed, one result.",
+            show_default="processes",
         ),
     ] = None,
     double: Annotated[
@@ -140,8 +181,14 @@ def train(
     given = {
         "steps": steps,
         "actors": actors,
+        "actor_bits": actor_bits,
+        "broadcast_bits": broadcast_bits,
         "spi": spi,
         "actor_update_period": actor_update_period,
+        "publish_every": publish_every,
+        "synchronous": sync,
+        "on_demand": pull,
+        "in_process": in_process,
         "double": double,
         "dueling": dueling,
         "alpha": None if prioritized is None else 0.6 * prioritized,

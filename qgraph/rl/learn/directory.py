@@ -15,7 +15,8 @@ from qgraph.files import write_whole
 from qgraph.rl.learn.options import Options
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
-PROGRESS, EPISODES, BOARD, LOCK = "progress.csv", "episodes.csv", "tensorboard", "lock"
+PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
+BOARD, LOCK = "tensorboard", "lock"
 
 
 class RunDirectory:

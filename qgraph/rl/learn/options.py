@@ -10,12 +10,14 @@ from typing import Any
 from qgraph.errors import UsageError
 
 ALGORITHMS = ("dqn", "d4pg")
+BITS = (32, 16, *range(2, 9))
 
 
 @dataclass(frozen=True)
 class Options:
     """Steps are those of all actors together, unless said otherwise.
 
+    actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
     n                   steps of a transition
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
@@ -23,6 +25,11 @@ class Options:
     explore             epsilon: the last one, of a ladder over actors; sigma: the largest
     explore_steps       steps of an actor over which epsilon falls
     alpha               0: uniform replay; above: by priority ** alpha
+    publish_every       learner steps between policies handed to the quantizer
+    actor_update_period steps of an actor between looks for a new policy
+    synchronous         at each look it waits until it has the newest
+    on_demand           policies are packed when an actor asks
+    in_process          actors take turns in the learner's process
     evaluate_every      learner steps between evaluations of the full-precision policy
     """
 
@@ -36,6 +43,8 @@ class Options:
     actor_update_period: int = 100
     publish_every: int = 10
     synchronous: bool = False
+    on_demand: bool = False
+    in_process: bool = False
     hidden: tuple[int, ...] = (256, 256)
     layer_norm: bool = False
     half: bool = False
@@ -63,7 +72,20 @@ class Options:
             raise UsageError(
                 f"no algorithm is called `{self.algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
             )
-        for name in ("steps", "actors", "n", "batch", "least", "capacity", "evaluate_every"):
+        for name in ("actor_bits", "broadcast_bits"):
+            if getattr(self, name) not in BITS:
+                raise UsageError(f"{name} is {getattr(self, name)}; it can be 32, 16 or 8 to 2")
+        for name in (
+            "steps",
+            "actors",
+            "n",
+            "batch",
+            "least",
+            "capacity",
+            "evaluate_every",
+            "episodes",
+            "publish_every",
+        ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
         if self.least > self.capacity:
@@ -112,5 +134,7 @@ def options_for(algorithm: str, environment: str, **given: Any) -> Options:
         )
     settings = {**OF_ALGORITHMS[algorithm], **OF_TASKS.get((algorithm, environment), {})}
     said = {name: value for name, value in given.items() if value is not None}
+    if "actor_bits" in said:
+        said.setdefault("broadcast_bits", said["actor_bits"])
     plain = Options(algorithm, environment, steps=1)
     return replace(plain, **{**settings, **said})

@@ -20,25 +20,33 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from qgraph.errors import TrainingError, UsageError
+from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.actor import ActorProgram
+from qgraph.rl.actor import ActorProgram, Weights
 from qgraph.rl.environments import Actions, Environment, make
 from qgraph.rl.evaluation import Returns, evaluate
 from qgraph.rl.head import Head
-from qgraph.rl.learn.directory import CHECKPOINT, EPISODES, PROGRESS, Rows, RunDirectory
+from qgraph.rl.learn.directory import (
+    BOARD,
+    BREAKDOWN,
+    CHECKPOINT,
+    EPISODES,
+    PROGRESS,
+    Rows,
+    RunDirectory,
+)
 from qgraph.rl.learn.float_actor import FloatActor
 from qgraph.rl.learn.limiter import RateLimiter
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch, Replay
-from qgraph.rl.learn.worker import LocalActors
+from qgraph.rl.learn.sources import PARTS, ActorProcesses, LocalActors, Source
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 
 EVALUATION_SEED = 1_000_000  # apart from those that actors draw
-NAP = 0.0005  # seconds that the learner sleeps where there are no records
+NAP = 0.05  # seconds that the learner sleeps at most, where there are no records
 RECENT = 20  # episodes of actors, for their mean return
 CHECKPOINT_SECONDS = 60.0
 
@@ -56,16 +64,6 @@ class Learner(Protocol):
     def step(self, batch: Batch) -> tuple[Array, float]: ...
 
 
-class Source(Protocol):
-    """Where transitions come from, and policies go to."""
-
-    def publish(self, policy: FloatActor) -> None: ...
-
-    def take(self, most: int) -> Array: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class Status:
     """Where a run is: a row of progress.csv."""
@@ -80,7 +78,8 @@ class Status:
     loss: float
     samples_per_insert: float
     staleness: float  # learner steps that the policies which acted were behind, on average
-    learner_waiting: float  # share of the time
+    learner_waiting: float  # share of its time that the learner waited for transitions
+    actors_waiting: float  # share of theirs that actors waited for room; both since it was started
 
 
 @dataclass
@@ -94,6 +93,7 @@ class Counts:
 
 
 STATUS_COLUMNS = tuple(Status.__dataclass_fields__)
+BREAKDOWN_COLUMNS = ("actor_steps", "actor", *PARTS)
 EPISODE_COLUMNS = ("actor_steps", "actor", "returned", "length", "version", "seconds")
 FREE = ("steps", "evaluate_every", "episodes")  # what a resumed run can change
 Watch = Callable[[Status], None]
@@ -120,10 +120,15 @@ class Training:
         since = (self.counts.learner_steps, self.limiter.inserts) if resume else (None, None)
         self.progress = Rows(directory.path / PROGRESS, STATUS_COLUMNS, since[0])
         self.episodes = Rows(directory.path / EPISODES, EPISODE_COLUMNS, since[1])
+        self.breakdown = Rows(directory.path / BREAKDOWN, BREAKDOWN_COLUMNS, since[1])
+        from qgraph.rl.learn.scalars import Scalars
+
+        self.scalars = Scalars(directory.path / BOARD)
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.behind: list[float] = []
         self.losses: list[float] = []
         self.status: Status | None = None
+        self.actors: Source | None = None  # while it runs
 
     @property
     def done(self) -> bool:
@@ -138,42 +143,51 @@ class Training:
             raise UsageError(
                 f"the run is at its end, {self.limiter.inserts} steps", hint="--steps for more"
             )
-        actors = LocalActors(self.options, self.learner.head, self._policy(), self.limiter.inserts)
+        self.actors = actors = self._actors()
         saved = time.monotonic()
         try:
+            actors.publish(self._weights(), self.counts.learner_steps)
             with stoppable() as stopped:
                 while not self.done and not stopped():
                     learnt = self._turn(actors)
                     tick(self.limiter.inserts, self.options.steps)
                     if learnt and self.counts.learner_steps % self.options.evaluate_every == 0:
-                        self._report(watch)
+                        self._report(actors, watch)
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
                         self.checkpoint()
                         saved = time.monotonic()
             reported = self.status and self.status.learner_steps
             if self.done and reported != self.counts.learner_steps:
-                self._report(watch)
+                self._report(actors, watch)
             self.checkpoint()
             return self.done
+        except RunError:  # a process died; what was learnt is sound
+            self.checkpoint()
+            raise
         finally:
             actors.close()
-            self.progress.close()
-            self.episodes.close()
+            self.actors = None
+            for written in (self.progress, self.episodes, self.breakdown, self.scalars):
+                written.close()
+
+    def _actors(self) -> Source:
+        kind = LocalActors if self.options.in_process else ActorProcesses
+        dtype = self.replay.records.dtype
+        begun = self.limiter.inserts
+        return kind(self.options, self.learner.program, self.learner.head, dtype, begun)
 
     def _turn(self, actors: Source) -> bool:
         """Insert what may be inserted, then learn once if that is allowed: whether it was."""
         began = time.perf_counter()
         most = min(self.limiter.may_insert(), self.options.steps - self.limiter.inserts)
-        records = actors.take(most)
+        records = actors.take(most, 0.0 if self.limiter.may_sample() else NAP)
         if len(records):
             self._insert(records)
         learns = self.limiter.may_sample()
         if learns:
             self._learn()
             if self.counts.learner_steps % self.options.publish_every == 0:
-                actors.publish(self._policy())
-        elif not len(records):
-            time.sleep(NAP)
+                actors.publish(self._weights(), self.counts.learner_steps)
         passed = time.perf_counter() - began
         self.counts.seconds += passed
         self.counts.waited += 0.0 if learns else passed
@@ -204,11 +218,11 @@ class Training:
         self.replay.update(batch.places, errors)
         self.losses.append(loss)
 
-    def _policy(self) -> FloatActor:
-        weights = {name: v.numpy() for name, v in self.learner.policy.items()}
-        return FloatActor(self.learner.program, weights, self.counts.learner_steps)
+    def _weights(self) -> Weights:
+        return {name: v.numpy() for name, v in self.learner.policy.items()}
 
-    def _report(self, watch: Watch) -> None:
+    def _report(self, actors: Source, watch: Watch) -> None:
+        parts = actors.breakdown()
         found = self._evaluate()
         counts = self.counts
         self.status = Status(
@@ -223,14 +237,21 @@ class Training:
             self.limiter.samples / max(self.limiter.inserts, 1),
             _mean(self.behind),
             counts.waited / max(counts.seconds, 1e-9),
+            _waiting(parts),
         )
         self.losses.clear()
         self.behind.clear()
         self.progress.add(asdict(self.status))
+        self.scalars.add(asdict(self.status), self.limiter.inserts)
+        for index, each in enumerate(parts):
+            rounded = {name: round(value, 3) for name, value in each.items()}
+            steps = self.limiter.inserts
+            self.breakdown.add({"actor_steps": steps, "actor": index, **rounded})
         watch(self.status)
 
     def _evaluate(self) -> Returns:
-        policy, head = self._policy(), self.learner.head
+        head = self.learner.head
+        policy = FloatActor(self.learner.program, self._weights())
         return evaluate(
             lambda observation: head.actions(policy(observation[None]))[0],
             self.environment,
@@ -318,6 +339,12 @@ def use_threads(count: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
         raise UsageError("TensorFlow is at work already: threads cannot be set now") from None
+
+
+def _waiting(parts: list[dict[str, float]]) -> float:
+    """The share of all seconds of actors."""
+    every = sum(sum(part.values()) - part["steps"] for part in parts)
+    return sum(part["waiting"] for part in parts) / max(every, 1e-9)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -41,16 +42,22 @@ class Worker:
         # What a resumed run draws is not what it drew before.
         self.rng = np.random.default_rng([options.seed, index, begun])
         self.taken = begun
+        self.seconds = np.zeros(3)  # on looking for policies, acting, and in the environment
         self.policy = latest()
         self.observation, self.returned, self.length = self._begin(), 0.0, 0
 
     def step(self) -> Array:
         """The transitions that are complete after one more step: most often one."""
+        times = [time.perf_counter()]
         if self.taken % self.options.actor_update_period == 0:
             self.policy = self.latest()
+        times.append(time.perf_counter())
         outputs = self.policy(self.observation[None])[0]
         action, sent = self.explore.choose(outputs, self.taken, self.rng)
+        times.append(time.perf_counter())
         outcome = self.environment.step(sent)
+        times.append(time.perf_counter())
+        self.seconds += np.diff(times)
         self.taken += 1
         self.returned += outcome.reward
         self.length += 1
@@ -78,34 +85,3 @@ def exploration(options: Options, index: int, head: Head) -> Exploration:
         last = epsilon_ladder(index, options.actors, options.explore)
         return Epsilon(last, options.explore_steps // options.actors)
     return Noise(sigma_ladder(index, options.actors, options.explore), head)
-
-
-class LocalActors:
-    """Actors in this process, one step each in turn; for small tasks, and to look into."""
-
-    def __init__(self, options: Options, head: Head, policy: Policy, begun: int = 0) -> None:
-        self.policy = policy
-        each = begun // options.actors
-        self.workers = [
-            Worker(options, i, head, lambda: self.policy, each) for i in range(options.actors)
-        ]
-        self.turn = 0
-        self.left = np.empty(0, self.workers[0].dtype)
-
-    def publish(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def take(self, most: int) -> Array:
-        """`most` records."""
-        found, count = [self.left], len(self.left)
-        while count < most:
-            found.append(self.workers[self.turn].step())
-            count += len(found[-1])
-            self.turn = (self.turn + 1) % len(self.workers)
-        records = np.concatenate(found)
-        self.left = records[most:]
-        return records[:most]
-
-    def close(self) -> None:
-        for worker in self.workers:
-            worker.close()

@@ -15,6 +15,7 @@ from tests.helpers.cli import run as qgraph
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
+    "in_process": True,
     "steps": 300,
     "hidden": (16,),
     "least": 50,
@@ -140,7 +141,8 @@ def test_d4pg_learns_numbers(tmp_path):
 
 @pytest.mark.slow
 def test_dqn_balances(tmp_path):
-    training = train(tmp_path / "run", "dqn", "CartPole-v1", {"steps": 25_000})
+    settings = {"steps": 25_000, "actor_bits": 8}
+    training = train(tmp_path / "run", "dqn", "CartPole-v1", settings)
     best = max(float(row["return_mean"]) for row in rows(tmp_path / "run" / "progress.csv"))
     assert training.done and best == 500
 
@@ -148,6 +150,7 @@ def test_dqn_balances(tmp_path):
 @pytest.mark.slow
 def test_d4pg_balances(tmp_path):
     pytest.importorskip("dm_control", reason="needs the extra `rl`")
-    train(tmp_path / "run", "d4pg", "dm_control:cartpole-balance", {"steps": 25_000})
+    settings = {"steps": 25_000, "actor_bits": 8, "actors": 2}
+    train(tmp_path / "run", "d4pg", "dm_control:cartpole-balance", settings)
     best = max(float(row["return_mean"]) for row in rows(tmp_path / "run" / "progress.csv"))
     assert best > 900

@@ -1,0 +1,54 @@
+"""An actor as a process: packed policies in, transitions out. No framework is loaded here.
+
+python -m qgraph.rl.learn.actor_process, started by `sources.ActorProcesses`
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from qgraph.rl.actor import Actor
+from qgraph.rl.broadcast import Experience, Member, Subscriber, joined
+from qgraph.rl.head import Head
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.sources import compute_bits
+from qgraph.rl.learn.worker import Worker
+
+SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes on
+
+
+def act(member: Member, settings: dict[str, Any]) -> None:
+    """Until the run ends."""
+    options = Options.from_json(settings["options"])
+    subscriber = Subscriber(settings["policy"], member, synchronous=options.synchronous)
+    ring = Experience.attach(settings["experience"], int(settings["index"]))
+    block = subscriber.first()
+    if block is None:
+        return
+    actor = Actor(block, compute_bits=compute_bits(options))
+
+    def latest() -> Actor:
+        subscriber.look(actor.switch)
+        return actor
+
+    head = Head.from_json(settings["head"])
+    worker = Worker(options, int(settings["index"]), head, latest, int(settings["begun"]))
+    waited = 0.0
+    while member.going():
+        left = worker.step()
+        began = time.perf_counter()
+        while len(left) and member.going():
+            left = left[ring.put(left, SLICE) :]
+        waited += time.perf_counter() - began
+        member.numbers[:5] = (worker.taken - settings["begun"], *worker.seconds, waited)
+    worker.close()
+
+
+def main() -> None:
+    with joined() as (member, settings):
+        act(member, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Where the learner's transitions come from: actors in processes of their own, or in this one."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Weights
+from qgraph.rl.broadcast import Experience, Publisher, Supervisor
+from qgraph.rl.head import Head
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.worker import Worker
+
+RING = 64  # transitions of each actor that wait for the learner: more would be older
+RESTARTS = 5
+MODULE = "qgraph.rl.learn.actor_process"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# What an actor tells of itself: its steps, and the seconds that they took.
+PARTS = ("steps", "looking", "acting", "environment", "waiting")
+
+
+class Source(Protocol):
+    """`waited`: the share of their time that actors waited for the learner, since the last call."""
+
+    def publish(self, weights: Weights, version: int) -> None: ...
+
+    def take(self, most: int, timeout: float) -> Array: ...
+
+    def breakdown(self) -> list[dict[str, float]]: ...
+
+    def close(self) -> None: ...
+
+
+class ActorProcesses:
+    """A process for each actor, and one that packs policies for them.
+
+    The first weights have to be published before there are transitions. `take` raises RunError
+    where a process died that cannot be replaced.
+    """
+
+    def __init__(
+        self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
+    ) -> None:
+        self.options = options
+        self.run = Supervisor(processes=options.actors + 1)
+        try:
+            bits = options.broadcast_bits
+            self.publisher = Publisher(
+                self.run, program, options.actors, bits=bits, on_demand=options.on_demand
+            )
+            self.experience = Experience.create(dtype, RING, options.actors)
+            self.reader = self.experience.reader()
+            for index in range(options.actors):
+                self._start(index, head, begun // options.actors)
+        except BaseException:
+            self.close()
+            raise
+
+    def publish(self, weights: Weights, version: int) -> None:
+        self.publisher.publish(weights, version)
+
+    def take(self, most: int, timeout: float) -> Array:
+        """At most `most` records; where there are none it waits so many seconds for some."""
+        self.run.check()
+        return self.reader.take(most, timeout)
+
+    def breakdown(self) -> list[dict[str, float]]:
+        """For each actor its steps and seconds, by PARTS."""
+        found = []
+        for index in range(self.options.actors):
+            numbers = self.run.numbers(_name(index))
+            found.append(dict(zip(PARTS, map(float, numbers[: len(PARTS)]), strict=True)))
+        return found
+
+    def close(self) -> None:
+        self.run.stop()
+
+    def _start(self, index: int, head: Head, begun: int) -> None:
+        settings: dict[str, Any] = {
+            "options": self.options.as_json(),
+            "head": head.as_json(),
+            "policy": self.publisher.settings(index),
+            "experience": self.experience.name,
+            "index": index,
+            "begun": begun,
+        }
+
+        def freed() -> None:
+            # The one that takes its place explores as this one would have gone on.
+            settings["begun"] += int(self.run.numbers(_name(index))[0])
+            self.publisher.freed(index)
+
+        self.run.start(
+            _name(index), MODULE, settings, restarts=RESTARTS, freed=freed, environment=ONE_THREAD
+        )
+
+
+class LocalActors:
+    """Actors in this process, a step each in turn: every run with one seed is the same."""
+
+    def __init__(
+        self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
+    ) -> None:
+        self.options, self.head, self.begun = options, head, begun // options.actors
+        self.packer = Packer(program, options.broadcast_bits)
+        self.compute_bits = compute_bits(options)
+        self.workers: list[Worker] = []
+        self.actor: Actor | None = None
+        self.left = np.empty(0, dtype)
+        self.turn = 0
+
+    def publish(self, weights: Weights, version: int) -> None:
+        block = self.packer.pack(weights, version)
+        if self.actor is not None:
+            self.actor.switch(block)
+            return
+        self.actor = actor = Actor(block, compute_bits=self.compute_bits)
+        self.workers = [
+            Worker(self.options, index, self.head, lambda: actor, self.begun)
+            for index in range(self.options.actors)
+        ]
+
+    def take(self, most: int, timeout: float) -> Array:
+        """`most` records."""
+        found, count = [self.left], len(self.left)
+        while count < most:
+            found.append(self.workers[self.turn].step())
+            count += len(found[-1])
+            self.turn = (self.turn + 1) % len(self.workers)
+        records = np.concatenate(found)
+        self.left = records[most:]
+        return records[:most]
+
+    def breakdown(self) -> list[dict[str, float]]:
+        """For each actor its steps and seconds, by PARTS; none waits."""
+        return [
+            dict(zip(PARTS, map(float, (w.taken - self.begun, *w.seconds, 0.0)), strict=True))
+            for w in self.workers
+        ]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+
+def compute_bits(options: Options) -> int | None:
+    """The bits that actors compute in, where they are not those that come by broadcast."""
+    return None if options.actor_bits == options.broadcast_bits else options.actor_bits
+
+
+def _name(index: int) -> str:
+    return f"actor {index}"

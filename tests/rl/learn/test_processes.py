@@ -1,0 +1,149 @@
+"""Actors as processes: what they bring, and what happens when one dies."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from qgraph.errors import RunError
+from qgraph.rl.learn.directory import RunDirectory
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.training import Training, train
+
+pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+SMALL = {
+    "hidden": (16,),
+    "least": 50,
+    "batch": 16,
+    "spi": 4.0,
+    "evaluate_every": 50,
+    "episodes": 1,
+    "actors": 2,
+    "actor_bits": 8,
+}
+
+
+def begun(tmp_path, **more):
+    options = options_for("dqn", "CartPole-v1", **{**SMALL, "steps": 600, **more})
+    directory = RunDirectory(tmp_path / "run", resume=False)
+    directory.begin(options)
+    return Training(options, directory)
+
+
+def kill(training, name):
+    os.kill(training.actors.run.children[name].process.pid, signal.SIGKILL)
+
+
+def no_watch(status):
+    pass
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"synchronous": True}, {"on_demand": True}, {"broadcast_bits": 16}]
+)
+def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
+    training = begun(tmp_path, actor_update_period=10, **more)
+    assert training.run(no_watch)
+    records = training.replay.records
+    assert len(records) == training.limiter.inserts == 600
+    assert set(records["actor"]) == {0, 1}
+    for actor in (0, 1):
+        versions = records["version"][records["actor"] == actor]
+        assert versions[0] == 0 and (np.diff(versions) >= 0).all() and versions[-1] > 0
+    # Actors without a limiter would have run far ahead.
+    assert abs(training.limiter.samples - 4 * 550) <= 16
+    with (tmp_path / "run" / "actors.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["actor"] for row in rows} == {"0", "1"}
+    assert float(rows[-1]["steps"]) > 0 and float(rows[-1]["environment"]) > 0
+
+
+def test_an_actor_that_is_killed_is_replaced(tmp_path):
+    training = begun(tmp_path)
+    killed = []
+
+    def tick(done, total):
+        if done > 200 and not killed:
+            kill(training, "actor 1")
+            killed.append(training.actors)
+
+    assert training.run(no_watch, tick)
+    (actors,) = killed
+    assert len(actors.run.crashes("actor 1")) == 1
+    # Who takes its place goes on exploring where it was.
+    assert actors.run.children["actor 1"].settings["begun"] > 0
+    late = training.replay.records[-100:]
+    assert set(late["actor"]) == {0, 1}
+
+
+def test_without_a_quantizer_the_run_ends_with_a_checkpoint(tmp_path):
+    training = begun(tmp_path)
+
+    def tick(done, total):
+        if done > 200:
+            kill(training, "quantizer")
+            time.sleep(0.05)
+
+    with pytest.raises(RunError, match="quantizer: was killed by SIGKILL"):
+        training.run(no_watch, tick)
+    training.directory.close()
+    went_on = train(tmp_path / "run", resume=True)
+    assert went_on.limiter.inserts == 600
+    assert went_on.counts.learner_steps > training.counts.learner_steps > 0
+
+
+def test_a_killed_learner_takes_all_with_it(tmp_path):
+    """And what was checkpointed is there."""
+    program = (
+        "import sys; from pathlib import Path; from qgraph.rl.learn import training as t;"
+        "t.CHECKPOINT_SECONDS = 0.2;"
+        "t.train(Path(sys.argv[1]), 'dqn', 'CartPole-v1',"
+        f"{ {**SMALL, 'steps': 10**6, 'spi': 1.0}!r})"
+    )
+    out = tmp_path / "run"
+    learner = subprocess.Popen([sys.executable, "-c", program, str(out)], stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while not (out / "checkpoint.npz").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        children = _children(learner.pid)
+    finally:
+        learner.kill()
+        learner.wait()
+    assert len(children) == 3
+    end = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{child}") for child in children) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not [child for child in children if _alive(child)]
+    directory = RunDirectory(out, resume=True)
+    training = Training(directory.options(), directory, resume=True)
+    directory.close()
+    assert training.limiter.inserts >= 50
+
+
+def _children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as stream:
+        return [int(child) for child in stream.read().split()]
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stream:
+            return stream.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_actors_load_no_framework():
+    program = (
+        "import sys; import qgraph.rl.learn.actor_process;"
+        "from qgraph.rl.environments import make; make('CartPole-v1').reset(0);"
+        "print([m for m in ('tensorflow', 'keras', 'torch', 'onnx') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.strip() == "[]", found.stderr

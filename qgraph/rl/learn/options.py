@@ -10,6 +10,10 @@ from typing import Any
 from qgraph.errors import UsageError
 
 ALGORITHMS = ("dqn", "d4pg")
+AT_LEAST_ONE = (
+    "steps", "actors", "n", "batch", "least", "capacity", "target_period",
+    "actor_update_period", "publish_every", "evaluate_every", "episodes",
+)  # fmt: skip
 BITS = (32, 16, *range(2, 9))
 
 
@@ -75,17 +79,7 @@ class Options:
         for name in ("actor_bits", "broadcast_bits"):
             if getattr(self, name) not in BITS:
                 raise UsageError(f"{name} is {getattr(self, name)}; it can be 32, 16 or 8 to 2")
-        for name in (
-            "steps",
-            "actors",
-            "n",
-            "batch",
-            "least",
-            "capacity",
-            "evaluate_every",
-            "episodes",
-            "publish_every",
-        ):
+        for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
         if self.least > self.capacity:

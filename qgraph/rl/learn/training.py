@@ -23,7 +23,7 @@ import numpy as np
 from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.actor import ActorProgram, Weights
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Weights
 from qgraph.rl.environments import Actions, Environment, make
 from qgraph.rl.evaluation import Returns, evaluate
 from qgraph.rl.head import Head
@@ -36,7 +36,6 @@ from qgraph.rl.learn.directory import (
     Rows,
     RunDirectory,
 )
-from qgraph.rl.learn.float_actor import FloatActor
 from qgraph.rl.learn.limiter import RateLimiter
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.records import record_type
@@ -251,7 +250,7 @@ class Training:
 
     def _evaluate(self) -> Returns:
         head = self.learner.head
-        policy = FloatActor(self.learner.program, self._weights())
+        policy = Actor(Packer(self.learner.program, bits=32).pack(self._weights()))
         return evaluate(
             lambda observation: head.actions(policy(observation[None]))[0],
             self.environment,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.learn.d4pg import project
-from qgraph.rl.learn.float_actor import FloatActor
 from qgraph.rl.learn.networks import initial_weights, network
 from qgraph.rl.learn.tensors import run
 
@@ -16,6 +16,10 @@ NETWORKS = {
     "norm": network((5,), (16, 8), 2, activation="elu", layer_norm=True),
     "frames": network((84, 84, 4), (32,), 6, dueling=True),
 }
+
+
+def actor(program, weights):
+    return Actor(Packer(program, bits=32).pack(weights))
 
 
 @pytest.mark.parametrize("program", NETWORKS.values(), ids=NETWORKS)
@@ -32,7 +36,7 @@ def test_learner_and_actor_compute_the_same(program):
     if images:
         weights["scaled/scale"] = np.full(4, 1 / 255, "f4")
     wanted = run(program, weights, x).numpy()
-    found = FloatActor(program, weights)(x)
+    found = actor(program, weights)(x)
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
     half = run(program, weights, x, half=True).numpy()
     assert half.dtype == np.float32
@@ -43,9 +47,9 @@ def test_advantages_have_no_mean_of_their_own():
     program = NETWORKS["dueling"]
     weights = initial_weights(program, np.random.default_rng(0))
     x = np.ones((1, 5), "f4")
-    before = FloatActor(program, weights)(x)
+    before = actor(program, weights)(x)
     shifted = {**weights, "advantage/bias": weights["advantage/bias"] + 3}
-    assert FloatActor(program, shifted)(x) == pytest.approx(before, abs=1e-5)
+    assert actor(program, shifted)(x) == pytest.approx(before, abs=1e-5)
 
 
 def test_projection_keeps_mass_and_mean():

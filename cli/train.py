@@ -61,6 +61,15 @@ def train(
     weight_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-6,
     threshold_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-2,
     weight_decay: Annotated[float, typer.Option(min=0, metavar="FACTOR")] = 0.0,
+    anneal_steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="The rate of weights falls to 1/20 along half a cosine.",
+            show_default="it stays",
+        ),
+    ] = None,
     norm_epochs: Annotated[
         float,
         typer.Option(
@@ -112,6 +121,7 @@ def train(
         weight_rate=weight_rate,
         threshold_rate=threshold_rate,
         weight_decay=weight_decay,
+        anneal_steps=anneal_steps,
         norm_epochs=norm_epochs,
         freeze_start=freeze_start,
         freeze_every=freeze_every,

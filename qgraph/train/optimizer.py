@@ -5,6 +5,7 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,23 +14,31 @@ import tensorflow as tf
 import tf_keras as keras
 
 from qgraph.train.freezing import Freezing
-from qgraph.train.options import Options
+from qgraph.train.options import ANNEALED, Options
 
 Tensor = Any
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A learning rate that is multiplied by `decay` every `steps` steps, all at once."""
+    """A learning rate that is multiplied by `decay` every `steps` steps, all at once.
+
+    With `anneal` it falls along half a cosine too, and after so many steps is ANNEALED of that.
+    """
 
     start: float
     decay: float
     steps: int
+    anneal: int | None = None
 
     def at(self, step: Tensor) -> Tensor:
         """The rate after `step` steps, float32."""
         times = tf.cast(step // self.steps, tf.float32)
-        return tf.constant(self.start, tf.float32) * tf.pow(self.decay, times)
+        rate = tf.constant(self.start, tf.float32) * tf.pow(self.decay, times)
+        if self.anneal is None:
+            return rate
+        share = tf.minimum(tf.cast(step, tf.float32) / float(self.anneal), 1.0)
+        return rate * (ANNEALED + (1 - ANNEALED) * (1 + tf.cos(math.pi * share)) / 2)
 
 
 class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -89,6 +98,6 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
 def adam_for(options: Options, freezing: Freezing) -> TqtAdam:
     """With the rates of `options`, which fall as in TQT (section 5.2)."""
-    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000))
+    weights = Rate(options.weight_rate, 0.94, options.steps_for(3000), options.anneal_steps)
     thresholds = Rate(options.threshold_rate, 0.5, options.steps_for(1000))
     return TqtAdam(weights, thresholds, freezing)

@@ -10,6 +10,7 @@ from qgraph.train.freezing import FreezeSchedule
 from qgraph.train.losses import KINDS
 
 LEARNING = ("all", "weights", "thresholds")
+ANNEALED = 0.05
 PAPER_BATCH = 24  # steps of the schedules are for this batch size
 
 
@@ -18,9 +19,11 @@ class Options:
     """What a run does; two runs of the same options and data end with the same bits.
 
     `learn`: `all`, or `weights` or `thresholds` alone. Rates fall by halves (thresholds) and by
-    0.94 (weights). `norm_epochs`: batch norms use the statistics of batches for so many epochs,
-    then those that they have gathered. From step `freeze_start` on (without: 1000 at a batch of
-    24, and as many samples at others), every `freeze_every` steps, one threshold is frozen.
+    0.94 (weights); with `anneal_steps` that of weights falls along half a cosine as well, to
+    `ANNEALED` of it after so many steps. `norm_epochs`: batch norms use the statistics of batches
+    for so many epochs, then those that they have gathered. From step `freeze_start` on (without:
+    1000 at a batch of 24, and as many samples at others), every `freeze_every` steps, one threshold
+    is frozen.
     `validate_every`: steps; without, once an epoch. `loss`, `output`: see `loss_for`.
 
     Raises UsageError for what makes no sense.
@@ -34,6 +37,7 @@ class Options:
     weight_rate: float = 1e-6
     threshold_rate: float = 1e-2
     weight_decay: float = 0.0
+    anneal_steps: int | None = None
     norm_epochs: float = 1.0
     norm_momentum: float = 0.99
     freeze_start: int | None = None
@@ -46,7 +50,7 @@ class Options:
             value = getattr(self, option.name)
             if isinstance(value, int | float) and not (math.isfinite(value) and value >= 0):
                 raise UsageError(f"{option.name} cannot be {value}")
-        for name in ("epochs", "batch_size", "freeze_every", "validate_every"):
+        for name in ("epochs", "batch_size", "freeze_every", "validate_every", "anneal_steps"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0")
         if self.learn not in LEARNING:

@@ -261,3 +261,16 @@ def test_labels_are_asked_for_by_name(made, loss):
         trainer(made, Options(loss="labels"), data=bare)
     with pytest.raises(UsageError, match="the validation data has none"):
         trainer(made, Options(), validation=bare)
+
+
+def test_rates_fall_in_stairs_and_along_half_a_cosine() -> None:
+    from qgraph.train.optimizer import Rate
+
+    stairs, annealed = Rate(1.0, 0.5, 10), Rate(1.0, 0.5, 10, anneal=40)
+    found = [(float(stairs.at(step)), float(annealed.at(step))) for step in (0, 9, 10, 20, 40, 100)]
+    falls = [1.0, 0.5 + 0.5 * np.cos(np.pi * 9 / 40), 0.5 + 0.5 * np.cos(np.pi / 4), 0.5, 0.0, 0.0]
+    for (plain, both), stair, fall in zip(
+        found, [1, 1, 0.5, 0.25, 1 / 16, 1 / 1024], falls, strict=True
+    ):
+        assert plain == stair
+        assert both == pytest.approx(stair * (0.05 + 0.95 * fall), rel=1e-5)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.actor.form import Weights
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
 from qgraph.rl.broadcast.supervisor import Supervisor
@@ -52,8 +52,8 @@ class Publisher:
         }
         run.start(NAME, MODULE, settings)
 
-    def publish(self, weights: Weights, version: int) -> None:
-        """Hand over a copy of the weights; waits for nobody.
+    def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        """Hand over a copy of the weights, arrays or variables; waits for nobody.
 
         The quantizer takes the latest it finds, so that versions may be passed over. Raises
         UsageError unless versions grow, GraphError for weights that do not fit.

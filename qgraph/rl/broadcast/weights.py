@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram, Weights
+from qgraph.rl.actor.form import ActorProgram
 
 ALIGNMENT = 64
 
@@ -32,8 +34,22 @@ class WeightLayout:
             found[name] = room[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
         return found
 
-    def write(self, weights: Weights, room: Array) -> None:
-        """Copy weights there. Raises GraphError for those that are missing or do not fit."""
+    def write(self, weights: Mapping[str, Any], room: Array) -> None:
+        """Copy weights there: arrays, or variables of TensorFlow, which are read where they lie.
+
+        Raises GraphError for those that are missing or do not fit.
+        """
         self.program.check(weights)
         for name, place in self.views(room).items():
-            np.copyto(place, weights[name])
+            np.copyto(place, _in_place(weights[name]))
+
+
+def _in_place(value: Any) -> Array:
+    """As an array, without the copy that a variable's `numpy()` makes."""
+    if isinstance(value, np.ndarray):
+        return value
+    tensor = value.read_value() if hasattr(value, "read_value") else value
+    try:
+        return np.asarray(memoryview(tensor))
+    except (TypeError, BufferError):  # on a GPU, or no tensor of TensorFlow
+        return np.asarray(tensor)

@@ -56,6 +56,16 @@ def test_weights_lie_one_after_the_other() -> None:
         layout.write({**drawn(1), "w1": np.zeros((5, 3), np.float32)}, room)
 
 
+def test_variables_are_written_as_arrays_are() -> None:
+    tf = pytest.importorskip("tensorflow")
+    layout = WeightLayout(PROGRAM)
+    written = [np.zeros(layout.size, np.uint8) for _ in range(2)]
+    variables = {name: tf.Variable(value) for name, value in drawn(1).items()}
+    layout.write(variables, written[0])
+    layout.write(drawn(1), written[1])
+    assert np.array_equal(*written)
+
+
 def test_weights_reach_actors_packed(run: Supervisor) -> None:
     publisher = Publisher(run, PROGRAM, readers=2, bits=8)
     member = Member(run.board, 3)

@@ -1,0 +1,36 @@
+"""python -m benchmarks.broadcast latency"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from benchmarks.broadcast.latency import latency
+from benchmarks.broadcast.policies import POLICIES
+from benchmarks.real.tables import Table
+from qgraph.cli.console import console
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+def _show(table: Table, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(table.to_json()))
+    else:
+        console.print(table.rich())
+        print(table.markdown())
+
+
+@app.command("latency")
+def latency_command(
+    policy: str = "3x2048", updates: int = 40, rest: float = 0.0005, as_json: Json = False
+) -> None:
+    """From a learner's step to the first action by its weights."""
+    _show(latency(policy, POLICIES[policy], updates, rest), as_json)
+
+
+if __name__ == "__main__":
+    app()

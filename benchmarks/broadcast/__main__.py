@@ -20,8 +20,13 @@ def _show(table: Table, as_json: bool) -> None:
     if as_json:
         print(json.dumps(table.to_json()))
     else:
-        console.print(table.rich())
+        console().print(table.rich())
         print(table.markdown())
+
+
+@app.callback()
+def _commands() -> None:
+    """Time the way of weights from a learner to its actors."""
 
 
 @app.command("latency")

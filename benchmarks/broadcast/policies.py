@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,9 +19,10 @@ def dense_policy(
 ) -> ActorProgram:
     """Layers with ReLU, then one with tanh."""
     sizes = (inputs, *hidden, outputs)
-    steps, shapes, value = [], {}, "observation"
-    for i, (k, m) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
-        activation = "relu" if m != sizes[-1] or i < len(hidden) else "tanh"
+    steps, value = [], "observation"
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i, (k, m) in enumerate(itertools.pairwise(sizes)):
+        activation = "relu" if i < len(hidden) else "tanh"
         names = (f"kernel{i}", f"bias{i}")
         shapes |= {names[0]: (k, m), names[1]: (m,)}
         steps.append(Step("dense", (value,), f"layer{i}", names, {"activation": activation}))

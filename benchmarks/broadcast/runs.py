@@ -9,24 +9,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.broadcast.policies import drawn_weights
-from benchmarks.broadcast.processes import MODULE, SIZE, torch_model, torch_pickled
+from benchmarks.broadcast.processes import MODULE
 from qgraph.errors import RunError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Channel, Publisher, Supervisor
+from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
 from qgraph.rl.broadcast.weights import WeightLayout
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 PATIENCE = 120.0  # seconds
+SPARE = 4096  # pickled weights are not all of one size
 
 
 @dataclass
 class Timed:
-    """publish: give out weights. packed: blocks so far, and seconds that packing them took."""
+    """publish: give out weights, under a version."""
 
     run: Supervisor
     publish: Callable[[Mapping[str, Any], int], None]
-    packed: Callable[[], tuple[int, float]]
+    blocks: str
     block_size: int
+    kept: Any = None  # memory that actors open
+
+    def packed(self) -> tuple[int, float]:
+        """Blocks so far, and the seconds that packing them took."""
+        numbers = self.run.numbers("quantizer")
+        return int(numbers[PACKED]), float(numbers[SECONDS])
 
     def numbers(self, actor: int = 0) -> Any:
         return self.run.numbers(f"actor {actor}")
@@ -47,40 +55,33 @@ def timed_run(
 ) -> Iterator[Timed]:
     """kind: `ours` or `torch`. settings: of each actor."""
     with Supervisor(actors + 1) as run:
-        make = _ours if kind == "ours" else _torch
-        timed, blocks = make(run, program, bits, actors)
+        timed = (_ours if kind == "ours" else _torch)(run, program, bits, actors)
+        common = {"task": "actor", "kind": kind, "bits": bits, "program": program.as_json()}
         for number in range(actors):
-            given = {
-                "task": "actor", "kind": kind, "bits": bits, "program": program.as_json(),
-                "blocks": blocks, "reader": number, "period": 1, **settings,
-            }  # fmt: skip
+            given = {"blocks": timed.blocks, "reader": number, "period": 1, **common, **settings}
             run.start(f"actor {number}", MODULE, given, environment=ONE_THREAD)
         yield timed
 
 
-def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> tuple[Timed, str]:
+def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     publisher = Publisher(run, program, readers=actors, bits=bits)
-    timed = Timed(run, publisher.publish, lambda: publisher.packed, publisher.block_size)
-    return timed, publisher.settings(0)["blocks"]
+    return Timed(run, publisher.publish, publisher.settings(0)["blocks"], publisher.block_size)
 
 
-def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> tuple[Timed, str]:
+def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+    from benchmarks.broadcast.torch_path import SIZE, model_of, pickled
+
     layout = WeightLayout(program)
     weights = Channel.create(layout.size, 1)
     writer = weights.writer()
-    size = len(torch_pickled(program, torch_model(program), drawn_weights(program), bits))
-    blocks = Channel.create(size + SIZE + 4096, actors)
-    given = {
-        "task": "quantizer", "bits": bits, "program": program.as_json(),
-        "weights": weights.name, "blocks": blocks.name,
-    }  # fmt: skip
+    size = len(pickled(program, model_of(program), drawn_weights(program), bits))
+    blocks = Channel.create(size + SIZE + SPARE, actors)
+    given = {"bits": bits, "weights": weights.name, "blocks": blocks.name}
+    given |= {"task": "quantizer", "program": program.as_json()}
     run.start("quantizer", MODULE, given, environment=ONE_THREAD)
-    numbers = run.numbers("quantizer")
 
     def publish(values: Mapping[str, Any], version: int) -> None:
         layout.write(values, writer.room())
         writer.publish(version)
 
-    timed = Timed(run, publish, lambda: (int(numbers[0]), float(numbers[1])), size)
-    timed.kept = (weights, blocks)  # type: ignore[attr-defined]
-    return timed, blocks.name
+    return Timed(run, publish, blocks.name, size, kept=(weights, blocks))

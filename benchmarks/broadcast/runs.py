@@ -14,7 +14,7 @@ from qgraph.errors import RunError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Channel, Publisher, Supervisor
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
-from qgraph.rl.broadcast.weights import WeightLayout
+from qgraph.rl.broadcast.weights import WeightSender
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 PATIENCE = 120.0  # seconds
@@ -71,17 +71,10 @@ def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Tim
 def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     from benchmarks.broadcast.torch_path import SIZE, model_of, pickled
 
-    layout = WeightLayout(program)
-    weights = Channel.create(layout.size, 1)
-    writer = weights.writer()
+    weights = WeightSender(program)
     size = len(pickled(program, model_of(program), drawn_weights(program), bits))
     blocks = Channel.create(size + SIZE + SPARE, actors)
-    given = {"bits": bits, "weights": weights.name, "blocks": blocks.name}
+    given = {"bits": bits, "blocks": blocks.name, **weights.settings()}
     given |= {"task": "quantizer", "program": program.as_json()}
     run.start("quantizer", MODULE, given, environment=ONE_THREAD)
-
-    def publish(values: Mapping[str, Any], version: int) -> None:
-        layout.write(values, writer.room())
-        writer.publish(version)
-
-    return Timed(run, publish, blocks.name, size, kept=(weights, blocks))
+    return Timed(run, weights.send, blocks.name, size, kept=blocks)

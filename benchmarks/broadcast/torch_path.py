@@ -17,7 +17,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Channel, Member
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
-from qgraph.rl.broadcast.weights import WeightLayout
+from qgraph.rl.broadcast.weights import WeightReceiver
 
 SIZE = 8  # bytes before a pickled block: how many there are
 
@@ -74,15 +74,14 @@ def quantizer(member: Member, settings: dict[str, Any]) -> None:
     """The process between learner and actors."""
     torch.set_num_threads(1)
     program = ActorProgram.from_json(settings["program"])
-    layout, model = WeightLayout(program), model_of(program)
-    weights = Channel.attach(settings["weights"], 0)
+    weights, model = WeightReceiver(program, settings, member), model_of(program)
     blocks = Channel.open(settings["blocks"]).writer()
-    while member.wait(lambda seconds: weights.wait(weights.version + 1, seconds)):
-        found = weights.latest()
-        if found is None:
-            continue
+    while weights.wait():
+        found = weights.take()
+        for name in found:
+            weights.arrived(name)
         begin = time.perf_counter()
-        content = pickled(program, model, layout.views(found), settings["bits"])
+        content = pickled(program, model, found, settings["bits"])
         room = blocks.room()
         room[:SIZE].view(np.int64)[0] = len(content)
         room[SIZE : SIZE + len(content)] = np.frombuffer(content, np.uint8)

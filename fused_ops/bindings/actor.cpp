@@ -25,35 +25,33 @@ const char* bytes_of(const Bytes& block) { return reinterpret_cast<const char*>(
 
 int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size()); }
 
-// Packs into a block that has its tables, all but the magic. The first weight that is not finite,
-// or -1.
-int64_t pack(const Room& room, const std::vector<Floats>& weights, int level) {
+// Packs weight number `index` into a block that has its tables, all but the magic, which comes with
+// the last one. False where a number is not finite.
+bool pack(const Room& room, size_t index, const Floats& values, int level) {
     nb::gil_scoped_release unlocked;
     auto* block = reinterpret_cast<char*>(room.data());
     const auto size = static_cast<int64_t>(room.size());
     const Program program = parse(block, size);
     const Kernels& kernels = *kernels_of(static_cast<Level>(level));
-    std::vector<float> inverse;
-    for (size_t i = 0; i < program.weights.size(); ++i) {
-        const Weight& weight = program.weights[i];
-        const int64_t outputs = weight.shape.last();
-        inverse.resize(static_cast<size_t>(padded(outputs)));
-        Panels to = weight.in(block);
-        if (!weight.is_kernel()) to.segments = to.length = 1;
-        const int64_t end =
-            weight.data + bytes_of(to.storage, to.segments, to.length) * padded(outputs);
-        std::memset(block + end, 0, static_cast<size_t>(-end & (kAlignment - 1)));
-        const int high = weight.exact() ? (1 << (weight.bits - 1)) - 1 : 0;
-        if (!kernels.pack(weights[i].data(), to, high, block + weight.data,
-                          const_cast<float*>(to.scale), const_cast<int32_t*>(to.sums),
-                          inverse.data())) {
-            return static_cast<int64_t>(i);
-        }
+    const Weight& weight = program.weights.at(index);
+    const int64_t outputs = weight.shape.last();
+    std::vector<float> inverse(static_cast<size_t>(padded(outputs)));
+    Panels to = weight.in(block);
+    if (!weight.is_kernel()) to.segments = to.length = 1;
+    const int64_t end =
+        weight.data + bytes_of(to.storage, to.segments, to.length) * padded(outputs);
+    std::memset(block + end, 0, static_cast<size_t>(-end & (kAlignment - 1)));
+    const int high = weight.exact() ? (1 << (weight.bits - 1)) - 1 : 0;
+    if (!kernels.pack(values.data(), to, high, block + weight.data, const_cast<float*>(to.scale),
+                      const_cast<int32_t*>(to.sums), inverse.data())) {
+        return false;
     }
-    std::memcpy(block, kMagic, sizeof kMagic);
-    const uint64_t sum = checksum(block, size, static_cast<Level>(level));
-    std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
-    return -1;
+    if (index + 1 == program.weights.size()) {
+        std::memcpy(block, kMagic, sizeof kMagic);
+        const uint64_t sum = checksum(block, size, static_cast<Level>(level));
+        std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
+    }
+    return true;
 }
 
 uint64_t checksum_of(const Bytes& block) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,16 @@ class Packer:
         """Bytes of a block, whatever the weights are."""
         return self.layout.size
 
-    def pack(self, weights: Weights, version: int = 0, out: Any = None) -> Array:
+    def pack(
+        self,
+        weights: Weights,
+        version: int = 0,
+        out: Any = None,
+        arrived: Callable[[str], object] = str,
+    ) -> Array:
         """The block, uint8 [size]; in `out` where that is given (such as shared memory).
+
+        arrived: called with the name of each weight before it is read, to wait for it.
 
         Raises GraphError for weights that are missing or of another shape, TrainingError for
         weights that are not finite; `out` is no block then.
@@ -54,7 +63,7 @@ class Packer:
         header = block[: HEADER.itemsize].view(HEADER)
         header["magic"] = b""  # until all is there
         header["version"] = version
-        _pack(self, weights, block)
+        _pack(self, weights, block, arrived)
         return block
 
     def room(self) -> Array:
@@ -64,19 +73,22 @@ class Packer:
         return found[begin : begin + self.size]
 
 
-def _pack(packer: Packer, weights: Weights, block: Array) -> None:
+def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object]) -> None:
     native = kernels.native_actor()
-    if native is None:
-        return pack_plain(packer, weights, block)
-    names = list(packer.program.weight_shapes)
-    arrays = [np.ascontiguousarray(weights[name], np.float32) for name in names]
-    wrong = native.pack(block, arrays, kernels.native_engine().best_level())
-    if wrong >= 0:
-        raise not_finite(names[wrong])
+    if native is None or not packer.program.weight_shapes:
+        return pack_plain(packer, weights, block, arrived)
+    level = kernels.native_engine().best_level()
+    for i, name in enumerate(packer.program.weight_shapes):
+        arrived(name)
+        if not native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level):
+            raise not_finite(name)
 
 
-def pack_plain(packer: Packer, weights: Weights, block: Array) -> None:
+def pack_plain(
+    packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object] = str
+) -> None:
     for name in packer.program.weight_shapes:
+        arrived(name)
         values = np.asarray(weights[name], np.float32)
         if not np.isfinite(values).all():
             raise not_finite(name)

@@ -10,7 +10,7 @@ from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
 from qgraph.rl.broadcast.supervisor import Supervisor
-from qgraph.rl.broadcast.weights import WeightLayout
+from qgraph.rl.broadcast.weights import WeightSender
 
 NAME = "quantizer"
 MODULE = "qgraph.rl.broadcast.quantizer"
@@ -35,9 +35,7 @@ class Publisher:
         on_demand: bool = False,
     ) -> None:
         self._run = run
-        self._layout = WeightLayout(program)
-        self._weights = Channel.create(self._layout.size, readers=1)
-        self._writer = self._weights.writer()
+        self._sender = WeightSender(program)
         self.on_demand = on_demand
         self.block_size = Packer(program, bits, first_bits, last_bits).size
         self._blocks = Channel.create(self.block_size, readers)
@@ -47,8 +45,8 @@ class Publisher:
             "first_bits": first_bits,
             "last_bits": last_bits,
             "on_demand": on_demand,
-            "weights": self._weights.name,
             "blocks": self._blocks.name,
+            **self._sender.settings(),
         }
         run.start(NAME, MODULE, settings)
 
@@ -58,13 +56,12 @@ class Publisher:
         The quantizer takes the latest it finds, so that versions may be passed over. Raises
         UsageError unless versions grow, GraphError for weights that do not fit.
         """
-        self._layout.write(weights, self._writer.room())
-        self._writer.publish(version)
+        self._sender.send(weights, version)
 
     @property
     def version(self) -> int:
         """The latest that was published; -1 before the first."""
-        return self._writer.version
+        return self._sender.version
 
     @property
     def packed_version(self) -> int:
@@ -83,7 +80,7 @@ class Publisher:
             raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
         return {
             "blocks": self._blocks.name,
-            "weights": self._weights.name,
+            "weights": self._sender.settings()["weights"],
             "reader": reader,
             "on_demand": self.on_demand,
         }

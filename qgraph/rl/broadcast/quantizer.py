@@ -6,12 +6,13 @@ python -m qgraph.rl.broadcast.quantizer, started by `publisher.Publisher`
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member, joined
-from qgraph.rl.broadcast.weights import WeightLayout
+from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
 
 PACKED, SECONDS = 0, 1  # of the member's numbers: blocks so far, seconds spent on them
 
@@ -20,21 +21,20 @@ def quantize(member: Member, settings: dict[str, Any]) -> None:
     """Pack the latest weights, each time there are newer ones, until the run ends."""
     program = ActorProgram.from_json(settings["program"])
     packer = Packer(program, settings["bits"], settings["first_bits"], settings["last_bits"])
-    layout = WeightLayout(program)
-    weights = Channel.attach(settings["weights"], 0)
+    weights = WeightReceiver(program, settings, member)
     blocks = Channel.open(settings["blocks"]).writer()
-    while member.wait(lambda seconds: weights.wait(weights.version + 1, seconds)):
+    while weights.wait():
         if settings["on_demand"]:
             if not member.wait(blocks.wait_asked):
                 return
             blocks.asked()
-        found = weights.latest()
-        if found is not None:
-            begin = time.perf_counter()
-            packer.pack(layout.views(found), weights.version, out=blocks.room())
+        found = weights.take()
+        begin = time.perf_counter()
+        with suppress(RunEnded):
+            packer.pack(found, weights.version, blocks.room(), weights.arrived)
             blocks.publish(weights.version)
-            member.numbers[PACKED] += 1
-            member.numbers[SECONDS] += time.perf_counter() - begin
+        member.numbers[PACKED] += 1
+        member.numbers[SECONDS] += time.perf_counter() - begin
 
 
 def main() -> None:

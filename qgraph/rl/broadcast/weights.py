@@ -1,4 +1,4 @@
-"""A learner's weights as one run of bytes, in the order of the program."""
+"""A learner's weights on their way to the quantizer, which packs one while the next is copied."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.member import Member
 
 ALIGNMENT = 64
 
 
 class WeightLayout:
-    """Where each weight lies, float32 in C order; `size` bytes in all."""
+    """Where each weight lies, float32 in C order, in the program's order; `size` bytes in all."""
 
     def __init__(self, program: ActorProgram) -> None:
         self.program = program
@@ -34,22 +37,91 @@ class WeightLayout:
             found[name] = room[begin : begin + 4 * math.prod(shape)].view(np.float32).reshape(shape)
         return found
 
-    def write(self, weights: Mapping[str, Any], room: Array) -> None:
+
+class WeightSender:
+    """The learner's end.
+
+    A buffer is published before it is filled; a second channel tells how far that has come.
+    """
+
+    def __init__(self, program: ActorProgram) -> None:
+        self._layout = WeightLayout(program)
+        self._weights = Channel.create(self._layout.size, readers=1)
+        self._arrivals = Channel.create(ALIGNMENT, readers=1)
+        self._writer, self._clock = self._weights.writer(), self._arrivals.writer()
+
+    def settings(self) -> dict[str, str]:
+        """What the quantizer makes its `WeightReceiver` from; it is JSON."""
+        return {"weights": self._weights.name, "arrivals": self._arrivals.name}
+
+    @property
+    def version(self) -> int:
+        """The latest that was sent; -1 before the first."""
+        return self._writer.version
+
+    def send(self, weights: Mapping[str, Any], version: int) -> None:
         """Copy weights there: arrays, or variables of TensorFlow, which are read where they lie.
 
-        Raises GraphError for those that are missing or do not fit.
+        Raises GraphError for those that are missing or do not fit, UsageError unless versions
+        grow; nothing is sent then.
         """
-        self.program.check(weights)
-        for name, place in self.views(room).items():
-            np.copyto(place, _in_place(weights[name]))
+        self._layout.program.check(weights)
+        values = {
+            name: _in_place(name, weights[name]) for name in self._layout.program.weight_shapes
+        }
+        places = self._layout.views(self._writer.room())
+        self._writer.publish(version)
+        for i, (name, place) in enumerate(places.items()):
+            np.copyto(place, values[name])
+            self._clock.room()
+            self._clock.publish(version * len(places) + i)
 
 
-def _in_place(value: Any) -> Array:
+class WeightReceiver:
+    """The quantizer's end, which is process `member` of a run."""
+
+    def __init__(self, program: ActorProgram, settings: Mapping[str, Any], member: Member) -> None:
+        self._layout = WeightLayout(program)
+        self._weights = Channel.attach(settings["weights"], 0)
+        self._arrivals = Channel.attach(settings["arrivals"], 0)
+        self._member = member
+        self._numbers = {name: i for i, name in enumerate(program.weight_shapes)}
+
+    @property
+    def version(self) -> int:
+        """That of the weights at hand."""
+        return self._weights.version
+
+    def wait(self) -> bool:
+        """Until there are newer weights; False where the run ends."""
+        return self._member.wait(lambda seconds: self._weights.wait(self.version + 1, seconds))
+
+    def take(self) -> dict[str, Array]:
+        """The latest; `arrived` has to be called before one is read."""
+        found = self._weights.latest()
+        assert found is not None, "wait() says when"
+        return self._layout.views(found)
+
+    def arrived(self, name: str) -> None:
+        """Wait until that weight is there. Raises RunEnded."""
+        moment = self.version * len(self._numbers) + self._numbers[name]
+        if not self._member.wait(lambda seconds: self._arrivals.wait(moment, seconds)):
+            raise RunEnded
+
+
+class RunEnded(Exception):
+    """While something was waited for."""
+
+
+def _in_place(name: str, value: Any) -> Array:
     """As an array, without the copy that a variable's `numpy()` makes."""
-    if isinstance(value, np.ndarray):
-        return value
-    tensor = value.read_value() if hasattr(value, "read_value") else value
-    try:
-        return np.asarray(memoryview(tensor))
-    except (TypeError, BufferError):  # on a GPU, or no tensor of TensorFlow
-        return np.asarray(tensor)
+    found: Array = value
+    if not isinstance(value, np.ndarray):
+        tensor = value.read_value() if hasattr(value, "read_value") else value
+        try:
+            found = np.asarray(memoryview(tensor))
+        except (TypeError, BufferError):  # on a GPU, or no tensor of TensorFlow
+            found = np.asarray(tensor)
+    if not np.can_cast(found.dtype, np.float32, "same_kind"):
+        raise GraphError(f"is a weight of {found.dtype}, not float32", node=name)
+    return found

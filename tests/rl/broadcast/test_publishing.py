@@ -13,7 +13,7 @@ from qgraph.errors import GraphError, LoadError, RunError, UsageError
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.broadcast import Channel, Member, Publisher, Subscriber, Supervisor
 from qgraph.rl.broadcast.board import Board
-from qgraph.rl.broadcast.weights import WeightLayout
+from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
 
 MODULE = "tests.helpers.rl_processes"
@@ -46,24 +46,53 @@ def test_a_program_goes_through_json() -> None:
     assert ActorProgram.from_json(json.loads(json.dumps(program.as_json()))) == program
 
 
-def test_weights_lie_one_after_the_other() -> None:
-    layout = WeightLayout(PROGRAM)
-    room = np.full(layout.size, 255, np.uint8)
-    layout.write(drawn(1), room)
-    for name, value in drawn(1).items():
-        assert np.array_equal(layout.views(room)[name], value)
-    with pytest.raises(GraphError, match="w1"):
-        layout.write({**drawn(1), "w1": np.zeros((5, 3), np.float32)}, room)
+@pytest.fixture
+def ends() -> tuple[WeightSender, WeightReceiver, Member]:
+    sender, member = WeightSender(PROGRAM), Member(Board.create(1), 0)
+    return sender, WeightReceiver(PROGRAM, sender.settings(), member), member
 
 
-def test_variables_are_written_as_arrays_are() -> None:
+def test_weights_arrive_one_after_the_other(ends: Any) -> None:
+    sender, receiver, _ = ends
+    for version in (3, 4):
+        later = threading.Timer(0.02, sender.send, [drawn(version), version])
+        later.start()
+        assert receiver.wait()
+        found = receiver.take()
+        for name, value in drawn(version).items():
+            receiver.arrived(name)
+            assert np.array_equal(found[name], value)
+        assert receiver.version == version
+        later.join()
+
+
+def test_variables_are_sent_as_arrays_are(ends: Any) -> None:
     tf = pytest.importorskip("tensorflow")
-    layout = WeightLayout(PROGRAM)
-    written = [np.zeros(layout.size, np.uint8) for _ in range(2)]
-    variables = {name: tf.Variable(value) for name, value in drawn(1).items()}
-    layout.write(variables, written[0])
-    layout.write(drawn(1), written[1])
-    assert np.array_equal(*written)
+    sender, receiver, _ = ends
+    sender.send({name: tf.Variable(value) for name, value in drawn(1).items()}, 1)
+    found = receiver.take()
+    assert all(np.array_equal(found[name], value) for name, value in drawn(1).items())
+
+
+def test_weights_that_do_not_fit_are_not_sent(ends: Any) -> None:
+    sender, _, _ = ends
+    with pytest.raises(GraphError, match="w1"):
+        sender.send({**drawn(1), "w1": np.zeros((5, 3), np.float32)}, 1)
+    with pytest.raises(GraphError, match="b1: is a weight of complex64"):
+        sender.send({**drawn(1), "b1": np.zeros(2, np.complex64)}, 1)
+    assert sender.version == -1
+
+
+def test_waiting_for_a_weight_ends_with_the_run(ends: Any) -> None:
+    sender, receiver, member = ends
+    sender.send(drawn(1), 1)
+    receiver.take()
+    sender._writer.room()
+    sender._writer.publish(2)  # the learner was killed before it copied
+    receiver.take()
+    threading.Timer(0.05, member.board.stop).start()
+    with pytest.raises(RunEnded):
+        receiver.arrived("w0")
 
 
 def test_weights_reach_actors_packed(run: Supervisor) -> None:

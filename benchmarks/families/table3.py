@@ -73,11 +73,13 @@ class Way:
     profile: str | None
     learn: str | None = None
     equalized: bool = True
+    annealed: bool = False
 
     @property
     def key(self) -> str:
-        parts = (self.profile or "float", self.learn, None if self.equalized else "unequalized")
-        return "-".join(part for part in parts if part)
+        marks = [] if self.equalized else ["unequalized"]
+        marks += ["annealed"] if self.annealed else []
+        return "-".join(part for part in (self.profile or "float", self.learn, *marks) if part)
 
     @property
     def plan(self) -> Plan:
@@ -97,6 +99,7 @@ WAYS = (
 REFERENCE, BOTH, FOUR = WAYS[2], WAYS[4], WAYS[5]
 FOUR_AS_IT_WAS = replace(FOUR, title="wt+th INT4, not equalized", equalized=False)
 BOTH_AS_IT_WAS = replace(BOTH, title="wt+th INT8, not equalized", equalized=False)
+ANNEALED = tuple(replace(w, title=f"{w.title}, annealed", annealed=True) for w in (REFERENCE, BOTH))
 
 
 @dataclass(frozen=True)
@@ -120,21 +123,27 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
         learn=way.learn or "all",
         validate_every=max(steps // VALIDATIONS, 1),
         seed=seed,
+        anneal_steps=steps * case.options.epochs if way.annealed else None,
     )
     asked = {
         "network": sha256_of(case.path),
-        "options": asdict(options) if way.learn else None,
+        "options": _said(asdict(options)) if way.learn else None,
         "plan": way.plan.spec(),
     }
     place = folder / f"{case.name}-{way.key}{f'-seed{seed}' if seed != OPTIONS.seed else ''}"
     file = place.with_suffix(".json")
     if file.exists() and not again:
         known: Facts = json.loads(file.read_text("utf-8"))
-        if known["asked"] == asked:
+        if {**known["asked"], "options": _said(known["asked"]["options"])} == asked:
             return known
     made = {"asked": asked, **_made(case, way, options, place)}
     file.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     return made
+
+
+def _said(options: Facts | None) -> Facts | None:
+    """Without those that are not set, which options of another age may not have."""
+    return options and {name: value for name, value in options.items() if value is not None}
 
 
 def _made(case: Case, way: Way, options: Options, checkpoints: Path) -> Facts:
@@ -249,6 +258,30 @@ def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
     return table
 
 
+def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
+    """What it brings when the rate of weights falls to its end, for float and for 8 bits."""
+    float_ways, int8_ways = (REFERENCE, ANNEALED[0]), (BOTH, ANNEALED[1])
+    table = Table(
+        "The rate of weights annealed",
+        {"network": "", "orders of batches": "",
+         **{way.title: "" for way in (*float_ways, *int8_ways)},
+         "annealed INT8 over the better FP32": "", "standard error": ""},
+        notes=["mean over orders of the batches; the standard error is that of the difference of "
+               "the means, by these runs"],
+    )  # fmt: skip
+    for name, found in seeds.items():
+        if ANNEALED[1] not in found:
+            continue
+        means = {way: _tests(found[way]).mean() for way in (*float_ways, *int8_ways)}
+        better, int8 = max(float_ways, key=means.__getitem__), ANNEALED[1]
+        count = len(found[int8])
+        spread = sum(_tests(found[way]).var(ddof=1) for way in (better, int8)) if count > 1 else 0
+        error = f"{np.sqrt(spread / count):.2f}" if count > 1 else "-"
+        shown = (f"{mean:.2f}" for mean in means.values())
+        table.add(name, str(count), *shown, f"{means[int8] - means[better]:+.2f}", error)
+    return table
+
+
 def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
     """Retrained float and 8 bits, over several orders of the batches."""
     table = Table(
@@ -260,7 +293,7 @@ def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
     )  # fmt: skip
     for name, found in seeds.items():
         float_tests = _tests(found[REFERENCE])
-        for way in (w for w in found if w is not REFERENCE):
+        for way in (w for w in (BOTH, BOTH_AS_IT_WAS) if w in found and len(float_tests) > 1):
             tests = _tests(found[way])
             over = tests.mean() - float_tests.mean()
             error = np.sqrt((float_tests.var(ddof=1) + tests.var(ddof=1)) / count)
@@ -319,14 +352,16 @@ def main(
         for way in (*WAYS, FOUR_AS_IT_WAS) if name in BOTH_WAYS else WAYS:
             rows[name][way] = facts = measured(case, way, folder, again)
             print(f"{name}, {way.title}: {_cell(facts)}, {facts['seconds']} s", flush=True)
-        if seeds > 1 and name in FAMILIES:
-            repeated[name] = {way: [] for way in (REFERENCE, BOTH, BOTH_AS_IT_WAS)}
+        if name in FAMILIES:
+            more = (BOTH_AS_IT_WAS,) if seeds > 1 else ()
+            repeated[name] = {way: [] for way in (REFERENCE, BOTH, *ANNEALED, *more)}
             for seed, way in product(range(1, seeds + 1), repeated[name]):
                 facts = measured(case, way, folder, again and seed > 1, seed)
                 repeated[name][way].append(facts)
                 print(f"{name}, {way.title}, seed {seed}: {facts['test']:.2%}", flush=True)
     tables = [table_3(rows, NOTES), table_equalized(rows), table_5(rows)]
-    tables += [table_seeds(repeated, seeds)] if repeated else []
+    tables += [table_annealed(repeated)]
+    tables += [table_seeds(repeated, seeds)] if seeds > 1 else []
     for table in tables:
         console().print(table.rich())
     if markdown:

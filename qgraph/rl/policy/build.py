@@ -91,7 +91,7 @@ def _static(
 
     graph = network.graph
     (name,) = (n for n in graph.inputs if graph.use_count(n))
-    feed = as_fed(observations, graph.types[name].dtype, network.images_first)
+    feed = np.ascontiguousarray(observations, graph.types[name].dtype)
     made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
     program = lower(made)
     content = io.BytesIO()
@@ -100,7 +100,6 @@ def _static(
     manifest.update(
         outputs=list(made.outputs),
         input=name,
-        images_first=network.images_first,
         facts=sorted(made.facts),
     )
     parts = {
@@ -109,12 +108,6 @@ def _static(
         "engine": engine_file(program),
     }
     return Packed(manifest, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})
-
-
-def as_fed(observations: Array, dtype: str, images_first: bool) -> Array:
-    """Observations [n, *shape] in the order and type of a graph's input."""
-    found = np.moveaxis(observations, -1, 1) if images_first else observations
-    return np.ascontiguousarray(found, dtype)
 
 
 def _span(network: PolicyNetwork, observations: Array | None) -> dict[str, list[float]] | None:

@@ -13,7 +13,6 @@ from qgraph.errors import GraphError, LoadError, TextError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
 from qgraph.rl.head import Head
-from qgraph.rl.policy.build import as_fed
 from qgraph.rl.policy.file import AGAIN, Packed, read
 
 Run = Callable[[Array], Mapping[str, Array]]
@@ -105,14 +104,13 @@ class Policy:
         if self.form != "static":
             raise ValueError(f"form `{self.form}` is not known")
         session, name = _session(packed, level), str(packed.manifest["input"])
-        graph, images_first = session.graph, bool(packed.manifest["images_first"])
-        dtype = graph.types[name].dtype
+        graph, dtype = session.graph, session.graph.types[name].dtype
         if not set(self.names) <= set(graph.outputs):
             raise ValueError("its graph has other outputs")
         entries = session.program.entries
-        if self._range and [e.source for e in entries] == [name] and not images_first:
+        if self._range and [e.source for e in entries] == [name]:
             self._held = _reach(entries[0].spec)
-        return lambda x: session.run({name: as_fed(x, dtype, images_first)})
+        return lambda x: session.run({name: np.ascontiguousarray(x, dtype)})
 
 
 def _session(packed: Packed, level: str) -> Any:

@@ -16,13 +16,16 @@ from qgraph.rl.actor.form import ActorProgram, Step
 from qgraph.rl.policy.rules import RULES
 from qgraph.rl.policy.writer import Writer, no_actor
 
+TO_LAST = (0, 2, 3, 1)
+SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
+
 
 @dataclass(frozen=True)
 class PolicyNetwork:
     """What an actor computes, with its weights in float32.
 
-    `graph` is what it was read from, with the same outputs. `images_first` says that the network
-    was trained on images as [c, h, w]: the graph takes them so, the program as [h, w, c].
+    `graph` is what it was read from, with the same input and outputs. `images_first` says that the
+    network was trained on images as [c, h, w]: both take [h, w, c].
     """
 
     program: ActorProgram
@@ -50,7 +53,40 @@ def read_policy(
 
         graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
     PassManager(POLICY).run(graph)
-    return _Reader(graph).read()
+    images_first = _take_images_last(graph)
+    return replace(_Reader(graph).read(), images_first=images_first)
+
+
+def _take_images_last(graph: Graph) -> bool:
+    """Where all that happens to images before they are turned to [h, w, c] is the same for each
+    number, the network takes them turned already. False where there is nothing to turn."""
+    inputs = [name for name in graph.inputs if graph.use_count(name)]
+    shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
+    if shape is None or len(shape) != 4:
+        return False
+    unturned, turns = {inputs[0]}, []
+    for node in graph.topological():
+        others = [v for v in node.inputs if v not in unturned]
+        if len(others) == len(node.inputs):
+            continue
+        if node.op == "transpose" and tuple(node.attrs["perm"]) == TO_LAST:
+            turns.append(node)
+        elif node.op in SAME_FOR_ALL and all(_is_number(graph, v) for v in others):
+            unturned.add(node.name)
+        else:
+            return False
+    if not turns or not unturned.isdisjoint(graph.outputs.values()):
+        return False
+    given = graph.nodes[inputs[0]]
+    turned = graph.types[inputs[0]].with_shape(tuple(shape[axis] for axis in TO_LAST))
+    kept = [replace(turn, op="identity", attrs={}) for turn in turns]
+    graph.replace_all([replace(given, attrs={**given.attrs, "type": turned}), *kept])
+    return True
+
+
+def _is_number(graph: Graph, value: str) -> bool:
+    constant = graph.constant(value)
+    return constant is not None and constant.size == 1
 
 
 class _Reader:
@@ -62,7 +98,6 @@ class _Reader:
         self.order = [
             node for node in needed_for(graph, self.outputs.values()) if node.op != "const"
         ]
-        self.images_first = False
 
     def read(self) -> PolicyNetwork:
         observation, shape = self._observation()
@@ -83,7 +118,7 @@ class _Reader:
         shapes = {name: array.shape for name, array in weights.items()}
         self.graph.outputs = self.outputs
         program = ActorProgram(shape, tuple(steps), names, shapes, observation)
-        return PolicyNetwork(program, weights, self.graph, self.images_first)
+        return PolicyNetwork(program, weights, self.graph)
 
     def _scores(self, value: str) -> str:
         """What an argmax over the last axis looks at; `value` itself where there is none."""
@@ -108,17 +143,9 @@ class _Reader:
                 hint="give --input-shape",
             )
         sample = tuple(int(d or 0) for d in shape[1:])
-        users = self.graph.users(node.name)
-        casts = [user for user in users if user.op == "cast"]
-        for cast in casts:  # an actor's observations are float32 from the start
-            self.writer.same[cast.name] = node.name
-            users += self.graph.users(cast.name)
-        turns = [user for user in users if user.op == "transpose"]
-        if turns and len(turns) + len(casts) == len(users) and len(sample) == 3:
-            self.images_first = all(tuple(t.attrs["perm"]) == (0, 2, 3, 1) for t in turns)
-            if self.images_first:
-                self.writer.same.update({turn.name: node.name for turn in turns})
-                sample = (*sample[1:], sample[0])
+        for cast in self.graph.users(node.name):  # an actor's observations are float32 anyway
+            if cast.op == "cast":
+                self.writer.same[cast.name] = node.name
         return node.name, sample
 
     def _with_public_names(self, observation: str) -> tuple[list[Step], tuple[str, ...]]:

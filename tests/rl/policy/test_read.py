@@ -143,7 +143,8 @@ def test_every_activation_and_norm():
 
 def test_images_that_were_trained_with_channels_first_are_taken_with_channels_last():
     net = Network(3, 12, 10)
-    image = net.add("transpose", net.x, perm=(0, 2, 3, 1))
+    scaled = net.add("div", net.x, net.const(np.float32(255)))
+    image = net.add("transpose", scaled, perm=(0, 2, 3, 1))
     x = net.add(
         "conv2d",
         image,
@@ -157,8 +158,8 @@ def test_images_that_were_trained_with_channels_first_are_taken_with_channels_la
     net.graph.outputs = {"scores": x}
     made = read_policy(net.graph)
     assert made.images_first and made.program.shape == (12, 10, 3)
-    assert steps(made) == ["conv relu", "flatten", "dense"]
-    seen = numbers(2, 3, 12, 10)
+    assert steps(made) == ["affine", "conv relu", "flatten", "dense"]
+    seen = 255 * numbers(2, 3, 12, 10)
     found = run(made.program, made.weights, seen.transpose(0, 2, 3, 1))["scores"]
     np.testing.assert_allclose(found, evaluate(net.graph, {"seen": seen})["scores"], 1e-5, 1e-5)
 

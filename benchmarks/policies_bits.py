@@ -1,0 +1,164 @@
+"""What ten trained policies earn with fewer bits: tables 1 and 2 of the papers, and their sweeps.
+
+python -m benchmarks.policies_bits                                  # everything; half an hour
+python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --markdown FILE
+
+The policies are no package: `QGRAPH_POLICIES` says where they are, or `shared/policies` beside the
+checkout. Needs `pip install 'qgraph[rl]'`, and gymnasium's box2d for some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.real.policies import folder
+from benchmarks.real.tables import Table
+from qgraph.cli.console import console
+from qgraph.cli.rl.options import bits_of, head_in
+from qgraph.errors import QGraphError, UnsupportedError
+from qgraph.rl.policy import Policy, pack, read_policy
+from qgraph.rl.policy.about import about
+from qgraph.rl.policy.affine import Simulated
+from qgraph.rl.policy.play import watch
+from qgraph.rl.policy.plots import plot
+from qgraph.rl.policy.study import WAYS, Form, Row, Study, forms, study
+
+CALIBRATION, SEED = 4096, 100_000  # steps, and the first seed, of what static forms learn from
+STATIC = "static"
+TITLES = {
+    "papers": "weights and activations simulated as in the papers",
+    "weights": "weights alone",
+    "actor": "the actor's program, packed",
+    STATIC: "the static program, calibrated, exact to the bit",
+}
+
+
+def studies(arguments: argparse.Namespace) -> Iterator[tuple[str, Study]]:
+    """One policy after the other; those that cannot be played are named and passed over."""
+    files = sorted(folder().glob("*.pb"))
+    if not files:
+        print(f"no policies in {folder()}: set QGRAPH_POLICIES to where they are; skipped")
+    for file in files:
+        if arguments.only and arguments.only not in file.stem:
+            continue
+        start = time.perf_counter()
+        try:
+            yield file.stem, _study(file, arguments)
+        except QGraphError as error:
+            print(f"{file.stem} is skipped: {error}", file=sys.stderr)
+        print(f"{file.stem}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+def _study(file: Path, arguments: argparse.Namespace) -> Study:
+    known, network = about(file), read_policy(file)
+    program, weights = network.program, network.weights
+    place = str(known.environment)
+    head = head_in(place, program.size(program.outputs[0]), known)
+    floating = Simulated(program, weights)
+    bits, ways = bits_of(arguments.bits), arguments.ways.split(",")
+
+    def compared() -> Iterator[Form]:
+        yield from forms(program, weights, bits, [way for way in ways if way != STATIC])
+        if STATIC not in ways:
+            return
+        seen = watch(place, floating, head, CALIBRATION, SEED)
+        for b in [b for b in bits if b <= 8]:
+            try:
+                yield Form(STATIC, b, Policy(pack(network, head, b, STATIC, seen)).outputs)
+            except UnsupportedError as error:
+                print(f"{file.stem} has no static form: {error.message}", file=sys.stderr)
+                return
+
+    return study(
+        floating, compared(), head, place,
+        episodes=arguments.episodes, first_seed=known.first_seed, steps=arguments.steps,
+    )  # fmt: skip
+
+
+def tables(found: Sequence[tuple[str, Study]]) -> Iterator[Table]:
+    """For each way: returns and divergences at 16 and 8 bits, then the sweep."""
+    for way in dict.fromkeys(row.way for _, one in found for row in one.rows):
+        rows = {name: [row for row in one.rows if row.way == way] for name, one in found}
+        yield _returns(way, found, rows)
+        yield _sweep(way, found, rows)
+
+
+def _returns(way: str, found: Any, rows: dict[str, list[Row]]) -> Table:
+    table = Table(
+        f"Returns: {TITLES[way]}",
+        {"policy": "", "float": "", "fp16": "", "int8": "", "change, int8": "+.2%",
+         "error of it": ".2%", "same action": ".1%", "KL actions": ".4f", "KL policy": ".4f"},
+    )  # fmt: skip
+    for name, one in found:
+        by_bits = {row.bits: row for row in rows[name]}
+        half, eight = by_bits.get(16), by_bits.get(8)
+        measured: tuple[Any, ...] = (None,) * 5
+        if eight is not None:
+            apart = eight.shift
+            measured = (eight.change, eight.change_error, apart.same_action, apart.kl_actions)
+            measured += (apart.kl_policy,)
+        returned = [None if r is None else _mean(r.returns) for r in (half, eight)]
+        table.add(name, _mean(one.floating), *returned, *measured)
+    first = found[0][1]
+    table.notes.append(
+        f"{first.episodes} episodes, the same seeds for all; {first.steps} observations of the "
+        "float policy; the error of a change is that of the paired differences"
+    )
+    return table
+
+
+def _sweep(way: str, found: Any, rows: dict[str, list[Row]]) -> Table:
+    bits = sorted({row.bits for of_one in rows.values() for row in of_one}, reverse=True)
+    table = Table(
+        f"Change of the return by bits: {TITLES[way]}",
+        {"policy": "", **{f"{b} bits": "" for b in bits}},
+    )
+    for name, _ in found:
+        changes = {row.bits: f"{row.change:+.1%} ± {row.change_error:.1%}" for row in rows[name]}
+        table.add(name, *(changes.get(b, "-") for b in bits))
+    return table
+
+
+def _mean(returns: Any) -> str:
+    return f"{returns.mean:.1f} ± {returns.error:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help="policies with this in their names")
+    parser.add_argument("--bits", default="16,8,6,5,4,3,2")
+    parser.add_argument("--ways", default=",".join([*WAYS, STATIC]))
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--plots", type=Path, help="a folder, for figures of each policy")
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found = []
+    for name, one in studies(arguments):
+        found.append((name, one))
+        if arguments.plots:
+            plot(one, arguments.plots / name)
+        _write(arguments, found)
+    for table in tables(found):
+        console().print(table.rich())
+
+
+def _write(arguments: argparse.Namespace, found: Sequence[tuple[str, Study]]) -> None:
+    """After each policy: what there is, is kept."""
+    if arguments.markdown:
+        texts = [table.markdown() for table in tables(found)]
+        arguments.markdown.write_text("\n\n".join(texts) + "\n", "utf-8")
+    if arguments.json:
+        data = {name: one.as_json() for name, one in found}
+        arguments.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

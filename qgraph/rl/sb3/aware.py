@@ -1,0 +1,82 @@
+"""Quantization-aware training, as QuaRL does it: D(Q(x)) forward, straight through backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from torch.nn import functional
+
+from qgraph.rl.policy.affine import FLOAT, HALF
+from qgraph.rl.sb3.read import layers
+
+
+class QuantizationAware(BaseCallback):  # type: ignore[misc]
+    """After `quant_delay` steps every layer runs on D(Q(W)) and D(Q(x)), of actors and critics.
+
+    The arithmetic is that of `qgraph.rl.policy.affine`: kernels have a range for the whole, of
+    convolutions for each channel, what goes into a layer has one for each sample. Observations that
+    go into a first layer are quantized too. Weights themselves stay float32, and gradients pass as
+    if nothing was rounded. When training ends, layers are as they were.
+    """
+
+    def __init__(self, bits: int = 8, quant_delay: int = 0, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.bits, self.quant_delay = bits, quant_delay
+        self._changed: list[Any] = []
+
+    def _on_training_start(self) -> None:
+        self._begin()
+
+    def _on_step(self) -> bool:
+        self._begin()
+        return True
+
+    def _begin(self) -> None:
+        if self._changed or self.num_timesteps < self.quant_delay:
+            return
+        self._changed = list(layers(self.model.policy))
+        for layer in self._changed:
+            layer.forward = _quantized(layer, self.bits)
+
+    def _on_training_end(self) -> None:
+        for layer in self._changed:
+            vars(layer).pop("forward", None)
+        self._changed = []
+
+
+def _quantized(layer: Any, bits: int) -> Any:
+    if isinstance(layer, torch.nn.Linear):
+        return lambda x: functional.linear(
+            dequantized(x, bits, (-1,)), dequantized(layer.weight, bits), layer.bias
+        )
+    return lambda x: layer._conv_forward(
+        dequantized(x, bits, (1, 2, 3)), dequantized(layer.weight, bits, (1, 2, 3)), layer.bias
+    )
+
+
+def dequantized(x: Any, bits: int, axes: tuple[int, ...] | None = None) -> Any:
+    """`qgraph.rl.policy.affine.dequantized` on a tensor; its gradient is that of x."""
+    if bits >= FLOAT:
+        return x
+    with torch.no_grad():
+        if bits == HALF:
+            largest = torch.finfo(torch.float16).max
+            found = x.clamp(-largest, largest).half().to(x.dtype)
+        else:
+            found = _rounded(x, bits, axes or tuple(range(x.ndim)))
+    return found + (x - x.detach())  # the second is 0, with the gradient of x
+
+
+def _rounded(x: Any, bits: int, axes: tuple[int, ...]) -> Any:
+    low = x.amin(axes, keepdim=True).clamp(max=0)
+    high = x.amax(axes, keepdim=True).clamp(min=0)
+    delta = (high - low) / 2**bits
+    delta = torch.where(delta > 0, delta, 1)
+    least, most = (low / delta).round(), (high / delta).round()
+    extra = (most - least >= 2**bits).to(x.dtype)
+    below = (-least > most).to(x.dtype)
+    codes = (x / delta).round()
+    codes = torch.maximum(codes, least + extra * below)
+    return torch.minimum(codes, most - extra * (1 - below)) * delta

@@ -1,0 +1,93 @@
+"""Collection on a quantized actor: the policy learns in float, what it acts by is packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.distributions import DiagGaussianDistribution
+from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
+
+from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.sb3.read import Sb3Policy, read
+
+
+class QuantizedCollection(BaseCallback):  # type: ignore[misc]
+    """Acts by weights in so many bits while a model collects; it learns in float as ever.
+
+    Actions are drawn from the quantized policy's distribution, and their log probabilities are
+    those of it, so that PPO's ratios weigh by what was really played. Critics stay as they are,
+    and so do exploration and evaluation.
+
+    update_period: steps after which the actor takes new weights, at the start of a collection.
+    level: that of `Actor`. `versions` counts the blocks that were packed, `steps` the actions.
+    """
+
+    def __init__(
+        self, bits: int = 8, update_period: int = 1, level: str = "auto", verbose: int = 0
+    ) -> None:
+        super().__init__(verbose)
+        self.bits, self.update_period, self.level = bits, update_period, level
+        self.versions = self.steps = 0
+
+    def _on_training_start(self) -> None:
+        self.network: Sb3Policy = read(self.model)
+        self.packer = Packer(self.network.program, self.bits)
+        self.actor: Actor | None = None
+        self.packed_at = 0
+
+    def _on_rollout_start(self) -> None:
+        if self.actor is None or self.num_timesteps - self.packed_at >= self.update_period:
+            self.versions += 1
+            self.packed_at = self.num_timesteps
+            block = self.packer.pack(self.network.weights, self.versions)
+            if self.actor is None:
+                self.actor = Actor(block, self.level)
+            else:
+                self.actor.switch(block, check="header")
+        policy = self.model.policy
+        if self.network.head.kind in ("categorical", "gaussian"):
+            policy.forward = self._forward
+        else:
+            policy._predict = self._predict
+
+    def _on_rollout_end(self) -> None:
+        for name in ("forward", "_predict"):
+            vars(self.model.policy).pop(name, None)
+
+    def _on_training_end(self) -> None:
+        self._on_rollout_end()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _outputs(self, observations: Any) -> Any:
+        assert self.actor is not None
+        seen = self.network.as_seen(observations.cpu().numpy())
+        self.steps += len(seen)
+        return torch.from_numpy(self.actor(seen)).to(observations.device)
+
+    def _forward(self, observations: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
+        """What `ActorCriticPolicy.forward` gives: actions, values, log probabilities."""
+        policy, outputs = self.model.policy, self._outputs(observations)
+        if isinstance(policy.action_dist, DiagGaussianDistribution):
+            drawn = policy.action_dist.proba_distribution(outputs, policy.log_std)
+        else:
+            drawn = policy.action_dist.proba_distribution(action_logits=outputs)
+        actions = drawn.get_actions(deterministic=deterministic)
+        values = policy.predict_values(observations)
+        return actions.reshape(-1, *policy.action_space.shape), values, drawn.log_prob(actions)
+
+    def _predict(self, observations: Any, deterministic: bool = False) -> Any:
+        """What `_predict` of DQN, TD3, DDPG and SAC gives."""
+        outputs, head = self._outputs(observations), self.network.head
+        if head.kind == "argmax":
+            return outputs.argmax(1).reshape(-1)
+        if head.kind == "scale":
+            return outputs
+        mean, log_std = outputs.chunk(2, -1)
+        held = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        return self.model.policy.actor.action_dist.actions_from_params(
+            mean, held, deterministic=deterministic
+        )

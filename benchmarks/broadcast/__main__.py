@@ -9,6 +9,7 @@ import typer
 
 from benchmarks.broadcast.latency import latency
 from benchmarks.broadcast.policies import POLICIES
+from benchmarks.broadcast.transport import transport
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console
 
@@ -35,6 +36,12 @@ def latency_command(
 ) -> None:
     """From a learner's step to the first action by its weights."""
     _show(latency(policy, POLICIES[policy], updates, rest), as_json)
+
+
+@app.command("transport")
+def transport_command(rounds: int = 40, as_json: Json = False) -> None:
+    """A block to two processes: shared memory, sockets, ZeroMQ, Ray."""
+    _show(transport(rounds), as_json)
 
 
 if __name__ == "__main__":

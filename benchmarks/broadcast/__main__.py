@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.broadcast.breakdown import breakdown
 from benchmarks.broadcast.latency import latency
 from benchmarks.broadcast.policies import POLICIES
+from benchmarks.broadcast.scaling import scaling
 from benchmarks.broadcast.transport import transport
 from benchmarks.real.tables import Table
 from qgraph.cli.console import console
@@ -42,6 +44,26 @@ def latency_command(
 def transport_command(rounds: int = 40, as_json: Json = False) -> None:
     """A block to two processes: shared memory, sockets, ZeroMQ, Ray."""
     _show(transport(rounds), as_json)
+
+
+@app.command("breakdown")
+def breakdown_command(
+    policy: str = "3x2048", steps: int = 1000, interval: float = 0.02, as_json: Json = False
+) -> None:
+    """What an actor's time goes into, with many looks at new weights and with few."""
+    for table in breakdown(policy, POLICIES[policy], steps, interval):
+        _show(table, as_json)
+
+
+@app.command("scaling")
+def scaling_command(
+    policy: str = "3x2048", most: int = 8, steps: int = 1000, interval: float = 0.1,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """1 to `most` actors, and the cost model of ActorQ's paper."""
+    counts = [n for n in (1, 2, 4, 8, 16) if n <= most]
+    for table in scaling(policy, POLICIES[policy], counts, steps, interval):
+        _show(table, as_json)
 
 
 if __name__ == "__main__":

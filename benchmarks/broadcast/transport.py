@@ -5,6 +5,7 @@ python -m benchmarks.broadcast.transport is a receiver, started by `transport`
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import tempfile
 import time
@@ -97,8 +98,7 @@ def _pipe(run: Supervisor) -> Iterator[Send]:
 
 @contextmanager
 def _zeromq(run: Supervisor) -> Iterator[Send]:
-    import zmq
-
+    zmq: Any = importlib.import_module("zmq")
     with tempfile.TemporaryDirectory() as folder, zmq.Context() as context:
         socket = context.socket(zmq.PUB)
         address = f"ipc://{folder}/socket"
@@ -197,8 +197,7 @@ def _from_pipe(address: str, number: int) -> Receive:
 
 
 def _from_zeromq(address: str, number: int) -> Receive:
-    import zmq
-
+    zmq: Any = importlib.import_module("zmq")
     socket = zmq.Context().socket(zmq.SUB)
     socket.connect(address)
     socket.subscribe("")

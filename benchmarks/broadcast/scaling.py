@@ -1,0 +1,99 @@
+"""More actors: steps per second, and the cost model of appendix B of ActorQ's paper.
+
+The model: quantization saves C = cb * na + ca * na - co * np, for na actors on np processors; cb is
+what it saves of a broadcast, ca what it saves of inference, co the overhead of each processor. Here
+C is seconds of all actors together, for 1000 steps of each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.broadcast.breakdown import ENVIRONMENT, spent
+from benchmarks.broadcast.policies import dense_policy, drawn_weights
+from benchmarks.broadcast.processes import PARTS
+from benchmarks.broadcast.runs import timed_run
+from benchmarks.real.tables import Table
+from qgraph.rl.actor import Packer
+
+BITS = (32, 8)
+PERIOD = 100
+FAR, NETWORK = 1000, 10e9 / 8  # actors, and bytes per second of a link to all of them
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of 1000 steps of one actor, with `actors` beside each other."""
+
+    actors: int
+    bits: int
+    broadcast: float
+    inference: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        return self.broadcast + self.inference + self.other
+
+
+def scaling(
+    name: str, hidden: tuple[int, ...], counts: Sequence[int], steps: int, interval: float
+) -> list[Table]:
+    """What was measured, and the model fitted to it, with its prediction."""
+    program = dense_policy(hidden)
+    found = []
+    for actors in counts:
+        for bits in BITS:
+            given = {"period": PERIOD, "environment": ENVIRONMENT}
+            with timed_run("ours", program, bits, actors, **given) as timed:
+                parts = spent(timed, program, steps, interval, actors)
+            act, environment = parts[PARTS.index("act")], parts[PARTS.index("environment")]
+            broadcast = sum(parts) - act - environment
+            found.append(Costs(actors, bits, *(v / 1e3 for v in (broadcast, act, environment))))
+    sizes = {bits: Packer(program, bits).pack(drawn_weights(program)).nbytes for bits in BITS}
+    return [_measured(name, found), _model(found, sizes)]
+
+
+def _measured(name: str, found: Sequence[Costs]) -> Table:
+    table = Table(
+        f"Actors beside each other, {name} in {ENVIRONMENT}, {os.cpu_count()} processors",
+        {"actors": "", "bits": "", "steps/s, all": ".0f", "broadcast, ms of 1000 steps": ".2f",
+         "inference": ".1f", "environment": ".1f"},
+    )  # fmt: skip
+    for cost in found:
+        rate = 1000 / cost.total * cost.actors
+        parts = (1e3 * cost.broadcast, 1e3 * cost.inference, 1e3 * cost.other)
+        table.add(cost.actors, cost.bits, rate, *parts)
+    return table
+
+
+def _model(found: Sequence[Costs], sizes: dict[int, int]) -> Table:
+    """cb and ca from one actor alone, co by least squares from all."""
+    by = {(cost.actors, cost.bits): cost for cost in found}
+    counts = sorted({cost.actors for cost in found})
+    slow, fast = (by[counts[0], bits] for bits in BITS)
+    cb, ca = slow.broadcast - fast.broadcast, slow.inference - fast.inference
+    saved = np.array([n * (by[n, BITS[0]].total - by[n, BITS[1]].total) for n in counts])
+    processors = np.array([min(n, os.cpu_count() or 1) for n in counts])
+    ideal = (cb + ca) * np.array(counts)
+    co = float((ideal - saved) @ processors / (processors @ processors))
+    table = Table(
+        f"Saved by {BITS[1]} bits, s of all actors' time for 1000 steps of each",
+        {"actors": "", "processors": "", "measured": "", "model": ".2f"},
+    )
+    for n, np_, measured in zip(counts, processors, saved, strict=True):
+        table.add(n, int(np_), f"{measured:.2f}", (cb + ca) * n - co * int(np_))
+    # Afar, blocks go one after the other over a link, to each actor at each look.
+    looks = 1000 / PERIOD
+    link = looks * (sizes[BITS[0]] - sizes[BITS[1]]) / NETWORK
+    table.add(FAR, FAR, "a prediction", (cb + link + ca - co) * FAR)
+    table.notes += [
+        f"cb = {cb:.4f} s, ca = {ca:.4f} s, co = {co:.4f} s per actor or processor.",
+        f"{FAR} actors: a prediction, not a measurement. Each has a processor, and its blocks come "
+        f"over a link of {NETWORK * 8 / 1e9:.0f} Gbit/s, which makes cb {link:.3f} s more.",
+    ]
+    return table

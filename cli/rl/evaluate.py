@@ -30,6 +30,7 @@ from qgraph.cli.rl.options import (
 from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
+    from qgraph.rl.policy import Policy
     from qgraph.rl.policy.study import Form, Study
 
 LEGEND = (
@@ -85,7 +86,7 @@ def evaluate(
     float policy meets. A .qpol file is played as it is, beside the float policy of --against.
     """
     from qgraph.cli.console import at_work, console
-    from qgraph.rl.policy import read_policy
+    from qgraph.rl.policy import load_policy, read_policy
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
@@ -110,7 +111,8 @@ def evaluate(
         )
         program, weights = network.program, network.weights
         made = head_in(place, program.size(program.outputs[0]), known)
-        compared = [_as_packed(model)] if packed else forms(program, weights, wanted, chosen)
+        policy = load_policy(model) if packed else None
+        compared = forms(program, weights, wanted, chosen) if policy is None else [_form(policy)]
         found = study(
             Simulated(program, weights), compared, made, place, episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,
@@ -118,12 +120,19 @@ def evaluate(
     written = plot(found, plots) if plots is not None else []
     if as_json:
         figures = [str(path) for path in written]
-        print(json.dumps({"policy": str(model), **found.as_json(), "figures": figures}))
+        counts = {} if policy is None else {"counts": policy.counts}
+        print(json.dumps({"policy": str(model), **found.as_json(), **counts, "figures": figures}))
         return
     _print(model, found)
+    if policy is not None and policy.about["range"] is not None:
+        met = policy.counts
+        console().print(
+            f"{met['observations']:,} observations, {met['outside']:,} of them beyond what "
+            f"calibration saw, {met['saturated']:,} held to what the policy can take"
+        )
     for path in written:
         console().print(f"written: {path}", soft_wrap=True)
-    if not packed:
+    if policy is None:
         wanted_file = model.with_suffix(".qpol").name
         console().print(
             f"next: qgraph rl quantize {model} --bits 8 --env {place} -o {wanted_file}",
@@ -131,11 +140,9 @@ def evaluate(
         )
 
 
-def _as_packed(file: Path) -> Form:
-    from qgraph.rl.policy import load_policy
+def _form(policy: Policy) -> Form:
     from qgraph.rl.policy.study import Form
 
-    policy = load_policy(file)
     return Form(policy.form, int(policy.about["bits"]), policy.outputs)
 
 

@@ -79,21 +79,16 @@ class Policy:
         return {name: found[name][0] if alone else found[name] for name in self.names}
 
     def _counted(self, x: Array) -> Array:
-        finite = np.isfinite(x)
-        if not finite.all():
-            first = tuple(int(i) for i in np.argwhere(~finite)[0])
-            raise UsageError(
-                f"observation {first[0]} has {x[first]} at {list(first[1:])}",
-                hint="look at what the environment gives",
-            )
+        """x as it is run, after it was counted. A dynamic form's actor refuses NaN by itself."""
         self.counts["observations"] += len(x)
-        if self._range is None or self._held is None:
+        if self.form == "static" and not np.isfinite(x).all():
+            raise _not_finite(x)
+        if self._range is None or not _is_beyond(x, self._range):
             return x
-        if not _beyond(x, self._range):
-            return x
+        assert self._held is not None
         self.counts["outside"] += _beyond(x, self._range)
         self.counts["saturated"] += _beyond(x, self._held)
-        return np.clip(x, *self._held) if self.form == "dynamic" else x
+        return np.clip(x, *self._held) if self.form == "dynamic" and np.isfinite(x).all() else x
 
     def _runner(self, packed: Packed, level: str) -> Run:
         if self.form == "dynamic":
@@ -144,6 +139,18 @@ def _reach(spec: Any) -> tuple[Array, Array]:
     """The least and the largest number that codes hold."""
     unit = np.ldexp(1.0, -np.asarray(spec.exponent))
     return np.asarray((spec.lo - 0.5) * unit), np.asarray((spec.hi + 0.5) * unit)
+
+
+def _not_finite(x: Array) -> UsageError:
+    first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+    return UsageError(
+        f"observation {first[0]} has {x[first]} at {list(first[1:])}",
+        hint="look at what the environment gives",
+    )
+
+
+def _is_beyond(x: Array, ends: tuple[Array, Array]) -> bool:
+    return bool((x < ends[0]).any() or (x > ends[1]).any())
 
 
 def _beyond(x: Array, ends: tuple[Array, Array]) -> int:

@@ -66,7 +66,9 @@ def test_a_policy_is_packed_where_it_acts_and_played(made, model, tmp_path, form
         "--steps", 20, "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
-    (row,) = json.loads(done.out)["rows"]
+    played = json.loads(done.out)
+    assert played["counts"]["observations"] == 3 * 20 + 20
+    (row,) = played["rows"]
     assert (row["way"], row["bits"]) == (form, 8) and row["same_action"] > 0.8
 
 

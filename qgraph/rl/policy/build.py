@@ -15,6 +15,7 @@ from qgraph.progress import Progress, silent
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.rl.actor import Packer
 from qgraph.rl.head import Head
+from qgraph.rl.policy.balance import balance, nearer
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.read import PolicyNetwork
 
@@ -39,9 +40,10 @@ def pack(
     form: `dynamic` is an actor's block, whose activations have a range in each step; `static` is an
     integer program with powers of two as scales, calibrated on `observations` ([n, *shape], as the
     environment gives them), exact to the bit. With observations, those outside of what they span
-    are counted later, and held to powers of two. head: None where outputs are all that is wanted.
-    about: goes into the file's manifest. first_bits and last_bits: of those layers, dynamic only.
-    Raises UsageError, CalibrationError, UnsupportedError.
+    are counted later, and held to powers of two; a dynamic form has features on one range where
+    that brings it nearer to float (`qgraph.rl.policy.balance`). head: None where outputs are all
+    that is wanted. about: goes into the file's manifest. first_bits and last_bits: of those layers,
+    dynamic only. Raises UsageError, CalibrationError, UnsupportedError.
     """
     if form not in FORMS:
         raise UsageError(f"form `{form}` is not there", hint=f"forms: {', '.join(FORMS)}")
@@ -55,6 +57,9 @@ def pack(
         **(about or {}),
     }
     if form == "dynamic":
+        other = None if observations is None else balance(network, observations)
+        if other is not None and observations is not None:
+            network = nearer(network, other, observations, bits, first_bits, last_bits)
         packer = Packer(network.program, bits, first_bits, last_bits)
         return Packed(manifest, {"block": packer.pack(network.weights)})
     if observations is None:

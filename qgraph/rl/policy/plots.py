@@ -12,7 +12,13 @@ from qgraph.errors import UsageError
 from qgraph.files import check_free
 from qgraph.rl.policy.study import Row, Study
 
-COLORS = {"papers": "tab:orange", "weights": "tab:green", "actor": "tab:blue"}
+COLORS = {
+    "papers": "tab:orange",
+    "weights": "tab:green",
+    "actor": "tab:blue",
+    "dynamic": "tab:blue",
+    "static": "tab:red",
+}
 COLUMNS = 4
 
 

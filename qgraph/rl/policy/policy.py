@@ -13,6 +13,7 @@ from qgraph.errors import GraphError, LoadError, TextError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
 from qgraph.rl.head import Head
+from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
 
 Run = Callable[[Array], Mapping[str, Array]]
@@ -44,7 +45,7 @@ class Policy:
             self.names = tuple(str(name) for name in about["outputs"])
             self.head = None if about["head"] is None else Head.from_json(about["head"])
             self._range = _ends(about["range"])
-            self._held = None if self._range is None else _powers_above(*self._range)
+            self._held = None if self._range is None else _held(*self._range)
             self._run = self._runner(packed, level)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LoadError(f"its manifest does not hold: {error}", hint=AGAIN) from None
@@ -159,10 +160,8 @@ def _beyond(x: Array, ends: tuple[Array, Array]) -> int:
     return int(outside.reshape(len(x), -1).any(-1).sum())
 
 
-def _powers_above(low: Array, high: Array) -> tuple[Array, Array]:
-    """For each feature; 1 where only 0 was seen."""
-    largest = np.maximum(np.abs(low), np.abs(high))
-    power = np.exp2(np.ceil(np.log2(np.where(largest > 0, largest, 1)))).astype(np.float32)
+def _held(low: Array, high: Array) -> tuple[Array, Array]:
+    power = power_above(np.stack([low, high])).astype(np.float32)
     return -power, power
 
 

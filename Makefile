@@ -55,6 +55,7 @@ test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TS
 	@$(CMAKE) --build build/native-$(SANITIZE) -j 2 >/dev/null
 	@build/native-$(SANITIZE)/core_test
 	@build/native-$(SANITIZE)/engine_test fused_ops/tests/every_op.qgi
+	@build/native-$(SANITIZE)/actor_test fused_ops/tests/every_op.qga
 
 lint: $(STAMP)  ## ruff and clang-format, checking only
 	@$(BIN)/ruff check -q $(LINTED)

@@ -106,12 +106,12 @@ void Actor::reserve(int64_t samples) {
 
 bool Actor::run(const float* x, int64_t samples) {
     reserve(samples);
-    if (!kernels_->finite(x, samples * sizes_[0])) return false;
     x_ = x;
+    checked_ = false;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         run_step(program_.steps[i], prepared_[i], samples);
     }
-    return true;
+    return checked_ || kernels_->finite(x, samples * sizes_[0]);
 }
 
 const float* Actor::vector(const Step& step, size_t i) const {
@@ -218,9 +218,11 @@ void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples
     const int64_t size = sizes_[step.inputs[0]];
     const float* x = value(step.inputs[0]);
     auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
+    bool all_finite = true;
     for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
         const Range range = kernels_->range(x, size);
         ranges_[static_cast<size_t>(i)] = range;
+        all_finite = all_finite && range.delta == range.delta;
         if (!is_padded(step)) {
             kernels_->quantize(x, size, range, codes);
             continue;
@@ -241,6 +243,7 @@ void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples
         }
         fill(to, step.pads[1] * prepared.padded_row);
     }
+    checked_ = checked_ || (step.inputs[0] == 0 && all_finite);
 }
 
 void Actor::pad(const Step& step, const Prepared& prepared, int64_t samples) {

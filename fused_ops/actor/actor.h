@@ -54,6 +54,7 @@ class Actor {
     std::vector<Prepared> prepared_;
     std::vector<int64_t> sizes_;  // of values
     const float* x_ = nullptr;
+    bool checked_ = false;  // x has no NaN and no infinity
     std::vector<float*> values_;
     std::vector<float> memory_;
     std::vector<Range> ranges_;

@@ -10,10 +10,13 @@ namespace {
 // Sums of so many rows fit into registers, with room for weights and codes.
 constexpr int kMost[] = {0, 16, 12, 8, 6};  // with so many times 16 channels
 
+// Weights that few rows use come from far away: bytes that are fetched before they are used.
+constexpr int64_t kAhead = 1024;
+
 template <Storage S>
 int integer_rows(int64_t rows, int vectors) {
     const int most = kMost[vectors];
-    return rows >= most ? most : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+    return static_cast<int>(rows >= most ? most : rows < 5 ? rows : 5);
 }
 
 typedef uint16_t Words __attribute__((vector_size(64)));
@@ -61,6 +64,9 @@ void multiply_tile(const Tile& t) {
                     }
                 }
             }
+            if constexpr (M <= 2) {
+                for (int n = 0; n < N; ++n) _mm_prefetch(w + kAhead + 64 * n, _MM_HINT_T0);
+            }
             w += 64 * N;
         };
         int64_t at = 0;
@@ -82,9 +88,18 @@ void multiply_tile(const Tile& t) {
 template <Storage S, int N>
 void multiply_rows(const Tile& t, int rows) {
     if (rows == kMost[N]) return multiply_tile<S, kMost[N], N, 1>(t);
-    if (rows == 4) return multiply_tile<S, 4, N, N == 1 ? 2 : 1>(t);
-    if (rows == 2) return multiply_tile<S, 2, N, N == 1 ? 4 : 2>(t);
-    return multiply_tile<S, 1, N, N <= 2 ? 4 : 2>(t);
+    switch (rows) {
+        case 1:
+            return multiply_tile<S, 1, N, N <= 2 ? 4 : 2>(t);
+        case 2:
+            return multiply_tile<S, 2, N, N == 1 ? 4 : 2>(t);
+        case 3:
+            return multiply_tile<S, 3, N, N <= 2 ? 2 : 1>(t);
+        case 4:
+            return multiply_tile<S, 4, N, N == 1 ? 2 : 1>(t);
+        default:
+            return multiply_tile<S, 5, N, 1>(t);
+    }
 }
 
 template <Storage S>

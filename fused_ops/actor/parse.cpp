@@ -6,7 +6,7 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr int64_t kMostNumbers = int64_t{1} << 26;  // of all values of one sample
+constexpr int64_t kMostNumbers = int64_t{1} << 24;  // of all values of one sample
 
 void require(bool condition, const char* what) {
     if (!condition) throw Refusal(what);

@@ -12,15 +12,32 @@ namespace {
 
 constexpr float kSmallest = 0x1p-100f;  // range that is not taken for 0
 
-Range range(const float* x, int64_t count) {
+// Where NaN may be anything else, it is not: comparisons with it are false.
+struct Ends {
     Vec low{}, high{};
     Ints nan{};
-    for (int64_t i = 0; i < count; i += kWide) {
-        const Vec v = load_first(x + i, count - i);
+
+    void add(Vec v) {
         low = v < low ? v : low;
         high = v > high ? v : high;
         nan |= v != v;
     }
+};
+
+Range range(const float* x, int64_t count) {
+    constexpr int kMany = 4;  // so that one's latency hides behind the others'
+    Ends ends[kMany];
+    int64_t at = 0;
+    for (; at + kMany * kWide <= count; at += kMany * kWide) {
+        for (int i = 0; i < kMany; ++i) ends[i].add(load_all(x + at + i * kWide));
+    }
+    for (; at < count; at += kWide) ends[0].add(load_first(x + at, count - at));
+    for (int i = 1; i < kMany; ++i) {
+        ends[0].add(ends[i].low);
+        ends[0].add(ends[i].high);
+        ends[0].nan |= ends[i].nan;
+    }
+    const auto [low, high, nan] = ends[0];
     float least = 0, largest = 0;
     bool bad = false;
     for (int i = 0; i < kWide; ++i) {

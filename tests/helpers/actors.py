@@ -63,7 +63,7 @@ def every_op(size: int = 21) -> ActorProgram:
         "low": (size,),
         "high": (size,),
         "w0": (size, 40),
-        "b0": (40,),
+        "hidden": (40,),
         "gamma": (40,),
         "beta": (40,),
         "w1": (40, 1),
@@ -74,7 +74,7 @@ def every_op(size: int = 21) -> ActorProgram:
     steps = (
         Step("affine", ("observation",), "a", ("scale", "offset")),
         Step("clip", ("a",), "held", ("low", "high")),
-        Step("dense", ("held",), "d", ("w0", "b0"), {"activation": "leaky_relu"}),
+        Step("dense", ("held",), "d", ("w0", "hidden"), {"activation": "leaky_relu"}),
         Step("layer_norm", ("d",), "norm", ("gamma", "beta"), {"epsilon": 1e-5}),
         Step("activate", ("norm",), "h", (), {"activation": "elu"}),
         Step("dense", ("h",), "value", ("w1", "b1")),
@@ -97,3 +97,25 @@ def random_weights(program: ActorProgram, seed: int = 0) -> dict[str, Any]:
     if "low" in found:
         found["high"] = found["low"] + np.float32(2)
     return found
+
+
+def everything() -> ActorProgram:
+    """Every op in one small program."""
+    conv = {"activation": "relu", "strides": (1, 2), "pads": ((1, 0), (0, 1))}
+    pool = {"ksize": (2, 2), "strides": (2, 1), "pads": ((0, 1), (0, 0))}
+    steps = (
+        Step("conv", ("observation",), "c0", ("k0", "b0"), conv),
+        Step("conv", ("c0",), "c1", ("k1", "b0"), {**conv, "activation": "swish"}),
+        Step("max_pool", ("c1",), "pooled", (), pool),
+        Step("add", ("pooled", "pooled"), "twice"),
+        Step("flatten", ("twice",), "observations"),
+    )
+    shapes: dict[str, Any] = {"k0": (2, 3, 2, 19), "b0": (19,), "k1": (3, 2, 19, 19)}
+    size = ActorProgram((5, 6, 2), steps, ("twice",), shapes).size("observations")
+    rest = every_op(size)
+    renamed = {"observation": "observations"}
+    steps += tuple(
+        Step(s.op, tuple(renamed.get(i, i) for i in s.inputs), s.output, s.weights, s.attrs)
+        for s in rest.steps
+    )
+    return ActorProgram((5, 6, 2), steps, ("both", "p", "pooled"), {**rest.weight_shapes, **shapes})

@@ -44,6 +44,7 @@ PANEL, LANES = 64, 16  # output channels of a panel, and what their number is ro
 MAX_RANK = 4
 MAX_SUM = 1 << 16  # products in one sum: 2^16 * 255 * 128 fits into 31 bits
 MAX_COUNT = 1 << 12
+MAX_NUMBERS = 1 << 24  # of all values of one observation, and of one with its padding
 NO_WEIGHT = 0xFFFFFFFF
 OPS = tuple(RULES)
 STORAGES = ("float32", "float16", "int8", "int4")
@@ -256,7 +257,14 @@ def check_sizes(program: ActorProgram) -> None:
             raise UnsupportedError(f"sums of {found} products are too long for 32 bits", node=name)
     if max(len(program.steps), len(program.weight_shapes), len(program.outputs)) >= MAX_COUNT:
         raise UnsupportedError(f"an actor has fewer than {MAX_COUNT} steps, weights and outputs")
+    shapes = program.shapes()
+    if sum(map(math.prod, shapes.values())) > MAX_NUMBERS:
+        raise UnsupportedError(f"an actor has at most {MAX_NUMBERS} numbers between its steps")
     for step in program.steps:
+        if step.op in ("conv", "max_pool"):
+            height, width, channels = shapes[step.inputs[0]]
+            if (height + sum(step.pads[0])) * (width + sum(step.pads[1])) * channels > MAX_NUMBERS:
+                raise UnsupportedError("the padding is too large", node=step.output)
         if step.activation != "linear" and step.op not in ("dense", "conv", "activate"):
             raise UnsupportedError(f"no `{step.op}` has a {step.activation}", node=step.output)
     if not program.outputs:

@@ -1,0 +1,164 @@
+// The actor without Python, for the sanitizers: a block with every op in it gives the same bits at
+// each level, and whatever is done to its bytes, it is refused or runs within its memory.
+//
+//   actor_test every_op.qga [how many damaged blocks]
+
+#include "actor/actor.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "actor/format.h"
+#include "tests/check.h"
+
+namespace {
+
+using namespace qgraph;
+using namespace qgraph::actor;
+
+constexpr int64_t kMostWork = 1 << 18;  // numbers of all values of a damaged block that is run
+
+// Bytes at a multiple of 64, and nothing behind them.
+class Bytes {
+  public:
+    explicit Bytes(const std::vector<char>& from) : size_(static_cast<int64_t>(from.size())) {
+        bytes_.reset(static_cast<char*>(std::aligned_alloc(64, from.size())));
+        std::memcpy(bytes_.get(), from.data(), from.size());
+    }
+    char* data() { return bytes_.get(); }
+    int64_t size() const { return size_; }
+
+    template <typename T>
+    void put(int64_t at, T value) {
+        if (at + static_cast<int64_t>(sizeof value) <= size_) {
+            std::memcpy(data() + at, &value, sizeof value);
+        }
+    }
+
+  private:
+    struct Free {
+        void operator()(char* bytes) const { std::free(bytes); }
+    };
+    std::unique_ptr<char, Free> bytes_;
+    int64_t size_;
+};
+
+std::vector<char> read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    CHECK(file.good());
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<float> run(Actor& actor, int64_t samples) {
+    const Program& program = actor.program();
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> x(static_cast<size_t>(samples * program.values[0].size())), found;
+    for (float& number : x) number = normal(random);
+    if (!actor.run(x.data(), samples)) return found;
+    for (size_t i = 0; i < program.outputs.size(); ++i) {
+        const float* y = actor.output(i);
+        found.insert(found.end(), y, y + samples * program.values[program.outputs[i]].size());
+    }
+    return found;
+}
+
+void test_that_all_levels_give_the_same_bits(const std::vector<char>& whole) {
+    Bytes block(whole);
+    for (const int64_t samples : {1, 3, 20}) {
+        Actor plain(block.data(), block.size(), Level::plain);
+        const std::vector<float> expected = run(plain, samples);
+        CHECK(!expected.empty());
+        for (const Level level : {Level::avx2, Level::avx512vnni}) {
+            if (kernels_of(level) == nullptr) continue;
+            Actor actor(block.data(), block.size(), level);
+            CHECK(same(run(actor, samples), expected));
+        }
+    }
+}
+
+void test_that_all_levels_have_the_same_checksum(const std::vector<char>& whole) {
+    Bytes block(whole);
+    uint64_t said;
+    std::memcpy(&said, block.data() + offsetof(Header, checksum), sizeof said);
+    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni}) {
+        if (kernels_of(level) == nullptr) continue;
+        CHECK(checksum(block.data(), block.size(), level) == said);
+    }
+}
+
+// Numbers that something may choke on.
+uint32_t odd_number(std::mt19937& random) {
+    const uint32_t many[] = {0,   1,   2,      3,       4,          5,          7,          16,
+                             255, 256, 0xffff, 1 << 16, 0x7fffffff, 0x80000000, 0xffffffff, 64};
+    return many[random() % 16] + (random() % 4 == 0 ? random() % 64 : 0);
+}
+
+void damage(Bytes& block, int64_t tables, std::mt19937& random) {
+    const auto within = [&](int64_t size) { return static_cast<int64_t>(random() % size); };
+    const int64_t size = random() % 4 == 0 ? block.size() : tables;
+    const int64_t at = within(size) / 4 * 4;
+    uint32_t there;
+    std::memcpy(&there, block.data() + at, sizeof there);
+    switch (random() % 5) {
+        case 0:
+            return block.put(within(size), static_cast<char>(random()));
+        case 1:
+            return block.put(at, odd_number(random));
+        case 2:
+            return block.put(at, there + static_cast<uint32_t>(random() % 5) - 2);
+        case 3:
+            return block.put(at, there ^ (1u << random() % 32));
+        default:  // one record in place of another
+            const int64_t from = within(tables) / 32 * 32, to = within(tables) / 32 * 32;
+            const int64_t length = std::min<int64_t>(32 << random() % 2, block.size() - 64);
+            std::memmove(block.data() + std::min(to, block.size() - length),
+                         block.data() + std::min(from, block.size() - length),
+                         static_cast<size_t>(length));
+    }
+}
+
+void test_damaged_blocks(const std::vector<char>& whole, int count) {
+    const Level levels[] = {Level::plain, Level::avx2, Level::avx512vnni};
+    Bytes first(whole);
+    const int64_t tables = parse(first.data(), first.size()).tables;
+    int ran = 0;
+    for (int seed = 0; seed < count; ++seed) {
+        std::mt19937 random(static_cast<unsigned>(seed));
+        std::vector<char> bytes = whole;
+        if (random() % 16 == 0) bytes.resize(bytes.size() / 64 * 32 / 64 * 64);
+        Bytes block(bytes);
+        for (unsigned i = 0; i < 1 + random() % 3; ++i) damage(block, tables, random);
+        block.put(offsetof(Header, size), static_cast<uint64_t>(block.size()));
+        const Level level = levels[seed % 3];
+        if (kernels_of(level) == nullptr) continue;
+        try {
+            const Program program = parse(block.data(), block.size());
+            int64_t work = 0;
+            for (const Shape& shape : program.values) work += shape.size();
+            if (work > kMostWork) continue;
+            Actor actor(block.data(), block.size(), level);
+            run(actor, 1 + seed % 5);
+            ++ran;
+        } catch (const Refusal&) {
+        }
+    }
+    std::printf("actor: %d of %d damaged blocks could be run\n", ran, count);
+    CHECK(ran > 0 && ran < count);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    CHECK(count > 1);
+    const std::vector<char> whole = read(arguments[1]);
+    test_that_all_levels_give_the_same_bits(whole);
+    test_that_all_levels_have_the_same_checksum(whole);
+    test_damaged_blocks(whole, count > 2 ? std::atoi(arguments[2]) : 10000);
+    std::puts("actor: all tests passed");
+}

@@ -90,9 +90,9 @@ def mutated(data):
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, end - 1))
         odd = st.sampled_from([0, 1, 2, 3, 64, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
-        near = st.integers(-2, 2).map(lambda d: (int(words[at]) + d) % (1 << 32))
-        bit = st.integers(0, 31).map(lambda b: int(words[at]) ^ (1 << b))
-        words[at] = data.draw(st.one_of(odd, near, bit))
+        near = int(words[at]) + data.draw(st.integers(-2, 2))
+        bit = int(words[at]) ^ (1 << data.draw(st.integers(0, 31)))
+        words[at] = data.draw(st.one_of(odd, st.sampled_from([near % (1 << 32), bit])))
     return repaired(block)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import GraphError
+from qgraph.errors import GraphError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
@@ -18,7 +18,10 @@ ALIGNMENT = 64
 
 
 class WeightLayout:
-    """Where each weight lies, float32 in C order, in the program's order; `size` bytes in all."""
+    """Where each weight lies, float32 in C order, in the program's order.
+
+    It takes `size` bytes, `content` of them with something in.
+    """
 
     def __init__(self, program: ActorProgram) -> None:
         self.program = program
@@ -28,6 +31,7 @@ class WeightLayout:
             self._places[name] = at
             at += -(-4 * math.prod(shape) // ALIGNMENT) * ALIGNMENT
         self.size = max(at, ALIGNMENT)
+        self.content = sum(4 * math.prod(shape) for shape in program.weight_shapes.values())
 
     def views(self, room: Array) -> dict[str, Array]:
         """The weights in uint8 [size], where they lie."""
@@ -41,7 +45,8 @@ class WeightLayout:
 class WeightSender:
     """The learner's end.
 
-    A buffer is published before it is filled; a second channel tells how far that has come.
+    A buffer is published when a quarter of it is filled, so that who packs it, more slowly than it
+    is copied, need not sleep again; a second channel tells how far that has come.
     """
 
     def __init__(self, program: ActorProgram) -> None:
@@ -65,16 +70,19 @@ class WeightSender:
         Raises GraphError for those that are missing or do not fit, UsageError unless versions
         grow; nothing is sent then.
         """
-        self._layout.program.check(weights)
-        values = {
-            name: _in_place(name, weights[name]) for name in self._layout.program.weight_shapes
-        }
-        places = self._layout.views(self._writer.room())
-        self._writer.publish(version)
+        layout = self._layout
+        layout.program.check(weights)
+        values = {name: _in_place(name, weights[name]) for name in layout.program.weight_shapes}
+        if version <= self.version:
+            raise UsageError(f"version {version} after version {self.version}")
+        places, done = layout.views(self._writer.room()), 0
         for i, (name, place) in enumerate(places.items()):
             np.copyto(place, values[name])
             self._clock.room()
             self._clock.publish(version * len(places) + i)
+            done += place.nbytes
+            if version > self.version and 4 * done >= layout.content:
+                self._writer.publish(version)
 
 
 class WeightReceiver:

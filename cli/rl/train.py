@@ -163,6 +163,12 @@ def train(
         int | None,
         typer.Option(min=1, metavar="N", help="Of an evaluation.", show_default=BY_TASK),
     ] = None,
+    energy: Annotated[
+        bool | None,
+        typer.Option(
+            "--energy/--no-energy", help="Estimate it, by codecarbon.", show_default="off"
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", show_default="0")] = None,
     resume: Annotated[
         bool,
@@ -200,6 +206,7 @@ def train(
         "half": mixed_bfloat16,
         "evaluate_every": evaluate_every,
         "episodes": episodes,
+        "energy": energy,
         "seed": seed,
     }
     said = {name: value for name, value in given.items() if value is not None}

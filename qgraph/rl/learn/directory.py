@@ -16,7 +16,7 @@ from qgraph.rl.learn.options import Options
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
 PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
-BOARD, LOCK = "tensorboard", "lock"
+BOARD, ENERGY, LOCK = "tensorboard", "energy.json", "lock"
 
 
 class RunDirectory:
@@ -40,14 +40,14 @@ class RunDirectory:
             raise OutputError(
                 "another run is at work here", node=str(path), hint="give another --out"
             ) from None
-        begun = (path / OPTIONS).exists()
+        begun = (path / CHECKPOINT).exists()  # without one there is nothing to lose
         if begun != resume:
             self.close()
             if begun:
                 raise OutputError(
                     "holds a run", node=str(path), hint="--resume goes on with it, or another --out"
                 )
-            raise UsageError("there is no run to resume", hint=f"`{path}` has no {OPTIONS}")
+            raise UsageError("there is no run to resume", hint=f"`{path}` has no {CHECKPOINT}")
 
     def options(self) -> Options:
         """Those that the run began with. Raises LoadError."""

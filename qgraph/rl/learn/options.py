@@ -34,6 +34,7 @@ class Options:
     synchronous         at each look it waits until it has the newest
     on_demand           policies are packed when an actor asks
     in_process          actors take turns in the learner's process
+    energy              codecarbon estimates what the run takes
     evaluate_every      learner steps between evaluations of the full-precision policy
     """
 
@@ -70,6 +71,7 @@ class Options:
     value_limit: float = 150.0
     evaluate_every: int = 1000
     episodes: int = 10
+    energy: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:

@@ -22,13 +22,15 @@ PARTS = ("steps", "looking", "acting", "environment", "waiting")
 
 
 class Source(Protocol):
-    """`waited`: the share of their time that actors waited for the learner, since the last call."""
+    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name."""
 
     def publish(self, weights: Weights, version: int) -> None: ...
 
     def take(self, most: int, timeout: float) -> Array: ...
 
     def breakdown(self) -> list[dict[str, float]]: ...
+
+    def processes(self) -> dict[str, int]: ...
 
     def close(self) -> None: ...
 
@@ -73,6 +75,9 @@ class ActorProcesses:
             numbers = self.run.numbers(_name(index))
             found.append(dict(zip(PARTS, map(float, numbers[: len(PARTS)]), strict=True)))
         return found
+
+    def processes(self) -> dict[str, int]:
+        return {name: child.process.pid for name, child in self.run.children.items()}
 
     def close(self) -> None:
         self.run.stop()
@@ -139,6 +144,9 @@ class LocalActors:
             dict(zip(PARTS, map(float, (w.taken - self.begun, *w.seconds, 0.0)), strict=True))
             for w in self.workers
         ]
+
+    def processes(self) -> dict[str, int]:
+        return {}
 
     def close(self) -> None:
         for worker in self.workers:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from qgraph.errors import RunError, TrainingError, UsageError
+from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Weights
@@ -31,11 +33,13 @@ from qgraph.rl.learn.directory import (
     BOARD,
     BREAKDOWN,
     CHECKPOINT,
+    ENERGY,
     EPISODES,
     PROGRESS,
     Rows,
     RunDirectory,
 )
+from qgraph.rl.learn.energy import Meter
 from qgraph.rl.learn.limiter import RateLimiter
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.records import record_type
@@ -142,6 +146,7 @@ class Training:
             raise UsageError(
                 f"the run is at its end, {self.limiter.inserts} steps", hint="--steps for more"
             )
+        meter = Meter() if self.options.energy else None
         self.actors = actors = self._actors()
         saved = time.monotonic()
         try:
@@ -159,6 +164,10 @@ class Training:
             if self.done and reported != self.counts.learner_steps:
                 self._report(actors, watch)
             self.checkpoint()
+            if meter is not None:
+                found = meter.read({"learner": os.getpid(), **actors.processes()})
+                content = json.dumps(found, indent=1) + "\n"
+                write_whole(self.directory.path / ENERGY, content.encode())
             return self.done
         except RunError:  # a process died; what was learnt is sound
             self.checkpoint()

@@ -9,7 +9,6 @@ import pytest
 
 from qgraph.errors import LoadError, OutputError, TrainingError, UsageError
 from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.training import Training, train
 from tests.helpers.cli import run as qgraph
 
@@ -81,8 +80,8 @@ def test_one_directory_has_one_run(tmp_path):
     held = RunDirectory(tmp_path, resume=False)
     with pytest.raises(OutputError, match="another run is at work here"):
         train(tmp_path, "dqn", "CartPole-v1", SMALL)
-    held.begin(options_for("dqn", "CartPole-v1"))
     held.close()
+    train(tmp_path, "dqn", "CartPole-v1", SMALL)
     with pytest.raises(OutputError, match="holds a run"):
         train(tmp_path, "dqn", "CartPole-v1", SMALL)
 

@@ -1,0 +1,363 @@
+"""Learn policies from actors of 32 and of 8 bits: ``python -m benchmarks.rl_training run``.
+
+Each run is `qgraph rl train` in a directory of its own; those that are complete are passed over, so
+it can be ended and begun again. With `--jobs 2` runs of one seed and of other bits go side by side,
+under the same conditions. ``python -m benchmarks.rl_training report`` makes tables and figures of
+the runs that are there:
+
+- the best return: of the mean of three evaluations in a row of the full-precision policy;
+- what it takes to 95 % of the way from the task's floor to the float runs' best return, on average
+  over them: actor steps and seconds (evaluations not counted), for the seeds that get there;
+- who waited for whom: a learner that waits has actors that are too slow, and the other way round;
+- energy: codecarbon's estimate from the load of the processor, in ratio to the float runs.
+
+Return +- is the standard error over seeds; bands in figures are one standard deviation.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.real.tables import Table
+from qgraph.cli.console import console
+
+FLOAT = 32
+REACH, WINDOW = 0.95, 3  # of the way to the best return; evaluations that are averaged
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task, what it is learnt by, and the return of one who knows nothing."""
+
+    name: str
+    algorithm: str
+    environment: str
+    floor: float
+    options: tuple[str, ...] = ()
+
+
+TASKS = (
+    Task("cartpole", "dqn", "CartPole-v1", 0.0),
+    Task("acrobot", "dqn", "Acrobot-v1", -500.0),
+    Task("mountain-car", "dqn", "MountainCar-v0", -200.0),
+    Task("balance", "d4pg", "dm_control:cartpole-balance", 0.0),
+    # Actors are the bottleneck here: a wide policy, learnt from seldom. It says how fast runs are,
+    # not how well they learn.
+    Task(
+        "balance-wide",
+        "d4pg",
+        "dm_control:cartpole-balance",
+        0.0,
+        ("--hidden", "2048,2048,2048", "--spi", "1", "--steps", "12000", "--publish-every", "1",
+         "--evaluate-every", "40", "--episodes", "1"),
+    ),
+)  # fmt: skip
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Names = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
+ALL = ",".join(task.name for task in TASKS)
+RUNS = Path("runs/rl_training")
+
+
+@app.command()
+def run(
+    out: Folder = RUNS,
+    tasks: Names = ALL,
+    bits: Annotated[str, typer.Option(metavar="BITS", help="Comma separated.")] = "32,8",
+    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
+    actors: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of each run, to try it out.")
+    ] = None,
+) -> None:
+    """Make the runs that are not there yet, seed by seed."""
+    waiting = [
+        (folder_of(out, task, width, seed), command(task, width, seed, actors, steps))
+        for seed in range(seeds)
+        for task in chosen(tasks)
+        for width in map(int, bits.split(","))
+    ]
+    waiting = [(folder, line) for folder, line in waiting if not is_complete(folder)]
+    going: list[tuple[Path, subprocess.Popen[bytes]]] = []
+    while waiting or going:
+        while waiting and len(going) < jobs:
+            folder, line = waiting.pop(0)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            going.append((folder, start(folder, line)))
+        for folder, process in list(going):
+            if process.poll() is not None:
+                going.remove((folder, process))
+                print(f"{folder.name}: {last_line(folder)}", flush=True)
+        time.sleep(0.2)
+
+
+def command(task: Task, bits: int, seed: int, actors: int, steps: int | None) -> list[str]:
+    said = ["--algo", task.algorithm, "--env", task.environment, "--seed", str(seed)]
+    said += ["--actors", str(actors), "--actor-bits", str(bits), *task.options]
+    said += ["--threads", "1", "--energy"]
+    return [*said, *(["--steps", str(steps)] if steps else [])]
+
+
+def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
+    line = [sys.executable, "-m", "qgraph", "rl", "train", *said, "--out", str(folder)]
+    with log_of(folder).open("wb") as log:
+        variables = {**os.environ, **ONE_THREAD}
+        return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+
+def log_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.log")
+
+
+def last_line(folder: Path) -> str:
+    lines = log_of(folder).read_text(errors="replace").strip().split("\n")
+    return next((line for line in reversed(lines) if "return" in line), lines[-1])
+
+
+def folder_of(out: Path, task: Task, bits: int, seed: int) -> Path:
+    return out / f"{task.name}-{bits}-{seed}"
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / "energy.json").exists()  # what a run writes last
+
+
+def chosen(names: str) -> list[Task]:
+    wanted = names.split(",")
+    unknown = set(wanted) - {task.name for task in TASKS}
+    if unknown:
+        raise typer.BadParameter(f"no task is called {sorted(unknown)[0]}; there are {ALL}")
+    return [task for task in TASKS if task.name in wanted]
+
+
+# -- what became of them ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its rows of progress.csv, and its energy."""
+
+    seed: int
+    rows: tuple[Row, ...]
+    energy: dict[str, Any]
+
+    def column(self, name: str) -> Any:
+        return np.array([row[name] for row in self.rows])
+
+    @property
+    def smooth(self) -> Any:
+        """The mean of each evaluation and those before it, WINDOW in all."""
+        values = self.column("return_mean")
+        return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
+
+    def first(self, reach: float) -> Row | None:
+        """Where the mean of a whole window comes to `reach`."""
+        there = [i for i, v in enumerate(self.smooth) if i + 1 >= WINDOW and v >= reach]
+        return self.rows[there[0]] if there else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one task with one number of bits."""
+
+    task: Task
+    bits: int
+    runs: tuple[Run, ...]
+
+    def of(self, name: str) -> Any:
+        """The last value of a column, of each run."""
+        return np.array([run.rows[-1][name] for run in self.runs])
+
+    @property
+    def best(self) -> Any:
+        return np.array([run.smooth[WINDOW - 1 :].max(initial=-np.inf) for run in self.runs])
+
+
+def read_runs(out: Path, tasks: Sequence[Task]) -> Iterator[Group]:
+    """Complete ones, of each task the widest first."""
+    for task in tasks:
+        found: dict[int, list[Run]] = {}
+        for folder in sorted(out.glob(f"{task.name}-[0-9]*-[0-9]*")):
+            name, bits, seed = folder.name.rsplit("-", 2)
+            if name != task.name or not folder.is_dir() or not is_complete(folder):
+                continue
+            with (folder / "progress.csv").open() as stream:
+                rows = tuple(
+                    {name: float(value) for name, value in row.items()}
+                    for row in csv.DictReader(stream)
+                )
+            energy = json.loads((folder / "energy.json").read_text())
+            found.setdefault(int(bits), []).append(Run(int(seed), rows, energy))
+        for width in sorted(found, reverse=True):
+            yield Group(task, width, tuple(found[width]))
+
+
+@app.command()
+def report(
+    out: Folder = RUNS,
+    tasks: Names = ALL,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Learning curves over seeds.")
+    ] = None,
+) -> None:
+    """Tables, and a figure, of the runs that are there."""
+    groups = list(read_runs(out, chosen(tasks)))
+    if not groups:
+        raise typer.BadParameter(f"{out} has no complete run")
+    floats = {g.task.name: g for g in groups if g.bits == FLOAT}
+    facts = [facts_of(group, floats.get(group.task.name)) for group in groups]
+    if figure is not None:
+        draw(groups, figure)
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    made = Table("Training", COLUMNS)
+    for fact in facts:
+        made.add(*cells(fact))
+    if markdown:
+        print(made.markdown())
+        return
+    console().print(made.rich())
+    console().print("energy: estimated by codecarbon from the load of the processor")
+
+
+COLUMNS = {
+    "task": "",
+    "bits": "",
+    "seeds": "",
+    "best return": "",
+    "last return": "",
+    "steps to 95 %": "",
+    "seconds to 95 %": "",
+    "steps/s": ",.0f",
+    "learner waits": ".0%",
+    "actors wait": ".0%",
+    "samples per insert": ".1f",
+    "staleness": ".0f",
+    "energy": ".2f",
+}
+
+
+def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
+    """What a row of the table says; `energy` in ratio to the float runs of the same seeds."""
+    base = floating or group
+    high = float(base.best.mean())
+    reach = group.task.floor + REACH * (high - group.task.floor)
+    reached = [row for row in (run.first(reach) for run in group.runs) if row is not None]
+    speed = group.of("actor_steps") / group.of("seconds")
+    return {
+        "task": group.task.name,
+        "bits": group.bits,
+        "seeds": len(group.runs),
+        "best": spread(group.best),
+        "last": spread(group.of("return_mean")),
+        "reach": reach,
+        "reached": len(reached),
+        "steps": spread([row["actor_steps"] for row in reached]),
+        "seconds": spread([row["seconds"] for row in reached]),
+        "speed": spread(speed),
+        "learner_waiting": float(group.of("learner_waiting").mean()),
+        "actors_waiting": float(group.of("actors_waiting").mean()),
+        "samples_per_insert": float(group.of("samples_per_insert").mean()),
+        "staleness": float(np.mean([run.column("staleness").mean() for run in group.runs])),
+        "energy": energy_ratio(group, base),
+    }
+
+
+def energy_ratio(group: Group, base: Group) -> float | None:
+    """To the end of the runs, over seeds that both have."""
+    ours = {run.seed: run.energy["estimated_kwh"] for run in group.runs}
+    theirs = {run.seed: run.energy["estimated_kwh"] for run in base.runs}
+    both = ours.keys() & theirs.keys()
+    total = sum(theirs[seed] for seed in both)
+    return sum(ours[seed] for seed in both) / total if total else None
+
+
+def spread(values: Any) -> list[float] | None:
+    """Mean and its standard error; None of nothing."""
+    found = np.asarray(values, float)
+    if not len(found):
+        return None
+    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
+    return [float(found.mean()), float(error)]
+
+
+def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
+    def number(name: str) -> str:
+        value = fact[name]
+        return "-" if value is None else f"{value[0]:,.0f} +- {value[1]:,.0f}"
+
+    missing = fact["seeds"] - fact["reached"]
+    some = f" ({fact['reached']} of {fact['seeds']})" if missing else ""
+    return (
+        fact["task"],
+        fact["bits"],
+        fact["seeds"],
+        number("best"),
+        number("last"),
+        number("steps") + some,
+        number("seconds") + some,
+        fact["speed"][0],
+        fact["learner_waiting"],
+        fact["actors_waiting"],
+        fact["samples_per_insert"],
+        fact["staleness"],
+        fact["energy"],
+    )
+
+
+def draw(groups: Sequence[Group], path: Path) -> None:
+    """A panel for each task: the mean over seeds, and one standard deviation, against steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(group.task.name for group in groups))
+    figure, axes = pyplot.subplots(
+        1, len(names), figsize=(4.2 * len(names), 3.2), squeeze=False, layout="constrained"
+    )
+    for axis, name in zip(axes[0], names, strict=True):
+        for group in (g for g in groups if g.task.name == name):
+            last = min(run.column("actor_steps")[-1] for run in group.runs)
+            first = max(run.column("actor_steps")[0] for run in group.runs)
+            steps = np.linspace(first, last, 60)
+            curves = np.array(
+                [np.interp(steps, r.column("actor_steps"), r.smooth) for r in group.runs]
+            )
+            mean, deviation = curves.mean(0), curves.std(0)
+            label = f"{'float32' if group.bits == FLOAT else f'int{group.bits}'} actors"
+            (line,) = axis.plot(steps, mean, label=f"{label}, {len(group.runs)} seeds")
+            color = line.get_color()
+            axis.fill_between(
+                steps, mean - deviation, mean + deviation, color=color, alpha=0.2, lw=0
+            )
+        axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
+        axis.legend(frameon=False, fontsize="small")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    app()

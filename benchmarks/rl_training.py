@@ -255,6 +255,7 @@ COLUMNS = {
     "samples per insert": ".1f",
     "staleness": ".0f",
     "energy": ".2f",
+    "of processor": ".2f",
 }
 
 
@@ -280,14 +281,15 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
         "actors_waiting": float(group.of("actors_waiting").mean()),
         "samples_per_insert": float(group.of("samples_per_insert").mean()),
         "staleness": float(np.mean([run.column("staleness").mean() for run in group.runs])),
-        "energy": energy_ratio(group, base),
+        "energy": ratio(group, base, "estimated_kwh"),
+        "processor_energy": ratio(group, base, "of_processor"),
     }
 
 
-def energy_ratio(group: Group, base: Group) -> float | None:
-    """To the end of the runs, over seeds that both have."""
-    ours = {run.seed: run.energy["estimated_kwh"] for run in group.runs}
-    theirs = {run.seed: run.energy["estimated_kwh"] for run in base.runs}
+def ratio(group: Group, base: Group, part: str) -> float | None:
+    """Of a part of the energy, to the end of the runs, over seeds that both have."""
+    ours = {run.seed: run.energy[part] for run in group.runs}
+    theirs = {run.seed: run.energy[part] for run in base.runs}
     both = ours.keys() & theirs.keys()
     total = sum(theirs[seed] for seed in both)
     return sum(ours[seed] for seed in both) / total if total else None
@@ -323,6 +325,7 @@ def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
         fact["samples_per_insert"],
         fact["staleness"],
         fact["energy"],
+        fact["processor_energy"],
     )
 
 

@@ -6,6 +6,7 @@ estimate, good for ratios between runs on one machine.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +26,7 @@ class Meter:
             raise UsageError(
                 f"codecarbon is missing ({error})", hint="pip install 'qgraph[energy]'"
             ) from None
+        logging.getLogger("codecarbon").setLevel(logging.CRITICAL)
         self._tracker = OfflineEmissionsTracker(
             country_iso_code=COUNTRY,
             tracking_mode="process",

@@ -22,7 +22,7 @@ class RateLimiter:
     slack: float = 0.0
     inserts: int = 0
     samples: int = 0
-    base: float = 0.0  # what was inserted before sampling could begin does not count twice
+    before: int = 0  # samples that do not count: of a replay that is gone
 
     def __post_init__(self) -> None:
         if self.ratio <= 0 or self.least < 1 or self.batch < 1:
@@ -35,7 +35,7 @@ class RateLimiter:
     @property
     def ahead(self) -> float:
         """Samples that inserts so far allow, less those taken."""
-        return self.ratio * (self.inserts - self.least) + self.slack - self.samples
+        return self.ratio * (self.inserts - self.least) + self.slack - (self.samples - self.before)
 
     def may_insert(self) -> int:
         """How many inserts are allowed now; 0: sample first."""
@@ -52,3 +52,8 @@ class RateLimiter:
 
     def sample(self) -> None:
         self.samples += self.batch
+
+    def begin_anew(self) -> None:
+        """The replay is empty again: `least` inserts from here on, before the next sample."""
+        self.least += self.inserts
+        self.before = self.samples

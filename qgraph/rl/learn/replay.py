@@ -38,6 +38,11 @@ class Replay:
     def __len__(self) -> int:
         return self.size
 
+    @property
+    def nbytes(self) -> int:
+        """Of the transitions that are in."""
+        return self.size * self.records.itemsize
+
     def add(self, records: Array) -> None:
         """At most `capacity` at once."""
         capacity = len(self.records)

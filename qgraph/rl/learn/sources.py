@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Weights
+from qgraph.rl.actor import Actor, ActorProgram, Packer
 from qgraph.rl.broadcast import Experience, Publisher, Supervisor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
@@ -24,7 +25,7 @@ PARTS = ("steps", "looking", "acting", "environment", "waiting")
 class Source(Protocol):
     """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name."""
 
-    def publish(self, weights: Weights, version: int) -> None: ...
+    def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
 
     def take(self, most: int, timeout: float) -> Array: ...
 
@@ -60,7 +61,7 @@ class ActorProcesses:
             self.close()
             raise
 
-    def publish(self, weights: Weights, version: int) -> None:
+    def publish(self, weights: Mapping[str, Any], version: int) -> None:
         self.publisher.publish(weights, version)
 
     def take(self, most: int, timeout: float) -> Array:
@@ -116,8 +117,9 @@ class LocalActors:
         self.left = np.empty(0, dtype)
         self.turn = 0
 
-    def publish(self, weights: Weights, version: int) -> None:
-        block = self.packer.pack(weights, version)
+    def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        arrays = {name: np.asarray(weight) for name, weight in weights.items()}
+        block = self.packer.pack(arrays, version)
         if self.actor is not None:
             self.actor.switch(block)
             return

@@ -25,7 +25,7 @@ from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Weights
+from qgraph.rl.actor import Actor, ActorProgram, Packer
 from qgraph.rl.environments import Actions, Environment, make
 from qgraph.rl.evaluation import Returns, evaluate
 from qgraph.rl.head import Head
@@ -52,6 +52,7 @@ EVALUATION_SEED = 1_000_000  # apart from those that actors draw
 NAP = 0.05  # seconds that the learner sleeps at most, where there are no records
 RECENT = 20  # episodes of actors, for their mean return
 CHECKPOINT_SECONDS = 60.0
+KEPT_REPLAY = 1 << 28  # bytes; a larger one is filled anew by a resumed run
 
 
 class Learner(Protocol):
@@ -150,7 +151,7 @@ class Training:
         self.actors = actors = self._actors()
         saved = time.monotonic()
         try:
-            actors.publish(self._weights(), self.counts.learner_steps)
+            actors.publish(self.learner.policy, self.counts.learner_steps)
             with stoppable() as stopped:
                 while not self.done and not stopped():
                     learnt = self._turn(actors)
@@ -195,7 +196,7 @@ class Training:
         if learns:
             self._learn()
             if self.counts.learner_steps % self.options.publish_every == 0:
-                actors.publish(self._weights(), self.counts.learner_steps)
+                actors.publish(self.learner.policy, self.counts.learner_steps)
         passed = time.perf_counter() - began
         self.counts.seconds += passed
         self.counts.waited += 0.0 if learns else passed
@@ -225,9 +226,6 @@ class Training:
             )
         self.replay.update(batch.places, errors)
         self.losses.append(loss)
-
-    def _weights(self) -> Weights:
-        return {name: v.numpy() for name, v in self.learner.policy.items()}
 
     def _report(self, actors: Source, watch: Watch) -> None:
         parts = actors.breakdown()
@@ -259,7 +257,8 @@ class Training:
 
     def _evaluate(self) -> Returns:
         head = self.learner.head
-        policy = Actor(Packer(self.learner.program, bits=32).pack(self._weights()))
+        weights = {name: v.numpy() for name, v in self.learner.policy.items()}
+        policy = Actor(Packer(self.learner.program, bits=32).pack(weights))
         return evaluate(
             lambda observation: head.actions(policy(observation[None]))[0],
             self.environment,
@@ -275,7 +274,9 @@ class Training:
             "random": self.rng.bit_generator.state,
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
-        kept = {f"replay/{name}": v for name, v in self.replay.state().items()}
+        kept = {}
+        if self.replay.nbytes <= KEPT_REPLAY:
+            kept = {f"replay/{name}": v for name, v in self.replay.state().items()}
         Checkpoint(self._identity(), {**state, **kept}, facts).write(
             self.directory.path / CHECKPOINT
         )
@@ -285,9 +286,13 @@ class Training:
         found = read_checkpoint(self.directory.path / CHECKPOINT, self._identity())
         for name, variable in self.learner.state.items():
             variable.assign(found.variables[name])
-        self.replay.restore(part(found.variables, "replay"))
         self.counts = Counts(**found.facts["counts"])
         self.limiter.inserts, self.limiter.samples = found.facts["limiter"]
+        replay = part(found.variables, "replay")
+        if replay:
+            self.replay.restore(replay)
+        else:
+            self.limiter.begin_anew()
         self.rng.bit_generator.state = found.facts["random"]
 
     def _identity(self) -> str:

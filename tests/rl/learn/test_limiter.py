@@ -65,6 +65,17 @@ def test_nothing_is_sampled_before_there_is_enough():
     assert limiter.may_sample()
 
 
+@given(limiters, orders, orders)
+def test_beginning_anew_forgets_samples_of_before(limiter, choices, more):
+    list(moves(limiter, choices))
+    inserts, least = limiter.inserts, limiter.least
+    limiter.begin_anew()
+    assert not limiter.may_sample() and limiter.may_insert() == least
+    for _ in moves(limiter, more):
+        assert limiter.may_insert() or limiter.may_sample()
+        assert limiter.samples == limiter.before or limiter.inserts >= inserts + least
+
+
 @pytest.mark.parametrize("wrong", [{"ratio": 0}, {"least": 0}, {"batch": 0}])
 def test_what_is_not_above_0_is_refused(wrong):
     with pytest.raises(UsageError, match="above 0"):

@@ -62,6 +62,15 @@ def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):
     assert steps == sorted(set(steps))
 
 
+def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1000)
+    ended = train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
+    went_on = train(tmp_path / "run", settings={"steps": 400}, resume=True)
+    assert len(went_on.replay) == 100
+    # 4 samples of each insert past the first 50 of them, a slack of one batch.
+    assert abs(went_on.limiter.samples - ended.limiter.samples - 4 * 50) <= 16
+
+
 def test_ctrl_c_ends_with_a_checkpoint(tmp_path):
     calls = []
 

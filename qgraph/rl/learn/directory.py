@@ -16,7 +16,7 @@ from qgraph.rl.learn.options import Options
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
 PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
-BOARD, ENERGY, LOCK = "tensorboard", "energy.json", "lock"
+POLICY, BOARD, ENERGY, LOCK = "policy.pb", "tensorboard", "energy.json", "lock"
 
 
 class RunDirectory:

@@ -59,8 +59,10 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
         return x * weights[0] + weights[1]
     if step.op == "layer_norm":
         mean, variance = tf.nn.moments(x, -1, keepdims=True)
-        scale = tf.math.rsqrt(variance + float(step.attrs["epsilon"]))
-        return (x - mean) * scale * weights[0] + weights[1]
+        gamma, beta = weights
+        return tf.nn.batch_normalization(
+            x, mean, variance, beta, gamma, float(step.attrs["epsilon"])
+        )
     if step.op == "activate":
         return _activated(step, x)
     if step.op == "center":

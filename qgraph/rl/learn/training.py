@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import threading
@@ -35,6 +36,7 @@ from qgraph.rl.learn.directory import (
     CHECKPOINT,
     ENERGY,
     EPISODES,
+    POLICY,
     PROGRESS,
     Rows,
     RunDirectory,
@@ -94,6 +96,7 @@ class Counts:
     episodes: int = 0
     seconds: float = 0.0
     waited: float = 0.0
+    best: float = -math.inf  # return of an evaluation
 
 
 STATUS_COLUMNS = tuple(Status.__dataclass_fields__)
@@ -230,6 +233,9 @@ class Training:
     def _report(self, actors: Source, watch: Watch) -> None:
         parts = actors.breakdown()
         found = self._evaluate()
+        if found.mean >= self.counts.best:
+            self.counts.best = found.mean
+            self._write_policy(found)
         counts = self.counts
         self.status = Status(
             counts.learner_steps,
@@ -265,6 +271,20 @@ class Training:
             self.options.episodes,
             EVALUATION_SEED,
         )
+
+    def _write_policy(self, found: Returns) -> None:
+        from qgraph.rl.learn.frozen import write_policy
+
+        about = {
+            "algorithm": self.options.algorithm,
+            "env": self.options.environment,
+            "action": self.learner.head.kind,
+            "fp32_return_mean": found.mean,
+            "episodes": len(found.each),
+            "learner_steps": self.counts.learner_steps,
+        }
+        path = self.directory.path / POLICY
+        write_policy(path, self.learner.program, self.learner.policy, about)
 
     def checkpoint(self) -> None:
         """Replace the checkpoint, whole or not at all. Raises OutputError."""

@@ -6,8 +6,11 @@ import tensorflow as tf
 
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.learn.d4pg import project
+from qgraph.rl.learn.frozen import write_policy
 from qgraph.rl.learn.networks import initial_weights, network
 from qgraph.rl.learn.tensors import run
+from qgraph.rl.policy import read_policy
+from qgraph.rl.policy.about import about
 
 NETWORKS = {
     "plain": network((5,), (16, 8), 3),
@@ -41,6 +44,17 @@ def test_learner_and_actor_compute_the_same(program):
     half = run(program, weights, x, half=True).numpy()
     assert half.dtype == np.float32
     assert 0 < np.abs(half - wanted).max() < 0.1 * max(1, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("program", NETWORKS.values(), ids=NETWORKS)
+def test_a_written_policy_is_read_as_what_was_learnt(program, tmp_path):
+    weights = initial_weights(program, np.random.default_rng(0))
+    write_policy(tmp_path / "policy.pb", program, weights, {"env": "CartPole-v1"})
+    read = read_policy(tmp_path / "policy.pb")
+    x = np.random.default_rng(1).normal(size=(3, *program.shape)).astype("f4")
+    found = actor(read.program, read.weights)(x)
+    assert found == pytest.approx(actor(program, weights)(x), rel=1e-4, abs=1e-5)
+    assert about(tmp_path / "policy.pb").environment == "CartPole-v1"
 
 
 def test_advantages_have_no_mean_of_their_own():

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -19,6 +20,26 @@ constexpr unsigned kDefaultThreads = 4;
 
 std::atomic<int> thread_limit{
     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kDefaultThreads))};
+
+// For so long a thread looks for work, or for the end of it, before it sleeps. To be woken takes as
+// long as a small layer does, and the next layer comes at once.
+constexpr std::chrono::microseconds kAwake{50};
+constexpr int kLooks = 32;  // from one look at the clock to the next
+
+// Whether `there` became true while the thread was awake.
+template <typename There>
+bool seen_soon(There there) {
+    const auto end = std::chrono::steady_clock::now() + kAwake;
+    do {
+        for (int i = 0; i < kLooks; ++i) {
+            if (there()) return true;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+}
 
 struct Job {
     const std::function<void(int64_t)>* body;  // lives until all tasks are done
@@ -41,8 +62,10 @@ struct Job {
     }
 
     void wait() {
+        const auto all = [&] { return done.load(std::memory_order_acquire) == tasks; };
+        if (seen_soon(all)) return;
         std::unique_lock<std::mutex> lock(mutex);
-        finished.wait(lock, [&] { return done.load(std::memory_order_acquire) == tasks; });
+        finished.wait(lock, all);
     }
 };
 
@@ -60,12 +83,15 @@ class Pool {
 
   private:
     void invite(const std::shared_ptr<Job>& job, int64_t helpers) {
+        int64_t to_wake = 0;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             grow(helpers);
             invitations_.insert(invitations_.end(), static_cast<size_t>(helpers), job);
+            open_.store(invitations_.size(), std::memory_order_release);
+            to_wake = std::min(helpers, asleep_);
         }
-        for (int64_t i = 0; i < helpers; ++i) wake_.notify_one();
+        for (int64_t i = 0; i < to_wake; ++i) wake_.notify_one();
     }
 
     // What nobody has taken up by now is no longer needed.
@@ -73,6 +99,7 @@ class Pool {
         const std::lock_guard<std::mutex> lock(mutex_);
         invitations_.erase(std::remove(invitations_.begin(), invitations_.end(), job),
                            invitations_.end());
+        open_.store(invitations_.size(), std::memory_order_release);
     }
 
     void grow(int64_t helpers) {
@@ -87,20 +114,27 @@ class Pool {
 
     [[noreturn]] void serve() {
         for (;;) {
-            std::shared_ptr<Job> job;
-            {
-                std::unique_lock<std::mutex> lock(mutex_);
-                wake_.wait(lock, [&] { return !invitations_.empty(); });
-                job = invitations_.front();
-                invitations_.pop_front();
-            }
-            job->work();
+            seen_soon([this] { return open_.load(std::memory_order_acquire) > 0; });
+            next_job()->work();
         }
+    }
+
+    std::shared_ptr<Job> next_job() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        ++asleep_;
+        wake_.wait(lock, [&] { return !invitations_.empty(); });
+        --asleep_;
+        const std::shared_ptr<Job> job = invitations_.front();
+        invitations_.pop_front();
+        open_.store(invitations_.size(), std::memory_order_release);
+        return job;
     }
 
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<std::shared_ptr<Job>> invitations_;
+    std::atomic<size_t> open_{0};  // how many of them
+    int64_t asleep_ = 0;
     int64_t workers_ = 0;
 };
 

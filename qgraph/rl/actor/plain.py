@@ -1,7 +1,7 @@
 """The actor in plain numpy: what native code has to give, bit for bit, and what serves without it.
 
 All is float32, one rounding for each operation, no fused multiply-add. The input of each kernel
-with integer codes is quantized for each sample on its own (NUMERICS in docs/rl.md):
+with integer codes is quantized for each sample on its own:
 
     low = min(x, 0), high = max(x, 0), range = high - low
     zero = rint(-low * 255 / range), code = rint(x * 255 / range) + zero, held to 0..255

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,7 @@ from qgraph.errors import GraphError, LoadError, TrainingError, UnsupportedError
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step, read_block
 from tests.helpers.actors import cnn, every_op, mlp, random_weights
 
+ROOT = Path(__file__).parents[3]
 PROGRAMS = {"mlp": mlp(17, 70, 33, 3, last="tanh"), "cnn": cnn(), "every op": every_op()}
 
 
@@ -141,3 +146,13 @@ def test_zeros_are_exact_and_channels_may_be_empty():
     weights["b0"][:] = 0
     actor.switch(Packer(program).pack(weights))
     assert (actor(np.zeros((1, 6), np.float32)) == weights["b1"]).all()
+
+
+def test_acting_takes_no_framework():
+    code = (
+        "import sys, numpy as np; from tests.helpers.actors import mlp, random_weights; "
+        "from qgraph.rl.actor import Actor, Packer; program = mlp(4, 8, 2); "
+        "Actor(Packer(program).pack(random_weights(program)))(np.ones(4, np.float32)); "
+        "sys.exit(bool({'tensorflow', 'torch', 'onnx'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

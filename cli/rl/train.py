@@ -19,7 +19,7 @@ from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 
 if TYPE_CHECKING:
-    from qgraph.rl.learn.training import Status, Watch
+    from qgraph.rl.learn.status import Status, Watch
 
 
 class Algorithm(str, Enum):
@@ -216,7 +216,7 @@ def train(
 
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         import_tensorflow_quietly()
-        from qgraph.rl.learn.training import train as learn
+        from qgraph.rl.learn.runs import train as learn
 
         with _bar(as_json) as (watch, tick):
             training = learn(

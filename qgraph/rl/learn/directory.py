@@ -74,8 +74,9 @@ class Rows:
         self.path, self.columns = path, tuple(columns)
         kept: list[dict[str, str]] = []
         if until is not None and path.exists():
-            with path.open(newline="", encoding="utf-8") as stream:
-                kept = [r for r in csv.DictReader(stream) if float(r[self.columns[0]]) <= until]
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last
+            kept = [r for r in csv.DictReader(whole) if float(r[self.columns[0]]) <= until]
         try:
             self.stream = path.open("w", newline="", encoding="utf-8")
             self.writer = csv.DictWriter(self.stream, self.columns)

@@ -17,19 +17,31 @@ class Exploration(Protocol):
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Epsilon:
-    """Any action with a probability that falls from 1 to `last` over so many steps."""
+    """Random actions, a share of steps that falls from 1 to `last` over so many steps.
+
+    One is held for `hold` steps on average (geometric), since what needs momentum is not found by
+    trembling (Dabney et al., 2021).
+    """
 
     last: float
     steps: int
+    hold: int = 1
+    held: int = 0  # the random action, and for how many steps more
+    left: int = 0
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
-        epsilon = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
-        if rng.random() < epsilon:
-            action = int(rng.integers(len(outputs)))
-        else:
+        share = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
+        if self.left == 0 and rng.random() < share / (share + self.hold * (1 - share)):
+            self.held, self.left = (
+                int(rng.integers(len(outputs))),
+                int(rng.geometric(1 / self.hold)),
+            )
+        if self.left == 0:
             action = int(outputs.argmax())
+        else:
+            action, self.left = self.held, self.left - 1
         return action, action
 
 

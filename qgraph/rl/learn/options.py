@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.rl.environments import ATARI
 
 ALGORITHMS = ("dqn", "d4pg")
 AT_LEAST_ONE = (
     "steps", "actors", "n", "batch", "least", "capacity", "target_period",
-    "actor_update_period", "publish_every", "evaluate_every", "episodes",
+    "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
 )  # fmt: skip
 BITS = (32, 16, *range(2, 9))
 
@@ -27,7 +28,8 @@ class Options:
     least               transitions before learning begins
     target_period       learner steps between copies to the target network
     explore             epsilon: the last one, of a ladder over actors; sigma: the largest
-    explore_steps       steps of an actor over which epsilon falls
+    explore_steps       over which epsilon falls
+    explore_hold        steps that a random action is held on average
     alpha               0: uniform replay; above: by priority ** alpha
     publish_every       learner steps between policies handed to the quantizer
     actor_update_period steps of an actor between looks for a new policy
@@ -63,6 +65,7 @@ class Options:
     target_period: int = 100
     explore: float = 0.05
     explore_steps: int = 0
+    explore_hold: int = 1
     alpha: float = 0.0
     double: bool = True
     dueling: bool = False
@@ -119,7 +122,29 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
+OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
+    {
+        # Nobody gets up there by trembling.
+        ("dqn", "MountainCar-v0"): {"steps": 60_000, "explore_steps": 20_000, "explore_hold": 20},
+        # Settings of the papers, with fewer frames.
+        ("dqn", ATARI): {
+            "steps": 1_000_000,
+            "hidden": (512,),
+            "batch": 32,
+            "spi": 8.0,
+            "n": 3,
+            "rate": 1e-4,
+            "explore_steps": 250_000,
+            "capacity": 50_000,  # 56 kB each
+            "least": 10_000,
+            "target_period": 2000,
+            "alpha": 0.6,
+            "dueling": True,
+            "evaluate_every": 10_000,
+            "episodes": 3,
+        },
+    }
+)
 
 
 def options_for(algorithm: str, environment: str, **given: Any) -> Options:
@@ -128,7 +153,8 @@ def options_for(algorithm: str, environment: str, **given: Any) -> Options:
         raise UsageError(
             f"no algorithm is called `{algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
         )
-    settings = {**OF_ALGORITHMS[algorithm], **OF_TASKS.get((algorithm, environment), {})}
+    task = ATARI if environment.startswith(ATARI) else environment
+    settings = {**OF_ALGORITHMS[algorithm], **OF_TASKS.get((algorithm, task), {})}
     said = {name: value for name, value in given.items() if value is not None}
     if "actor_bits" in said:
         said.setdefault("broadcast_bits", said["actor_bits"])

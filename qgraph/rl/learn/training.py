@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import asdict
 
 import numpy as np
 
@@ -26,10 +19,8 @@ from qgraph.errors import RunError, TrainingError, UsageError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.actor import Actor, ActorProgram, Packer
-from qgraph.rl.environments import Actions, Environment, make
-from qgraph.rl.evaluation import Returns, evaluate
-from qgraph.rl.head import Head
+from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import (
     BOARD,
     BREAKDOWN,
@@ -42,11 +33,22 @@ from qgraph.rl.learn.directory import (
     RunDirectory,
 )
 from qgraph.rl.learn.energy import Meter
+from qgraph.rl.learn.learners import learner_of
 from qgraph.rl.learn.limiter import RateLimiter
-from qgraph.rl.learn.options import Options, options_for
+from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.replay import Batch, Replay
-from qgraph.rl.learn.sources import PARTS, ActorProcesses, LocalActors, Source
+from qgraph.rl.learn.replay import Replay
+from qgraph.rl.learn.sources import ActorProcesses, LocalActors, Source
+from qgraph.rl.learn.status import (
+    BREAKDOWN_COLUMNS,
+    EPISODE_COLUMNS,
+    STATUS_COLUMNS,
+    Counts,
+    Status,
+    Watch,
+)
+from qgraph.rl.learn.stopping import stoppable
+from qgraph.rl.policy.play import Returns, play
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 
@@ -55,59 +57,6 @@ NAP = 0.05  # seconds that the learner sleeps at most, where there are no record
 RECENT = 20  # episodes of actors, for their mean return
 CHECKPOINT_SECONDS = 60.0
 KEPT_REPLAY = 1 << 28  # bytes; a larger one is filled anew by a resumed run
-
-
-class Learner(Protocol):
-    """`state` is every variable by name, `policy` those of what actors run."""
-
-    program: ActorProgram
-    head: Head
-    policy: dict[str, Any]
-
-    @property
-    def state(self) -> dict[str, Any]: ...
-
-    def step(self, batch: Batch) -> tuple[Array, float]: ...
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a run is: a row of progress.csv."""
-
-    learner_steps: int
-    actor_steps: int
-    episodes: int
-    seconds: float  # without those that evaluations took
-    return_mean: float  # of the full-precision policy, without exploration
-    return_error: float
-    actors_return: float  # of their newest episodes, with exploration
-    loss: float
-    samples_per_insert: float
-    staleness: float  # learner steps that the policies which acted were behind, on average
-    learner_waiting: float  # share of its time that the learner waited for transitions
-    actors_waiting: float  # share of theirs that actors waited for room; both since it was started
-
-
-@dataclass
-class Counts:
-    """What a checkpoint has to remember; seconds without evaluations."""
-
-    learner_steps: int = 0
-    episodes: int = 0
-    seconds: float = 0.0
-    waited: float = 0.0
-    best: float = -math.inf  # return of an evaluation
-
-
-STATUS_COLUMNS = tuple(Status.__dataclass_fields__)
-BREAKDOWN_COLUMNS = ("actor_steps", "actor", *PARTS)
-EPISODE_COLUMNS = ("actor_steps", "actor", "returned", "length", "version", "seconds")
-FREE = ("steps", "evaluate_every", "episodes")  # what a resumed run can change
-Watch = Callable[[Status], None]
-
-
-def _unwatched(status: Status) -> None:
-    """For those who do not watch."""
 
 
 class Training:
@@ -233,7 +182,7 @@ class Training:
     def _report(self, actors: Source, watch: Watch) -> None:
         parts = actors.breakdown()
         found = self._evaluate()
-        if found.mean >= self.counts.best:
+        if self.counts.best is None or found.mean >= self.counts.best:
             self.counts.best = found.mean
             self._write_policy(found)
         counts = self.counts
@@ -262,15 +211,10 @@ class Training:
         watch(self.status)
 
     def _evaluate(self) -> Returns:
-        head = self.learner.head
         weights = {name: v.numpy() for name, v in self.learner.policy.items()}
         policy = Actor(Packer(self.learner.program, bits=32).pack(weights))
-        return evaluate(
-            lambda observation: head.actions(policy(observation[None]))[0],
-            self.environment,
-            self.options.episodes,
-            EVALUATION_SEED,
-        )
+        seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.options.episodes)
+        return play(self.options.environment, policy, self.learner.head, seeds)
 
     def _write_policy(self, found: Returns) -> None:
         from qgraph.rl.learn.frozen import write_policy
@@ -322,58 +266,6 @@ class Training:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
-    """Raises UsageError where an algorithm cannot choose such actions."""
-    if actions.discrete != (algorithm == "dqn"):
-        raise UsageError(
-            f"{algorithm} does not fit `{environment}`, whose actions are "
-            + ("one of several" if actions.discrete else "numbers"),
-            hint="dqn chooses one of several; d4pg chooses numbers",
-        )
-
-
-def learner_of(options: Options, environment: Environment) -> Learner:
-    if options.algorithm == "dqn":
-        from qgraph.rl.learn.dqn import Dqn
-
-        return Dqn(options, environment)
-    from qgraph.rl.learn.d4pg import D4pg
-
-    return D4pg(options, environment)
-
-
-@contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came: the first one asks for an end, the second one interrupts."""
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: Any) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def use_threads(count: int) -> None:
-    """How many threads TensorFlow takes; it asks only once. Raises UsageError where it is late."""
-    import tensorflow as tf
-
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(count)
-        tf.config.threading.set_inter_op_parallelism_threads(count)
-    except RuntimeError:
-        raise UsageError("TensorFlow is at work already: threads cannot be set now") from None
-
-
 def _waiting(parts: list[dict[str, float]]) -> float:
     """The share of all seconds of actors."""
     every = sum(sum(part.values()) - part["steps"] for part in parts)
@@ -383,54 +275,3 @@ def _waiting(parts: list[dict[str, float]]) -> float:
 def _mean(values: Iterable[float]) -> float:
     found = list(values)
     return float(np.mean(found)) if found else float("nan")
-
-
-def train(
-    path: Path,
-    algorithm: str | None = None,
-    environment: str | None = None,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-    *,
-    resume: bool = False,
-    threads: int | None = None,
-    watch: Watch = _unwatched,
-    tick: Steps = silent_steps,
-) -> Training:
-    """A run in the directory `path`; `settings` are fields of Options that are not the usual ones.
-
-    A resumed run has those that it began with, but for FREE ones. Raises UsageError, OutputError,
-    LoadError, TrainingError.
-    """
-    if threads is not None:
-        use_threads(threads)
-    if resume:
-        options = None
-    else:
-        if algorithm is None or environment is None:
-            raise UsageError("an algorithm and an environment are needed", hint="--algo and --env")
-        options = options_for(algorithm, environment, **settings)
-        # Before anything is written.
-        checked = make(environment)
-        check_fits(algorithm, environment, checked.actions)
-        checked.close()
-    directory = RunDirectory(path, resume)
-    try:
-        if options is None:
-            said = {"algorithm": algorithm, "environment": environment, **settings}
-            options = _resumed(directory.options(), said)
-        directory.begin(options)
-        training = Training(options, directory, resume=resume)
-        training.run(watch, tick)
-        return training
-    finally:
-        directory.close()
-
-
-def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
-    for name, value in said.items():
-        if value is not None and name not in FREE and value != getattr(begun, name):
-            raise UsageError(
-                f"{name} is {value}, but the run began with {getattr(begun, name)}",
-                hint=f"a resumed run can change {', '.join(FREE)}",
-            )
-    return replace(begun, **{name: v for name, v in said.items() if name in FREE})

@@ -83,5 +83,5 @@ class Worker:
 def exploration(options: Options, index: int, head: Head) -> Exploration:
     if head.discrete:
         last = epsilon_ladder(index, options.actors, options.explore)
-        return Epsilon(last, options.explore_steps // options.actors)
+        return Epsilon(last, options.explore_steps // options.actors, options.explore_hold)
     return Noise(sigma_ladder(index, options.actors, options.explore), head)

@@ -13,7 +13,8 @@ import pytest
 from qgraph.errors import RunError
 from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.options import options_for
-from qgraph.rl.learn.training import Training, train
+from qgraph.rl.learn.runs import train
+from qgraph.rl.learn.training import Training
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
@@ -105,9 +106,9 @@ def test_without_a_quantizer_the_run_ends_with_a_checkpoint(tmp_path):
 def test_a_killed_learner_takes_all_with_it(tmp_path):
     """And what was checkpointed is there."""
     program = (
-        "import sys; from pathlib import Path; from qgraph.rl.learn import training as t;"
+        "import sys; from pathlib import Path; from qgraph.rl.learn import runs, training as t;"
         "t.CHECKPOINT_SECONDS = 0.2;"
-        "t.train(Path(sys.argv[1]), 'dqn', 'CartPole-v1',"
+        "runs.train(Path(sys.argv[1]), 'dqn', 'CartPole-v1',"
         f"{ {**SMALL, 'steps': 10**6, 'spi': 1.0}!r})"
     )
     out = tmp_path / "run"

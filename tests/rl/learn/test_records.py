@@ -60,6 +60,17 @@ def test_epsilon_falls_to_its_last():
     assert greedy(1000) == pytest.approx(1 - 0.2 * 0.75, abs=0.03)
 
 
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_held_actions_have_their_share_of_steps_and_their_length(share):
+    rng, outputs = np.random.default_rng(0), np.array([1] + [0] * 99, np.float32)
+    explore = Epsilon(share, 0, hold=8)
+    actions = np.array([explore.choose(outputs, 5, rng)[0] for _ in range(40_000)])
+    assert np.mean(actions != 0) == pytest.approx(share * 0.99, abs=0.04)
+    changes = np.flatnonzero(np.diff(actions))
+    runs = np.diff(changes)[actions[changes[:-1] + 1] != 0]
+    assert runs.mean() == pytest.approx(8, rel=0.1)
+
+
 def test_noise_has_its_deviation_and_stays_within_bounds():
     explore, rng = Noise(0.2, Head("scale", (0.0,), (10.0,))), np.random.default_rng(0)
     drawn = [explore.choose(np.zeros(1, np.float32), 0, rng) for _ in range(4000)]

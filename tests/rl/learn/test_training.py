@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from qgraph.errors import LoadError, OutputError, TrainingError, UsageError
-from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.training import Training, train
+from qgraph.rl.learn.directory import Rows, RunDirectory
+from qgraph.rl.learn.runs import train
+from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
@@ -69,6 +70,15 @@ def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
     assert len(went_on.replay) == 100
     # 4 samples of each insert past the first 50 of them, a slack of one batch.
     assert abs(went_on.limiter.samples - ended.limiter.samples - 4 * 50) <= 16
+
+
+def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("step,value\n1,5\n2,6\n3,7\n4,")
+    rows_again = Rows(path, ("step", "value"), until=2)
+    rows_again.add({"step": 3, "value": 8})
+    rows_again.close()
+    assert [tuple(row.values()) for row in rows(path)] == [("1", "5"), ("2", "6"), ("3", "8")]
 
 
 def test_ctrl_c_ends_with_a_checkpoint(tmp_path):

@@ -1,0 +1,46 @@
+"""What learns: by which algorithm, and whether it fits the environment."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.environments import Actions, Environment
+from qgraph.rl.head import Head
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.replay import Batch
+
+
+class Learner(Protocol):
+    """`state` is every variable by name, `policy` those of what actors run."""
+
+    program: ActorProgram
+    head: Head
+    policy: dict[str, Any]
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+    def step(self, batch: Batch) -> tuple[Array, float]: ...
+
+
+def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
+    """Raises UsageError where an algorithm cannot choose such actions."""
+    if actions.discrete != (algorithm == "dqn"):
+        raise UsageError(
+            f"{algorithm} does not fit `{environment}`, whose actions are "
+            + ("one of several" if actions.discrete else "numbers"),
+            hint="dqn chooses one of several; d4pg chooses numbers",
+        )
+
+
+def learner_of(options: Options, environment: Environment) -> Learner:
+    if options.algorithm == "dqn":
+        from qgraph.rl.learn.dqn import Dqn
+
+        return Dqn(options, environment)
+    from qgraph.rl.learn.d4pg import D4pg
+
+    return D4pg(options, environment)

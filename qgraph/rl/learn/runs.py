@@ -1,0 +1,86 @@
+"""Runs, new and resumed: `train` is what `qgraph rl train` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.progress import Steps, silent_steps
+from qgraph.rl.environments import make
+from qgraph.rl.learn.directory import RunDirectory
+from qgraph.rl.learn.learners import check_fits
+from qgraph.rl.learn.options import Options, options_for
+from qgraph.rl.learn.status import Status, Watch
+from qgraph.rl.learn.training import Training
+
+FREE = ("steps", "evaluate_every", "episodes")  # what a resumed run can change
+
+
+def _unwatched(status: Status) -> None:
+    """For those who do not watch."""
+
+
+def train(
+    path: Path,
+    algorithm: str | None = None,
+    environment: str | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    resume: bool = False,
+    threads: int | None = None,
+    watch: Watch = _unwatched,
+    tick: Steps = silent_steps,
+) -> Training:
+    """A run in the directory `path`; `settings` are fields of Options that are not the usual ones.
+
+    A resumed run has those that it began with, but for FREE ones. Raises UsageError, OutputError,
+    LoadError, TrainingError.
+    """
+    if threads is not None:
+        use_threads(threads)
+    if resume:
+        options = None
+    else:
+        if algorithm is None or environment is None:
+            raise UsageError("an algorithm and an environment are needed", hint="--algo and --env")
+        options = options_for(algorithm, environment, **settings)
+        # Before anything is written.
+        checked = make(environment)
+        check_fits(algorithm, environment, checked.actions)
+        checked.close()
+    directory = RunDirectory(path, resume)
+    try:
+        if options is None:
+            said = {"algorithm": algorithm, "environment": environment, **settings}
+            options = _resumed(directory.options(), said)
+        directory.begin(options)
+        training = Training(options, directory, resume=resume)
+        training.run(watch, tick)
+        return training
+    finally:
+        directory.close()
+
+
+def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
+    for name, value in said.items():
+        if value is not None and name not in FREE and value != getattr(begun, name):
+            raise UsageError(
+                f"{name} is {value}, but the run began with {getattr(begun, name)}",
+                hint=f"a resumed run can change {', '.join(FREE)}",
+            )
+    return replace(begun, **{name: v for name, v in said.items() if name in FREE})
+
+
+def use_threads(count: int) -> None:
+    """How many threads TensorFlow takes; it asks only once. Raises UsageError where it is late."""
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+        tf.config.threading.set_inter_op_parallelism_threads(count)
+    except RuntimeError:
+        raise UsageError("TensorFlow is at work already: threads cannot be set now") from None

@@ -218,15 +218,27 @@ void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples
     const int64_t size = sizes_[step.inputs[0]];
     const float* x = value(step.inputs[0]);
     auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
-    bool all_finite = true;
+    if (!is_padded(step)) {
+        kernels_->quantize_rows(x, samples, size, ranges_.data(), codes, prepared.room);
+    } else {
+        quantize_padded(step, prepared, samples);
+    }
+    if (step.inputs[0] == 0 && !checked_) {
+        checked_ = true;
+        for (int64_t i = 0; i < samples; ++i) {
+            const float delta = ranges_[static_cast<size_t>(i)].delta;
+            checked_ = checked_ && delta == delta;
+        }
+    }
+}
+
+void Actor::quantize_padded(const Step& step, const Prepared& prepared, int64_t samples) {
+    const int64_t size = sizes_[step.inputs[0]];
+    const float* x = value(step.inputs[0]);
+    auto* codes = reinterpret_cast<uint8_t*>(codes_.data());
     for (int64_t i = 0; i < samples; ++i, x += size, codes += prepared.room) {
         const Range range = kernels_->range(x, size);
         ranges_[static_cast<size_t>(i)] = range;
-        all_finite = all_finite && range.delta == range.delta;
-        if (!is_padded(step)) {
-            kernels_->quantize(x, size, range, codes);
-            continue;
-        }
         // Row by row: what is written too far is written again.
         const Shape& shape = program_.values[step.inputs[0]];
         const int64_t row = shape.dims[1] * shape.dims[2], left = step.pads[2] * shape.dims[2];
@@ -243,7 +255,6 @@ void Actor::quantize(const Step& step, const Prepared& prepared, int64_t samples
         }
         fill(to, step.pads[1] * prepared.padded_row);
     }
-    checked_ = checked_ || (step.inputs[0] == 0 && all_finite);
 }
 
 void Actor::pad(const Step& step, const Prepared& prepared, int64_t samples) {

@@ -43,6 +43,7 @@ class Actor {
     void run_step(const Step& step, const Prepared& prepared, int64_t samples);
     void run_product(const Step& step, const Prepared& prepared, int64_t samples);
     void quantize(const Step& step, const Prepared& prepared, int64_t samples);
+    void quantize_padded(const Step& step, const Prepared& prepared, int64_t samples);
     void pad(const Step& step, const Prepared& prepared, int64_t samples);
     void concat(const Step& step, int64_t samples);
     const float* vector(const Step& step, size_t i) const;

@@ -92,6 +92,9 @@ struct Kernels {
     Range (*range)(const float* x, int64_t count);
     // Writes whole vectors: up to 15 codes more.
     void (*quantize)(const float* x, int64_t count, Range range, uint8_t* codes);
+    // Both, for rows [rows, size] to codes with `row` bytes from one to the next.
+    void (*quantize_rows)(const float* x, int64_t rows, int64_t size, Range* ranges, uint8_t* codes,
+                          int64_t row);
     void (*activate)(Rows rows, Activation activation, float alpha);
     void (*affine)(Rows rows, const float* scale, const float* offset);
     void (*clip)(Rows rows, const float* low, const float* high);

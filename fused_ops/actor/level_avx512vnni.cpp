@@ -64,7 +64,7 @@ void multiply_tile(const Tile& t) {
                     }
                 }
             }
-            if constexpr (M <= 2) {
+            if constexpr (M <= 8) {
                 for (int n = 0; n < N; ++n) _mm_prefetch(w + kAhead + 64 * n, _MM_HINT_T0);
             }
             w += 64 * N;

@@ -9,9 +9,9 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr Kernels kKernels{&product, &finite,   &range,      &quantize, &activate,
-                           &affine,  &clip,     &layer_norm, &center,   &softmax,
-                           &add,     &multiply, &max_pool,   &pack,     &checksum};
+constexpr Kernels kKernels{&product,  &finite,   &range,      &quantize, &quantize_rows, &activate,
+                           &affine,   &clip,     &layer_norm, &center,   &softmax,       &add,
+                           &multiply, &max_pool, &pack,       &checksum};
 
 }  // namespace
 }  // namespace qgraph::actor

@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "actor/elementwise_body.h"
 #include "actor/format.h"
-#include "actor/functions.h"
 #include "actor/tile.h"
 
 namespace qgraph::actor {
@@ -110,6 +110,8 @@ void product_of(const Product& p) {
     constexpr int64_t group = S == Storage::int8 ? 4 : S == Storage::int4 ? 8 : 1;
     const int64_t of_one = bytes_of(S, p.kernel.segments, p.kernel.length);
     const int64_t rows = p.samples * p.pixel_count;
+    // What takes long is done for all at once where rows do not fill vectors.
+    const bool afterwards = rows > 1 && p.kernel.outputs % kLanes != 0;
     alignas(64) int32_t sums[kMaxTileRows * kPanel];
     alignas(64) float floats[kMaxTileRows * kPanel];
     Tile tile;
@@ -150,10 +152,11 @@ void product_of(const Product& p) {
                 multiply_floats<type>(tile, count, floats);
             }
             f.y = p.y + row * p.kernel.outputs + panel;
-            run_finish(f, p.activation, count);
+            run_finish(f, afterwards ? Activation::linear : p.activation, count);
             row += count;
         }
     }
+    if (afterwards) activate({p.y, p.y, 1, rows * p.kernel.outputs}, p.activation, p.alpha);
 }
 
 void product(const Product& p) {

@@ -12,19 +12,33 @@ namespace {
 
 constexpr float kSmallest = 0x1p-100f;  // range that is not taken for 0
 
-// Where NaN may be anything else, it is not: comparisons with it are false.
+// The one number that is left of N, by halves.
+template <int N, class V, class F>
+inline auto folded(V v, F f) {
+    if constexpr (N == 1) {
+        return v[0];
+    } else {
+        typedef decltype(v[0] + v[0]) Number;
+        typedef Number Half __attribute__((vector_size(N / 2 * sizeof(Number))));
+        Half halves[2];
+        __builtin_memcpy(halves, &v, sizeof v);
+        return folded<N / 2>(f(halves[0], halves[1]), f);
+    }
+}
+
+// Comparisons with NaN are false, so that it is none of the ends.
 struct Ends {
     Vec low{}, high{};
-    Ints nan{};
+    Bits bad{};  // not 0 where something was not finite
 
     void add(Vec v) {
         low = v < low ? v : low;
         high = v > high ? v : high;
-        nan |= v != v;
+        bad |= (Bits)(v - v);
     }
 };
 
-Range range(const float* x, int64_t count) {
+inline Range range(const float* x, int64_t count) {
     constexpr int kMany = 4;  // so that one's latency hides behind the others'
     Ends ends[kMany];
     int64_t at = 0;
@@ -35,18 +49,14 @@ Range range(const float* x, int64_t count) {
     for (int i = 1; i < kMany; ++i) {
         ends[0].add(ends[i].low);
         ends[0].add(ends[i].high);
-        ends[0].nan |= ends[i].nan;
+        ends[0].bad |= ends[i].bad;
     }
-    const auto [low, high, nan] = ends[0];
-    float least = 0, largest = 0;
-    bool bad = false;
-    for (int i = 0; i < kWide; ++i) {
-        least = low[i] < least ? low[i] : least;
-        largest = high[i] > largest ? high[i] : largest;
-        bad = bad || nan[i] != 0;
-    }
-    const float span = largest - least;
-    if (bad || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
+    const auto less = [](auto a, auto b) { return a < b ? a : b; };
+    const auto more = [](auto a, auto b) { return a > b ? a : b; };
+    const float least = folded<kWide>(ends[0].low, less);
+    const float span = folded<kWide>(ends[0].high, more) - least;
+    const uint32_t bad = folded<kWide>(ends[0].bad, [](auto a, auto b) { return a | b; });
+    if (bad != 0 || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
     if (span < kSmallest) return {0, 0, 0};
     const float inverse = 255.0f / span;
     const float zero = Lanes<kWide>::nearest(all(-least * inverse))[0];
@@ -61,12 +71,20 @@ inline void store_codes(uint8_t* to, Vec codes) {
         __builtin_convertvector(__builtin_convertvector(codes, Ints), Codes);
 }
 
-void quantize(const float* x, int64_t count, Range range, uint8_t* codes) {
+inline void quantize(const float* x, int64_t count, Range range, uint8_t* codes) {
     const auto zero = static_cast<float>(range.zero);
     for (int64_t i = 0; i < count; i += kWide) {
         Vec v = Lanes<kWide>::nearest(load_first(x + i, count - i) * range.inverse) + zero;
         v = v > 0.0f ? v : all(0);  // NaN is a code, too
         store_codes(codes + i, v < 255.0f ? v : all(255.0f));
+    }
+}
+
+void quantize_rows(const float* x, int64_t rows, int64_t size, Range* ranges, uint8_t* codes,
+                   int64_t row) {
+    for (int64_t i = 0; i < rows; ++i, x += size, codes += row) {
+        ranges[i] = range(x, size);
+        quantize(x, size, ranges[i], codes);
     }
 }
 

@@ -76,6 +76,12 @@ void Actor::prepare() {
                 }
             }
             made.room = (made.room + kSlack - 1) / kSlack * kSlack;
+            made.product.kernel = kernel.in(block_);
+            made.product.activation = step.activation;
+            made.product.alpha = step.alpha;
+            made.product.pixel_count = static_cast<int64_t>(made.pixels.size());
+            made.product.segment = made.padded_row * bytes;
+            made.product.sample = made.room * bytes;
             most_codes_ = std::max(most_codes_, made.room * bytes + kSlack);
             made.quantized = before != nullptr && kernel.exact() && step.op == Op::dense &&
                              before->op == Op::dense && before->inputs[0] == step.inputs[0];
@@ -189,19 +195,15 @@ void Actor::concat(const Step& step, int64_t samples) {
 
 void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samples) {
     const Weight& kernel = program_.weights[step.weights[0]];
-    Product product;
-    product.kernel = kernel.in(block_);
+    Product product = prepared.product;
+    product.kernel.data = block_ + kernel.data;
+    product.kernel.scale = reinterpret_cast<const float*>(block_ + kernel.scale);
+    product.kernel.sums = reinterpret_cast<const int32_t*>(block_ + kernel.sums);
     product.bias = vector(step, 1);
-    product.activation = step.activation;
-    product.alpha = step.alpha;
     product.pixels = prepared.pixels.data();
-    product.pixel_count = static_cast<int64_t>(prepared.pixels.size());
     product.samples = samples;
     product.ranges = ranges_.data();
     product.y = room(step.output);
-    const int64_t bytes = kernel.exact() ? 1 : 4;
-    product.segment = prepared.padded_row * bytes;
-    product.sample = prepared.room * bytes;
     product.x = codes_.data();
     if (kernel.exact()) {
         if (!prepared.quantized) quantize(step, prepared, samples);
@@ -209,7 +211,7 @@ void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samp
         pad(step, prepared, samples);
     } else {
         product.x = reinterpret_cast<const char*>(value(step.inputs[0]));
-        product.sample = sizes_[step.inputs[0]] * bytes;
+        product.sample = sizes_[step.inputs[0]] * static_cast<int64_t>(sizeof(float));
     }
     kernels_->product(product);
 }

@@ -30,6 +30,7 @@ class Actor {
   private:
     struct Prepared {
         int64_t size = 0;             // of the output, of one sample
+        Product product{};            // what is the same in each run
         std::vector<int64_t> pixels;  // of a product
         int64_t padded_row = 0;       // numbers of a row of an image with its padding
         int64_t room = 0;             // numbers of a sample, as it is quantized

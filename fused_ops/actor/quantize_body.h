@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <initializer_list>
 
 #include "actor/format.h"
 #include "actor/functions.h"
@@ -39,23 +40,21 @@ struct Ends {
 };
 
 inline Range range(const float* x, int64_t count) {
-    constexpr int kMany = 4;  // so that one's latency hides behind the others'
-    Ends ends[kMany];
+    Ends ends, others;  // so that one's latency hides behind the other's
     int64_t at = 0;
-    for (; at + kMany * kWide <= count; at += kMany * kWide) {
-        for (int i = 0; i < kMany; ++i) ends[i].add(load_all(x + at + i * kWide));
+    for (; at + 2 * kWide <= count; at += 2 * kWide) {
+        ends.add(load_all(x + at));
+        others.add(load_all(x + at + kWide));
     }
-    for (; at < count; at += kWide) ends[0].add(load_first(x + at, count - at));
-    for (int i = 1; i < kMany; ++i) {
-        ends[0].add(ends[i].low);
-        ends[0].add(ends[i].high);
-        ends[0].bad |= ends[i].bad;
-    }
+    for (; at < count; at += kWide) ends.add(load_first(x + at, count - at));
+    ends.add(others.low);
+    ends.add(others.high);
+    ends.bad |= others.bad;
     const auto less = [](auto a, auto b) { return a < b ? a : b; };
     const auto more = [](auto a, auto b) { return a > b ? a : b; };
-    const float least = folded<kWide>(ends[0].low, less);
-    const float span = folded<kWide>(ends[0].high, more) - least;
-    const uint32_t bad = folded<kWide>(ends[0].bad, [](auto a, auto b) { return a | b; });
+    const float least = folded<kWide>(ends.low, less);
+    const float span = folded<kWide>(ends.high, more) - least;
+    const uint32_t bad = folded<kWide>(ends.bad, [](auto a, auto b) { return a | b; });
     if (bad != 0 || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
     if (span < kSmallest) return {0, 0, 0};
     const float inverse = 255.0f / span;
@@ -63,20 +62,56 @@ inline Range range(const float* x, int64_t count) {
     return {span / 255.0f, inverse, static_cast<int32_t>(zero > 255.0f ? 255.0f : zero)};
 }
 
-// Of numbers that are codes.
-inline void store_codes(uint8_t* to, Vec codes) {
-    typedef uint8_t Codes __attribute__((vector_size(kWide)));
-    typedef uint8_t LooseCodes __attribute__((vector_size(kWide), aligned(1), may_alias));
-    *reinterpret_cast<LooseCodes*>(to) =
-        __builtin_convertvector(__builtin_convertvector(codes, Ints), Codes);
+// Codes before they are held to 0..255. What is not finite becomes anything.
+inline Ints whole_codes(Vec v, Range range) {
+    v = v * range.inverse;
+#if defined(__AVX512F__)
+    return (Ints)_mm512_maskz_cvtps_epi32(0xffff, v) + range.zero;
+#elif defined(__AVX2__)
+    return (Ints)_mm256_cvtps_epi32(v) + range.zero;
+#else
+    v = Lanes<kWide>::nearest(v) + static_cast<float>(range.zero);
+    v = v > 0.0f ? v : all(0);
+    return __builtin_convertvector(v < 255.0f ? v : all(255.0f), Ints);
+#endif
+}
+
+typedef uint8_t Codes __attribute__((vector_size(kWide)));
+typedef uint8_t LooseCodes __attribute__((vector_size(kWide), aligned(1), may_alias));
+
+inline void store_codes(uint8_t* to, Ints codes) {
+    codes = codes > 0 ? codes : Ints{};
+    codes = codes < 255 ? codes : Ints{} + 255;
+    *reinterpret_cast<LooseCodes*>(to) = __builtin_convertvector(codes, Codes);
+}
+
+// Of four vectors.
+inline void store_codes(uint8_t* to, Ints a, Ints b, Ints c, Ints d) {
+#if defined(__AVX512F__)
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i low = _mm512_packs_epi32((__m512i)a, (__m512i)b);
+    const __m512i high = _mm512_packs_epi32((__m512i)c, (__m512i)d);
+    const __m512i packed = _mm512_packus_epi16(low, high);
+    _mm512_storeu_si512(to, _mm512_maskz_permutexvar_epi32(0xffff, order, packed));
+#elif defined(__AVX2__)
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i low = _mm256_packs_epi32((__m256i)a, (__m256i)b);
+    const __m256i high = _mm256_packs_epi32((__m256i)c, (__m256i)d);
+    const __m256i packed = _mm256_packus_epi16(low, high);
+    _mm256_storeu_si256((__m256i*)to, _mm256_permutevar8x32_epi32(packed, order));
+#else
+    for (const Ints& codes : {a, b, c, d}) store_codes(to, codes), to += kWide;
+#endif
 }
 
 inline void quantize(const float* x, int64_t count, Range range, uint8_t* codes) {
-    const auto zero = static_cast<float>(range.zero);
-    for (int64_t i = 0; i < count; i += kWide) {
-        Vec v = Lanes<kWide>::nearest(load_first(x + i, count - i) * range.inverse) + zero;
-        v = v > 0.0f ? v : all(0);  // NaN is a code, too
-        store_codes(codes + i, v < 255.0f ? v : all(255.0f));
+    const auto next = [&](int64_t at) { return whole_codes(load_all(x + at), range); };
+    int64_t i = 0;
+    for (; i + 4 * kWide <= count; i += 4 * kWide) {
+        store_codes(codes + i, next(i), next(i + kWide), next(i + 2 * kWide), next(i + 3 * kWide));
+    }
+    for (; i < count; i += kWide) {
+        store_codes(codes + i, whole_codes(load_first(x + i, count - i), range));
     }
 }
 

@@ -55,7 +55,7 @@ inline Vec softplus(Vec x) {
 
 template <Activation A>
 inline Vec activated(Vec x, float alpha) {
-    if constexpr (A == Activation::relu) return x < 0.0f ? all(0) : x;
+    if constexpr (A == Activation::relu) return all(0) > x ? all(0) : x;
     if constexpr (A == Activation::leaky_relu) return x < 0.0f ? x * alpha : x;
     if constexpr (A == Activation::elu) return x < 0.0f ? (exp(x) - 1.0f) * alpha : x;
     if constexpr (A == Activation::tanh) return tanh(x);

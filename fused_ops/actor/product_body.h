@@ -76,30 +76,43 @@ struct Finish {
     const Range* ranges[kMaxTileRows];
 };
 
-template <Activation A>
+template <Activation A, bool integers>
 void finish(const Finish& f, int rows) {
-    for (int row = 0; row < rows; ++row) {
-        float* y = f.y + row * f.outputs;
-        for (int64_t c = 0; c < f.channels; c += kWide) {
-            Vec v;
-            if (f.integers != nullptr) {
-                const Range& range = *f.ranges[row];
-                const Bits sums = (Bits)load_ints(f.sums + c);
-                const Bits acc = (Bits)load_ints(f.integers + row * kPanel + c);
-                const Ints sum = (Ints)(acc - sums * static_cast<uint32_t>(range.zero));
-                v = __builtin_convertvector(sum, Vec) * (range.delta * load_all(f.scale + c));
-            } else {
-                v = load_all(f.floats + row * kPanel + c);
+    const int64_t channels = f.channels, outputs = f.outputs;
+    const float alpha = f.alpha;
+    float deltas[kMaxTileRows];
+    int32_t zeros[kMaxTileRows];
+    for (int row = 0; integers && row < rows; ++row) {
+        deltas[row] = f.ranges[row]->delta;
+        zeros[row] = f.ranges[row]->zero;
+    }
+    // Vectors are filled up to 16 floats.
+    for (int64_t c = 0; c < channels; c += kWide) {
+        const Vec bias = load_all(f.bias + c), scale = integers ? load_all(f.scale + c) : bias;
+        const Bits sums = integers ? (Bits)load_ints(f.sums + c) : Bits{};
+        const int32_t* found = f.integers + c;
+        const float* floats = f.floats + c;
+        float* y = f.y + c;
+        const auto value = [&](int row) {
+            if constexpr (!integers) return load_all(floats + row * kPanel) + bias;
+            const Bits sum = (Bits)load_ints(found + row * kPanel) - sums * (Bits{} + zeros[row]);
+            return __builtin_convertvector((Ints)sum, Vec) * (deltas[row] * scale) + bias;
+        };
+        if (channels - c >= kWide) {
+            for (int row = 0; row < rows; ++row, y += outputs) {
+                store_all(y, activated<A>(value(row), alpha));
             }
-            // Vectors are filled up to 16 floats.
-            v = activated<A>(v + load_all(f.bias + c), f.alpha);
-            store_first(y + c, v, f.channels - c);
+        } else {
+            for (int row = 0; row < rows; ++row, y += outputs) {
+                store_first(y, activated<A>(value(row), alpha), channels - c);
+            }
         }
     }
 }
 
+template <bool integers>
 void run_finish(const Finish& f, Activation activation, int rows) {
-    with_activation(activation, [&](auto tag) { finish<decltype(tag)::value>(f, rows); });
+    with_activation(activation, [&](auto tag) { finish<decltype(tag)::value, integers>(f, rows); });
 }
 
 // -- tiles ----------------------------------------------------------------------------------------
@@ -120,7 +133,7 @@ void product_of(const Product& p) {
     tile.steps = rows_of(S, p.kernel.length) / group;
     tile.sums = sums;
     Finish f;
-    f.integers = integers ? sums : nullptr;
+    f.integers = sums;
     f.floats = floats;
     f.alpha = p.alpha;
     f.outputs = p.kernel.outputs;
@@ -152,7 +165,7 @@ void product_of(const Product& p) {
                 multiply_floats<type>(tile, count, floats);
             }
             f.y = p.y + row * p.kernel.outputs + panel;
-            run_finish(f, afterwards ? Activation::linear : p.activation, count);
+            run_finish<integers>(f, afterwards ? Activation::linear : p.activation, count);
             row += count;
         }
     }

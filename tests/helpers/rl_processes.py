@@ -68,6 +68,7 @@ def main() -> None:
                 record["actor"], record["version"] = settings["actor"], actor.version
                 record["pid"], record["output"] = os.getpid(), actor(observation)[0]
                 writer.put(record, 0.1)
+                member.numbers[0] = actor.version
                 time.sleep(0.001)
         if task == "modules":
             assert not {"tensorflow", "torch", "onnx"} & set(sys.modules)

@@ -59,8 +59,10 @@ class RayNodes:
         if len(writers) != len(actors) or (nodes is not None and len(nodes) != len(actors)):
             raise UsageError("each node with actors has a ring of its own")
         self._run = run
+        self._rows = [list(run.places(len(node))) for node in actors]
         settings = {
             "address": address,
+            "rows": self._rows,
             "nodes": nodes,
             "policy": publisher.settings(reader),
             "block_size": publisher.block_size,
@@ -77,6 +79,10 @@ class RayNodes:
         """Blocks that were sent to nodes."""
         return int(self._run.numbers(NAME)[BLOCKS])
 
+    def numbers(self, node: int, actor: int) -> Any:
+        """What an actor afar shows of itself (`Member.numbers`), float64 [8]."""
+        return self._run.board.rows["numbers"][self._rows[node][actor]]
+
     @property
     def crashes(self) -> int:
         """How often actors afar were restarted."""
@@ -89,11 +95,13 @@ class _Node:
     def __init__(self, settings: Mapping[str, Any], number: int, place: str, ring: Any) -> None:
         self._settings = settings
         self._number = number
+        self.rows: list[int] = settings["rows"][number]  # of its actors, on the run's board
         self._place = place
         self._ring = ring  # the learner's
         self._waiting = np.empty(0, ring.rings.dtype)  # records that it had no room for
         self.version = -1  # that it has
         self.crashes = 0
+        self.numbers: list[list[float]] = []  # that its actors show
         self.lost = 0  # how often the node was
         self.call: Any = None
         self.start()
@@ -129,7 +137,7 @@ class _Node:
         """End it: how many records came, and did an actor ask for a block?"""
         ray = _ray()
         try:
-            records, asked, self.crashes = ray.get(self.call)
+            records, asked, self.crashes, self.numbers = ray.get(self.call)
         except ray.exceptions.RayTaskError as error:  # the relay's own
             raise RunError(str(error.cause), node=f"node {self._place}") from None
         except ray.exceptions.RayActorError as error:
@@ -177,6 +185,8 @@ def carry(member: Member, settings: dict[str, Any]) -> None:
         for call in ended:
             count, asked = calls[call].receive()
             member.numbers[RECORDS] += count
+            for row, numbers in zip(calls[call].rows, calls[call].numbers, strict=False):
+                member.board.rows["numbers"][row] = numbers
             if asked:
                 reader.ask()
         member.numbers[CRASHES] = sum(node.crashes for node in nodes)

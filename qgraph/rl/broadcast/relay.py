@@ -49,11 +49,13 @@ class Relay:
             freed = partial(self._blocks.clear, number)
             self._run.start(f"actor {number}", module, found, restarts=restarts, freed=freed)
 
-    def exchange(self, block: bytes, version: int, count: int) -> tuple[bytes, bool, int]:
+    def exchange(
+        self, block: bytes, version: int, count: int
+    ) -> tuple[bytes, bool, int, list[list[float]]]:
         """Take in a block, where it is newer, and give up to `count` records.
 
-        Returns records, whether an actor asked for a block since, and how often actors crashed.
-        Raises RunError for one that crashed too often.
+        Returns records, whether an actor asked for a block since, how often actors crashed, and
+        the numbers that each of them shows. Raises RunError for one that crashed too often.
         """
         self._run.check()
         if version > self._writer.version:
@@ -61,7 +63,8 @@ class Relay:
             self._writer.publish(version)
         records = self._reader.take(count, WAIT)
         crashes = sum(len(child.crashes) for child in self._run.children.values())
-        return records.tobytes(), self._writer.asked(), crashes
+        numbers = self._run.board.rows["numbers"].tolist()
+        return records.tobytes(), self._writer.asked(), crashes, numbers
 
     def stop(self) -> None:
         """End the actors."""

@@ -59,6 +59,7 @@ class Supervisor:
         self.board = Board.create(processes)
         self.children: dict[str, Child] = {}
         self._size = processes
+        self._used = 0
 
     def start(
         self,
@@ -82,9 +83,7 @@ class Supervisor:
         """
         if name in self.children:
             raise UsageError(f"two processes of the run are called `{name}`")
-        if len(self.children) == self._size:
-            raise UsageError(f"one process more than the {self._size} of the run", node=name)
-        number = len(self.children)
+        (number,) = self.places(1)
         modules = os.pathsep.join(path for path in sys.path if path)
         variables = {**os.environ, "PYTHONPATH": modules, **(environment or {})}
         output = tempfile.TemporaryFile()  # noqa: SIM115
@@ -92,6 +91,16 @@ class Supervisor:
         self.children[name] = Child(
             name, number, module, settings, restarts, silence, freed, variables, output, process
         )
+
+    def places(self, count: int) -> range:
+        """Rows of the board, which nobody else gets: for processes that are started elsewhere.
+
+        Raises UsageError where so many are not left.
+        """
+        begin, self._used = self._used, self._used + count
+        if self._used > self._size:
+            raise UsageError(f"more processes than the {self._size} of the run")
+        return range(begin, self._used)
 
     def check(self) -> None:
         """Look after all of them; cheap enough for every step.

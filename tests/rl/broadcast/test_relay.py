@@ -50,7 +50,7 @@ class Afar:
         found, end = np.empty(0, RECORD), time.monotonic() + 30
         while not enough(found):
             assert time.monotonic() < end
-            records, asked, self.crashes = self.relay.exchange(block, version, 100)
+            records, asked, self.crashes, self.numbers = self.relay.exchange(block, version, 100)
             self.asked = self.asked or asked
             found = np.concatenate([found, np.frombuffer(records, RECORD)])
         return checked(found)
@@ -81,6 +81,7 @@ def test_a_relay_has_actors_that_act_by_what_it_is_given(afar: Callable[..., Afa
     here.until(lambda found: 2 in found["version"], packed(2), 2)
     found = here.until(lambda found: len(found) > 200, packed(1), 1)  # late: an old one
     assert set(found["version"][-50:]) == {2}
+    assert [numbers[0] for numbers in here.numbers] == [2, 2]  # what they show of themselves
 
 
 def test_a_relay_restarts_its_actors_and_says_so(afar: Callable[..., Afar]) -> None:
@@ -140,13 +141,15 @@ def taken(run: Supervisor, rings: Experience, enough: Callable[[np.ndarray], boo
 
 @pytest.mark.slow
 def test_actors_on_two_ray_nodes(cluster: Any) -> None:
-    with Supervisor(2) as run:
+    with Supervisor(5) as run:
         publisher, rings, nodes = start(run, cluster)
         publisher.publish(drawn(1), 1)
         found = taken(run, rings, lambda found: set(found["actor"]) == {0, 1, 2})
         publisher.publish(drawn(2), 2)
         last = taken(run, rings, lambda r: set(r["actor"][r["version"] == 2]) == {0, 1, 2})
         assert nodes.sent >= 2
+        assert nodes.numbers(0, 1)[0] >= 1
+        assert nodes.numbers(1, 0)[0] >= 1
         os.kill(int(last["pid"][-1]), signal.SIGKILL)
         taken(run, rings, lambda found: nodes.crashes == 1)
         pids = {int(pid) for pid in (*found["pid"], *last["pid"])}
@@ -158,7 +161,7 @@ def test_actors_on_two_ray_nodes(cluster: Any) -> None:
 
 @pytest.mark.slow
 def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None:
-    with Supervisor(2) as run:
+    with Supervisor(5) as run:
         publisher, rings, _ = start(run, cluster, restarts=0)
         publisher.publish(drawn(1), 1)
         found = taken(run, rings, lambda found: len(found) > 10)
@@ -169,7 +172,7 @@ def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None
 
 @pytest.mark.slow
 def test_a_cluster_with_too_few_nodes_is_refused(cluster: Any) -> None:
-    with Supervisor(2) as run:
+    with Supervisor(5) as run:
         publisher = Publisher(run, PROGRAM, readers=1)
         rings = Experience.create(RECORD, 10, writers=3)
         RayNodes(

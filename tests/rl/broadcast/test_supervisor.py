@@ -167,12 +167,25 @@ def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> No
     parent.stdout.close()
 
 
+def test_a_full_memory_is_told_in_words() -> None:
+    script = (
+        "import resource; from qgraph.rl.broadcast import Channel\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "Channel.create(1 << 24, 1)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert "OutputError: channel: no shared memory: File too large" in ended.stderr
+
+
 def test_names_and_places_are_limited() -> None:
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"})
         with pytest.raises(UsageError, match="two processes"):
             run.start("a", MODULE, {"task": "wait"})
-        with pytest.raises(UsageError, match="one process more than the 1"):
+        with pytest.raises(UsageError, match="more processes than the 1"):
             run.start("b", MODULE, {"task": "wait"})
 
 

@@ -117,6 +117,18 @@ def train(
             show_default="processes",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Of a Ray cluster that actors are on; `auto` finds the one at hand.",
+            show_default="here",
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Of it, which share the actors.", show_default="1"),
+    ] = None,
     double: Annotated[
         bool | None, typer.Option("--double/--no-double", help="dqn: double.", show_default="on")
     ] = None,
@@ -195,6 +207,8 @@ def train(
         "synchronous": sync,
         "on_demand": pull,
         "in_process": in_process,
+        "ray": ray,
+        "nodes": nodes,
         "double": double,
         "dueling": dueling,
         "alpha": None if prioritized is None else 0.6 * prioritized,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -53,14 +52,13 @@ class Member:
 def joined(arguments: Sequence[str] | None = None) -> Iterator[tuple[Member, dict[str, Any]]]:
     """This process as one of a run; what the supervisor gave it is in its only argument.
 
-    It is killed when the supervisor ends, and leaves Ctrl-C to it. An error is told to the
+    It is killed when the supervisor ends, and Ctrl-C is left to that. An error is told to the
     supervisor and ends the process by its exit code.
     """
     settings = _settings(sys.argv[1:] if arguments is None else arguments)
     place = settings.pop("member")
     if not native().die_with(int(place["parent"])):
         os._exit(1)  # who started it is gone already
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     member = Member(Board.open(place["board"]), int(place["row"]))
     row = member.board.row(member.number)
     row["state"] = State.RUNNING

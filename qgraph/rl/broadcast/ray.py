@@ -35,8 +35,8 @@ class RayNodes:
     actors: for each node that has some, the settings (JSON) of each of its actors, to which
     `policy` and `records` are added. module: what an actor is. reader: of the publisher, for all
     of them together. writers: of the rings, one for each node. address: of the cluster, as
-    `ray.init` takes it. nodes: their ids; else those that live, the learner's own last. restarts:
-    how often an actor, or a node, may crash.
+    `ray.init` takes it. environment: variables for actors. nodes: their ids; else those that live,
+    the learner's own last. restarts: how often an actor, or a node, may crash.
 
     Raises UsageError where Ray is missing; what goes wrong later shows in `run.check()`.
     """
@@ -52,6 +52,7 @@ class RayNodes:
         reader: int,
         writers: Sequence[int],
         address: str = "auto",
+        environment: Mapping[str, str] | None = None,
         nodes: Sequence[str] | None = None,
         restarts: int = 3,
     ) -> None:
@@ -70,6 +71,7 @@ class RayNodes:
             "writers": list(writers),
             "module": module,
             "actors": [[json.dumps(one) for one in node] for node in actors],
+            "environment": dict(environment or {}),
             "restarts": restarts,
         }
         run.start(NAME, MODULE, settings)
@@ -118,6 +120,7 @@ class _Node:
             rings.capacity,
             settings["module"],
             settings["actors"][self._number],
+            settings["environment"],
             settings["restarts"],
         )  # fmt: skip
         self.version = -1

@@ -6,7 +6,7 @@ Something carries bytes between a `Relay` and the learner's machine; here, nobod
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,8 @@ class Relay:
 
     form: of a record (`form_of`), as JSON. block_size: bytes of a block. capacity: records in each
     ring. module, settings: what each actor is and gets (JSON), beside its `policy` and its
-    `records` (see `Subscriber` and `RecordWriter.of`). restarts: how often each may crash.
+    `records` (see `Subscriber` and `RecordWriter.of`). environment: variables for them. restarts:
+    how often each may crash.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Relay:
         capacity: int,
         module: str,
         settings: Sequence[str],
+        environment: Mapping[str, str],
         restarts: int,
     ) -> None:
         count = len(settings)
@@ -47,7 +49,14 @@ class Relay:
             policy = {"blocks": name, "weights": name, "reader": number, "on_demand": True}
             found = {**json.loads(text), "policy": policy, "records": self._rings.settings(number)}
             freed = partial(self._blocks.clear, number)
-            self._run.start(f"actor {number}", module, found, restarts=restarts, freed=freed)
+            self._run.start(
+                f"actor {number}",
+                module,
+                found,
+                restarts=restarts,
+                freed=freed,
+                environment=environment,
+            )
 
     def exchange(
         self, block: bytes, version: int, count: int

@@ -186,14 +186,18 @@ class Supervisor:
     ) -> subprocess.Popen[bytes]:
         self.board.clear(number)
         place = {"board": self.board.name, "row": number, "parent": os.getpid()}
-        return subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps({**settings, "member": place})],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=dict(environment),
-            start_new_session=True,  # Ctrl-C is this process's to handle
-        )
+        # Ctrl-C is this process's to handle: what it starts has the signal blocked from the first.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, json.dumps({**settings, "member": place})],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(environment),
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _last_words(self, child: Child) -> str:
         """Its own message, or else the end of its output."""

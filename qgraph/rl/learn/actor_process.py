@@ -1,6 +1,6 @@
 """An actor as a process: packed policies in, transitions out. No framework is loaded here.
 
-python -m qgraph.rl.learn.actor_process, started by `sources.ActorProcesses`
+python -m qgraph.rl.learn.actor_process, started by `sources.ActorProcesses` or a relay
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from qgraph.rl.actor import Actor
-from qgraph.rl.broadcast import Experience, Member, Subscriber, joined
+from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.sources import compute_bits
@@ -22,7 +22,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     """Until the run ends."""
     options = Options.from_json(settings["options"])
     subscriber = Subscriber(settings["policy"], member, synchronous=options.synchronous)
-    ring = Experience.attach(settings["experience"], int(settings["index"]))
+    ring = RecordWriter.of(settings["records"])
     block = subscriber.first()
     if block is None:
         return

@@ -36,6 +36,8 @@ class Options:
     synchronous         at each look it waits until it has the newest
     on_demand           policies are packed when an actor asks
     in_process          actors take turns in the learner's process
+    ray                 address of a Ray cluster that actors are on, "" where they are here
+    nodes               of the cluster, which share the actors
     energy              codecarbon estimates what the run takes
     evaluate_every      learner steps between evaluations of the full-precision policy
     """
@@ -52,6 +54,8 @@ class Options:
     synchronous: bool = False
     on_demand: bool = False
     in_process: bool = False
+    ray: str = ""
+    nodes: int = 1
     hidden: tuple[int, ...] = (256, 256)
     layer_norm: bool = False
     half: bool = False
@@ -87,6 +91,11 @@ class Options:
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
+        if self.nodes > 1 and (not self.ray or self.nodes > self.actors):
+            where = f"{self.actors} actors" if self.ray else "no Ray cluster (--ray)"
+            raise UsageError(f"{self.nodes} nodes for {where}")
+        if self.ray and self.in_process:
+            raise UsageError("actors are in this process or on a Ray cluster, not both")
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
 

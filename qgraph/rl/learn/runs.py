@@ -17,7 +17,7 @@ from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
 
-FREE = ("steps", "evaluate_every", "episodes")  # what a resumed run can change
+FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change
 
 
 def _unwatched(status: Status) -> None:

@@ -71,11 +71,7 @@ class ActorProcesses:
 
     def breakdown(self) -> list[dict[str, float]]:
         """For each actor its steps and seconds, by PARTS."""
-        found = []
-        for index in range(self.options.actors):
-            numbers = self.run.numbers(_name(index))
-            found.append(dict(zip(PARTS, map(float, numbers[: len(PARTS)]), strict=True)))
-        return found
+        return [parts_of(self.run.numbers(_name(i))) for i in range(self.options.actors)]
 
     def processes(self) -> dict[str, int]:
         return {name: child.process.pid for name, child in self.run.children.items()}
@@ -84,13 +80,10 @@ class ActorProcesses:
         self.run.stop()
 
     def _start(self, index: int, head: Head, begun: int) -> None:
-        settings: dict[str, Any] = {
-            "options": self.options.as_json(),
-            "head": head.as_json(),
+        settings = {
+            **actor_settings(self.options, index, head, begun),
             "policy": self.publisher.settings(index),
-            "experience": self.experience.name,
-            "index": index,
-            "begun": begun,
+            "records": self.experience.settings(index),
         }
 
         def freed() -> None:
@@ -158,6 +151,21 @@ class LocalActors:
 def compute_bits(options: Options) -> int | None:
     """The bits that actors compute in, where they are not those that come by broadcast."""
     return None if options.actor_bits == options.broadcast_bits else options.actor_bits
+
+
+def actor_settings(options: Options, index: int, head: Head, begun: int) -> dict[str, Any]:
+    """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
+    return {
+        "options": options.as_json(),
+        "head": head.as_json(),
+        "index": index,
+        "begun": begun,
+    }
+
+
+def parts_of(numbers: Array) -> dict[str, float]:
+    """The steps and seconds that an actor process shows, by PARTS."""
+    return dict(zip(PARTS, map(float, numbers[: len(PARTS)]), strict=True))
 
 
 def _name(index: int) -> str:

@@ -132,9 +132,11 @@ class Training:
                 written.close()
 
     def _actors(self) -> Source:
-        kind = LocalActors if self.options.in_process else ActorProcesses
         dtype = self.replay.records.dtype
         begun = self.limiter.inserts
+        kind: Callable[..., Source] = LocalActors if self.options.in_process else ActorProcesses
+        if self.options.ray:
+            from qgraph.rl.learn.ray_actors import RayActors as kind
         return kind(self.options, self.learner.program, self.learner.head, dtype, begun)
 
     def _turn(self, actors: Source) -> bool:

@@ -15,6 +15,7 @@ from qgraph.rl.actor import Packer
 from qgraph.rl.broadcast import Experience, Publisher, Supervisor
 from qgraph.rl.broadcast.ray import RayNodes
 from qgraph.rl.broadcast.relay import Relay, form_text
+from tests.helpers.ray_cluster import two_nodes
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
 
 MODULE = "tests.helpers.rl_processes"
@@ -41,7 +42,7 @@ class Afar:
         rings = Experience.create(RECORD, 50, 1)
         texts = [json.dumps(settings(actor)) for actor in range(actors)]
         size = Packer(PROGRAM).size
-        self.relay = Relay(form_text(rings), size, 50, MODULE, texts, restarts)
+        self.relay = Relay(form_text(rings), size, 50, MODULE, texts, {}, restarts)
         self.crashes, self.asked = 0, False
 
     def until(
@@ -100,14 +101,8 @@ def test_a_relay_restarts_its_actors_and_says_so(afar: Callable[..., Afar]) -> N
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    pytest.importorskip("ray", reason="pip install 'qgraph[ray]'")
-    from ray.cluster_utils import Cluster
-
-    options = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
-    found = Cluster(initialize_head=True, head_node_args=options)
-    found.add_node(num_cpus=1, object_store_memory=100 << 20)
-    yield found
-    found.shutdown()
+    with two_nodes() as found:
+        yield found
 
 
 def start(

@@ -153,18 +153,24 @@ def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> No
         f"    run.start('a', '{MODULE}', dict(task='wait'))\n"
         "    while run.state('a') != 1: time.sleep(0.01)\n"
         "    print(run.children['a'].process.pid, flush=True)\n"
-        "    time.sleep(60)\n"
+        "    try:\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        "        time.sleep(0.2); run.check(); print('all well')\n"
     )
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=variables, text=True,
+        env=variables, text=True, start_new_session=True,
     )  # fmt: skip
     pid = int(parent.stdout.readline())
-    parent.send_signal(how)
-    parent.wait(30)
+    if how == signal.SIGINT:  # as Ctrl-C does, to all of them
+        os.killpg(parent.pid, how)
+    else:
+        parent.send_signal(how)
+    said, _ = parent.communicate(timeout=30)
     until(lambda: gone(pid))
-    parent.stdout.close()
+    assert ("all well" in said) == (how == signal.SIGINT)
 
 
 def test_a_full_memory_is_told_in_words() -> None:

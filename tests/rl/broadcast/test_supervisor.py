@@ -156,7 +156,7 @@ def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> No
         "    try:\n"
         "        time.sleep(60)\n"
         "    finally:\n"
-        "        time.sleep(0.2); run.check(); print('all well')\n"
+        "        time.sleep(1.5); run.check(); print('all well')\n"
     )
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen(

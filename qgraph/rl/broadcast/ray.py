@@ -25,7 +25,6 @@ from qgraph.rl.broadcast.supervisor import Supervisor
 
 NAME = "ray"
 MODULE = "qgraph.rl.broadcast.ray"
-BATCH = 4096  # records of one exchange
 BLOCKS, RECORDS, CRASHES = 0, 1, 2  # of the member's numbers: sent, brought, of actors afar
 
 
@@ -100,7 +99,6 @@ class _Node:
         self.rows: list[int] = settings["rows"][number]  # of its actors, on the run's board
         self._place = place
         self._ring = ring  # the learner's
-        self._waiting = np.empty(0, ring.rings.dtype)  # records that it had no room for
         self.version = -1  # that it has
         self.crashes = 0
         self.numbers: list[list[float]] = []  # that its actors show
@@ -127,14 +125,15 @@ class _Node:
         self.call = None
 
     def send(self, block: Any, version: int) -> None:
-        """Begin an exchange, with a block if it is newer than the node's."""
-        if self.call is not None or not self._delivered():
-            return
-        if version > self.version:
-            self.call = self.relay.exchange.remote(block, version, BATCH)
-            self.version = version
-        else:
-            self.call = self.relay.exchange.remote(b"", -1, BATCH)
+        """Begin an exchange: with a block if it is newer than the node's, for as many records as
+        the learner has room for, so that none wait on the way and get old.
+        """
+        rings, newer = self._ring.rings, version > self.version
+        room = rings.capacity - rings.filled(self._ring.number)
+        if self.call is None and (newer or room):
+            given = (block, version) if newer else (b"", -1)
+            self.call = self.relay.exchange.remote(*given, room)
+            self.version = max(version, self.version)
 
     def receive(self) -> tuple[int, bool]:
         """End it: how many records came, and did an actor ask for a block?"""
@@ -150,15 +149,9 @@ class _Node:
             self.start()
             return 0, True
         self.call = None
-        self._waiting = np.frombuffer(records, self._ring.rings.dtype)
-        self._delivered()
-        return len(records) // self._ring.rings.dtype.itemsize, asked
-
-    def _delivered(self) -> bool:
-        """Put what came into the learner's ring: is it all there?"""
-        if len(self._waiting):
-            self._waiting = self._waiting[self._ring.put(self._waiting, timeout=0.0) :]
-        return not len(self._waiting)
+        found = np.frombuffer(records, self._ring.rings.dtype)
+        self._ring.put(found)
+        return len(found), asked
 
 
 def carry(member: Member, settings: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ class Relay:
         if version > self._writer.version:
             self._writer.room()[:] = np.frombuffer(block, np.uint8)
             self._writer.publish(version)
-        records = self._reader.take(count, WAIT)
+        records = self._reader.take(count, WAIT if count else 0.0)
         crashes = sum(len(child.crashes) for child in self._run.children.values())
         numbers = self._run.board.rows["numbers"].tolist()
         return records.tobytes(), self._writer.asked(), crashes, numbers

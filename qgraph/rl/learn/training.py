@@ -36,6 +36,7 @@ from qgraph.rl.learn.energy import Meter
 from qgraph.rl.learn.learners import learner_of
 from qgraph.rl.learn.limiter import RateLimiter
 from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Replay
 from qgraph.rl.learn.sources import ActorProcesses, LocalActors, Source
@@ -134,9 +135,8 @@ class Training:
     def _actors(self) -> Source:
         dtype = self.replay.records.dtype
         begun = self.limiter.inserts
-        kind: Callable[..., Source] = LocalActors if self.options.in_process else ActorProcesses
-        if self.options.ray:
-            from qgraph.rl.learn.ray_actors import RayActors as kind
+        processes = RayActors if self.options.ray else ActorProcesses
+        kind = LocalActors if self.options.in_process else processes
         return kind(self.options, self.learner.program, self.learner.head, dtype, begun)
 
     def _turn(self, actors: Source) -> bool:

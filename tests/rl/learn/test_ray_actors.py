@@ -9,13 +9,13 @@ from qgraph.rl.learn.options import options_for
 from tests.helpers.ray_cluster import two_nodes
 
 SETTINGS = {"hidden": (16,), "least": 50, "batch": 16, "spi": 4.0, "actors": 3, "actor_bits": 8}
-SETTINGS |= {"evaluate_every": 200, "episodes": 1, "actor_update_period": 10, "steps": 600}
+SETTINGS |= {"evaluate_every": 200, "episodes": 1, "actor_update_period": 10, "steps": 1500}
 
 
 @pytest.mark.slow
 def test_a_run_with_actors_on_two_nodes(tmp_path):
     pytest.importorskip("gymnasium", reason="needs the extra `rl`")
-    from qgraph.rl.learn.training import train
+    from qgraph.rl.learn.runs import train
 
     with two_nodes() as cluster:
         where = {"ray": cluster.address, "nodes": 2}

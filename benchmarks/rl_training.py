@@ -188,7 +188,9 @@ class Group:
 
     @property
     def best(self) -> Any:
-        return np.array([run.smooth[WINDOW - 1 :].max(initial=-np.inf) for run in self.runs])
+        """Of each run; NaN where it has too few evaluations to tell."""
+        whole = [run.smooth[WINDOW - 1 :] for run in self.runs]
+        return np.array([values.max() if len(values) else np.nan for values in whole])
 
 
 def read_runs(out: Path, tasks: Sequence[Task]) -> Iterator[Group]:
@@ -307,7 +309,9 @@ def spread(values: Any) -> list[float] | None:
 def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
     def number(name: str) -> str:
         value = fact[name]
-        return "-" if value is None else f"{value[0]:,.0f} +- {value[1]:,.0f}"
+        if value is None or not np.isfinite(value[0]):
+            return "-"
+        return f"{value[0]:,.0f} +- {value[1]:,.0f}"
 
     missing = fact["seeds"] - fact["reached"]
     some = f" ({fact['reached']} of {fact['seeds']})" if missing else ""

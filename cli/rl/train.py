@@ -70,6 +70,12 @@ def train(
             metavar="BITS", help="Of weights on their way to actors.", show_default="--actor-bits"
         ),
     ] = None,
+    first_bits: Annotated[
+        int | None, typer.Option(metavar="BITS", help="Of the first layer, if it has others.")
+    ] = None,
+    last_bits: Annotated[
+        int | None, typer.Option(metavar="BITS", help="Of the last layer, likewise.")
+    ] = None,
     spi: Annotated[
         float | None,
         typer.Option(
@@ -201,6 +207,8 @@ def train(
         "actors": actors,
         "actor_bits": actor_bits,
         "broadcast_bits": broadcast_bits,
+        "first_bits": first_bits,
+        "last_bits": last_bits,
         "spi": spi,
         "actor_update_period": actor_update_period,
         "publish_every": publish_every,

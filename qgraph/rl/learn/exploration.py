@@ -34,10 +34,8 @@ class Epsilon:
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
         share = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
         if self.left == 0 and rng.random() < share / (share + self.hold * (1 - share)):
-            self.held, self.left = (
-                int(rng.integers(len(outputs))),
-                int(rng.geometric(1 / self.hold)),
-            )
+            self.held = int(rng.integers(len(outputs)))
+            self.left = int(rng.geometric(1 / self.hold))
         if self.left == 0:
             action = int(outputs.argmax())
         else:

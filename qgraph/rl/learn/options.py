@@ -23,6 +23,7 @@ class Options:
     """Steps are those of all actors together, unless said otherwise.
 
     actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
+    first_bits          of the first layer where it has others, last_bits: of the last
     n                   steps of a transition
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
@@ -49,6 +50,8 @@ class Options:
     actors: int = 1
     actor_bits: int = 32
     broadcast_bits: int = 32
+    first_bits: int | None = None
+    last_bits: int | None = None
     actor_update_period: int = 100
     publish_every: int = 10
     synchronous: bool = False
@@ -85,9 +88,15 @@ class Options:
             raise UsageError(
                 f"no algorithm is called `{self.algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
             )
-        for name in ("actor_bits", "broadcast_bits"):
-            if getattr(self, name) not in BITS:
+        for name in ("actor_bits", "broadcast_bits", "first_bits", "last_bits"):
+            if getattr(self, name) not in (None, *BITS):
                 raise UsageError(f"{name} is {getattr(self, name)}; it can be 32, 16 or 8 to 2")
+        if self.actor_bits != self.broadcast_bits and (self.first_bits or self.last_bits):
+            raise UsageError(
+                "first and last layers have bits of their own only where actors compute in the "
+                "bits that come by broadcast",
+                hint="leave --broadcast-bits out",
+            )
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
@@ -134,7 +143,7 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
         # Nobody gets up there by trembling.
-        ("dqn", "MountainCar-v0"): {"steps": 60_000, "explore_steps": 20_000, "explore_hold": 20},
+        ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {
             "steps": 1_000_000,

@@ -49,9 +49,14 @@ class ActorProcesses:
         self.options = options
         self.run = Supervisor(processes=options.actors + 1)
         try:
-            bits = options.broadcast_bits
             self.publisher = Publisher(
-                self.run, program, options.actors, bits=bits, on_demand=options.on_demand
+                self.run,
+                program,
+                options.actors,
+                bits=options.broadcast_bits,
+                first_bits=options.first_bits,
+                last_bits=options.last_bits,
+                on_demand=options.on_demand,
             )
             self.experience = Experience.create(dtype, RING, options.actors)
             self.reader = self.experience.reader()
@@ -103,7 +108,8 @@ class LocalActors:
         self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
     ) -> None:
         self.options, self.head, self.begun = options, head, begun // options.actors
-        self.packer = Packer(program, options.broadcast_bits)
+        bits = options.broadcast_bits, options.first_bits, options.last_bits
+        self.packer = Packer(program, *bits)
         self.compute_bits = compute_bits(options)
         self.workers: list[Worker] = []
         self.actor: Actor | None = None

@@ -128,6 +128,10 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     [
         (("--algo", "d4pg", "--env", "CartPole-v1"), "whose actions are one of several"),
         (("--algo", "dqn", "--env", "CartPol-v1"), "did you mean CartPole-v1"),
+        (
+            ("--algo", "dqn", "--env", "CartPole-v1", "--actor-bits", "9"),
+            "actor_bits is 9; it can be 32, 16 or 8 to 2",
+        ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
         (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),
     ],

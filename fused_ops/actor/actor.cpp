@@ -7,6 +7,7 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr int64_t kMostUnpacked = 1 << 19;  // bytes, so that they stay near
 constexpr int64_t kSlack = 64;  // bytes behind codes that whole vectors and groups may touch
 
 bool is_product(const Step& step) { return step.op == Op::dense || step.op == Op::conv; }
@@ -77,6 +78,12 @@ void Actor::prepare() {
             }
             made.room = (made.room + kSlack - 1) / kSlack * kSlack;
             made.product.kernel = kernel.in(block_);
+            const int64_t panel =
+                kPanel * kernel.segments() * rows_of(kernel.storage, kernel.length());
+            if (kernel.storage == Storage::int4 && panel <= kMostUnpacked) {
+                made.unpacked = true;
+                most_unpacked_ = std::max(most_unpacked_, panel);
+            }
             made.product.activation = step.activation;
             made.product.alpha = step.alpha;
             made.product.pixel_count = static_cast<int64_t>(made.pixels.size());
@@ -101,6 +108,7 @@ void Actor::reserve(int64_t samples) {
     memory_.assign(static_cast<size_t>(all), 0);
     codes_.assign(static_cast<size_t>(most_codes_ * samples + 2 * kSlack), 0);
     ranges_.resize(static_cast<size_t>(samples));
+    unpacked_.resize(static_cast<size_t>(most_unpacked_));
     float* at = memory_.data();
     at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 / sizeof(float);
     for (size_t i = 1; i < sizes_.size(); ++i) {
@@ -205,6 +213,7 @@ void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samp
     product.ranges = ranges_.data();
     product.y = room(step.output);
     product.x = codes_.data();
+    product.unpacked = prepared.unpacked ? unpacked_.data() : nullptr;
     if (kernel.exact()) {
         if (!prepared.quantized) quantize(step, prepared, samples);
     } else if (is_padded(step)) {

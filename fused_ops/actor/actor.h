@@ -35,6 +35,7 @@ class Actor {
         int64_t padded_row = 0;       // numbers of a row of an image with its padding
         int64_t room = 0;             // numbers of a sample, as it is quantized
         bool quantized = false;       // the step before has quantized the same input
+        bool unpacked = false;        // four bits can be made eight where that is quicker
     };
 
     void prepare();
@@ -62,7 +63,9 @@ class Actor {
     std::vector<Range> ranges_;
     std::vector<char> codes_;  // of the input of a product
     int64_t most_codes_ = 0;   // bytes of a sample
-    int64_t reserved_ = 0;     // samples that there is room for
+    std::vector<char> unpacked_;
+    int64_t most_unpacked_ = 0;
+    int64_t reserved_ = 0;  // samples that there is room for
 };
 
 }  // namespace qgraph::actor

@@ -67,6 +67,7 @@ struct Product {
     int64_t samples;
     const Range* ranges;  // of each sample, for integers
     float* y;             // [samples, pixel_count, outputs]
+    char* unpacked;       // of int4: room for a panel in bytes, or null
 };
 
 // Rows [count, size].

@@ -9,6 +9,8 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr bool kUnpacks = false;
+
 template <Storage S>
 int integer_rows(int64_t rows, int) {
     return rows >= 4 ? 4 : 1;

@@ -13,6 +13,8 @@ constexpr int kMost[] = {0, 16, 12, 8, 6};  // with so many times 16 channels
 // Weights that few rows use come from far away: bytes that are fetched before they are used.
 constexpr int64_t kAhead = 1024;
 
+constexpr bool kUnpacks = true;
+
 template <Storage S>
 int integer_rows(int64_t rows, int vectors) {
     const int most = kMost[vectors];

@@ -2,8 +2,11 @@
 // has defined
 //   integer_rows<S>(rows, vectors)   how many of so many rows, and 16 channels, it takes at a time
 //   multiply_integers<S>(tile, rows, vectors)
+//   kUnpacks                         for many rows, four bits are quicker as eight
 
 #pragma once
+
+#include <cstring>
 
 #include "actor/elementwise_body.h"
 #include "actor/format.h"
@@ -117,6 +120,26 @@ void run_finish(const Finish& f, Activation activation, int rows) {
 
 // -- tiles ----------------------------------------------------------------------------------------
 
+// A panel of four bits as one of eight.
+void unpack(const char* from, int64_t bytes, int64_t width, char* to) {
+    const int64_t line = 4 * width;  // of a group of values
+    for (int64_t at = 0; at < bytes; at += line) {
+        for (int64_t i = at; i < at + line; i += sizeof(Bits), to += sizeof(Bits)) {
+            Bits both;
+            std::memcpy(&both, from + i, sizeof both);
+            const Bits halves[2] = {both & 0x0f0f0f0fu, both >> 4 & 0x0f0f0f0fu};
+            for (int half = 0; half < 2; ++half) {
+                const Bits signs = halves[half] & 0x08080808u;  // 8 - 16, in each byte
+                const Bits whole = halves[half] | ((signs << 5) - (signs << 1));
+                std::memcpy(to + half * line, &whole, sizeof whole);
+            }
+        }
+        to += line;
+    }
+}
+
+constexpr int64_t kManyRows = 9;  // that are worth it to unpack a panel
+
 template <Storage S>
 void product_of(const Product& p) {
     constexpr bool integers = S == Storage::int8 || S == Storage::int4;
@@ -130,7 +153,9 @@ void product_of(const Product& p) {
     Tile tile;
     tile.segment = p.segment;
     tile.segments = p.kernel.segments;
-    tile.steps = rows_of(S, p.kernel.length) / group;
+    const bool unpacks =
+        kUnpacks && S == Storage::int4 && rows >= kManyRows && p.unpacked != nullptr;
+    tile.steps = rows_of(S, p.kernel.length) / (unpacks ? 4 : group);
     tile.sums = sums;
     Finish f;
     f.integers = sums;
@@ -145,6 +170,10 @@ void product_of(const Product& p) {
         f.bias = p.bias + panel;
         tile.weights = p.kernel.data + panel * of_one;
         tile.width = padded(f.channels);
+        if (unpacks) {
+            unpack(tile.weights, tile.width * of_one, tile.width, p.unpacked);
+            tile.weights = p.unpacked;
+        }
         int64_t sample = 0, pixel = 0;
         for (int64_t row = 0; row < rows;) {
             int count;
@@ -158,7 +187,9 @@ void product_of(const Product& p) {
                 f.ranges[i] = integers ? p.ranges + sample : nullptr;
                 if (++pixel == p.pixel_count) pixel = 0, ++sample;
             }
-            if constexpr (integers) {
+            if (unpacks) {
+                multiply_integers<Storage::int8>(tile, count, static_cast<int>(tile.width / 16));
+            } else if constexpr (integers) {
                 multiply_integers<S>(tile, count, static_cast<int>(tile.width / 16));
             } else {
                 constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;

@@ -159,8 +159,8 @@ void bind_actor(nb::module_& module) {
     nb::class_<BoundActor>(module, "Actor")
         .def(nb::init<const Bytes&, int>())
         .def("use", &BoundActor::use)
-        .def("act", &BoundActor::act)
-        .def("act_all", &BoundActor::act_all);
+        .def("act", &BoundActor::act, nb::arg().none())
+        .def("act_all", &BoundActor::act_all, nb::arg().none());
     module.def("pack", &pack);
     module.def("checksum", &checksum_of);
 }

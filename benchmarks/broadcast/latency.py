@@ -21,7 +21,8 @@ NAMES = {"ours": "qgraph", "torch": "ActorQ's, in PyTorch"}
 GAP = 0.05  # seconds between updates, so that each begins from rest
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (
-    "Learner, quantizer and actor are processes; the learner rests meanwhile.",
+    "Learner, quantizer and actor are processes; the learner rests meanwhile. Packing begins while "
+    "weights are still copied, so that the times of both are more than their share.",
     "ActorQ's path (quantize_dynamic, pickle, load_state_dict) has our shared memory here, not the "
     "tables that it went through.",
 )
@@ -44,10 +45,9 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
     program = dense_policy(hidden)
     variables = {key: tf.Variable(value) for key, value in drawn_weights(program).items()}
     columns = {"path": "", "bits": "", "block MB": ".2f", "ms": ".2f", "90 %": ".2f"}
-    parts = ("of it: copy", "pack", "take, act")
     table = Table(
         f"Weight update of {name}: from the learner's step to the first action by it",
-        {**columns, **dict.fromkeys(parts, ".2f")},
+        {**columns, "copy": ".2f", "pack": ".2f"},
         notes=list(NOTES),
     )
     for kind, bits in KINDS:
@@ -55,8 +55,8 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
             times = _measured(timed, variables, updates)
         total = median(times.total)
         row = (NAMES[kind], bits, timed.block_size / 1e6, total)
-        copy, pack = median(times.copy), mean(times.pack)
-        table.add(*row, float(np.quantile(times.total, 0.9)), copy, pack, total - copy - pack)
+        parts = (median(times.copy), mean(times.pack))
+        table.add(*row, float(np.quantile(times.total, 0.9)), *parts)
     return table
 
 

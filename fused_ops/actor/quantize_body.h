@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 
@@ -137,17 +138,31 @@ struct Kernel {
     }
 };
 
+// Channels that are looked at and then packed before the next ones are: weights come from memory
+// once, and the second time from a cache.
+constexpr int64_t kStrip = 256;
+constexpr int64_t kRowsAhead = 8;  // that are fetched before they are looked at
+
+// Channels `begin` to `end`.
+struct Strip {
+    int64_t begin, end;
+};
+
 // The largest magnitude of each channel, as it is or as bits; false where one is not finite.
-bool largest(const float* weights, int64_t rows, int64_t outputs, float* top) {
-    for (int64_t c = 0; c < padded(outputs); c += kWide) store_all(top + c, Vec{});
+bool largest(const float* weights, int64_t rows, int64_t outputs, Strip strip, float* top) {
+    for (int64_t c = strip.begin; c < strip.end; c += kWide) store_all(top + c, Vec{});
     for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t c = 0; c < outputs; c += kWide) {
-            const Vec v = load_first(weights + row * outputs + c, outputs - c);
+        const float* at = weights + row * outputs;
+        for (int64_t c = strip.begin; c < strip.end; c += 16) {
+            __builtin_prefetch(at + kRowsAhead * outputs + c);
+        }
+        for (int64_t c = strip.begin; c < std::min(strip.end, outputs); c += kWide) {
+            const Vec v = load_first(at + c, outputs - c);
             const Ints size = (Ints)((Bits)v & 0x7fffffffu), before = (Ints)load_all(top + c);
             store_all(top + c, (Vec)(size > before ? size : before));
         }
     }
-    return finite(top, padded(outputs));
+    return finite(top + strip.begin, strip.end - strip.begin);
 }
 
 // Codes of 16 channels of a panel of integers: 4 or 8 values of each in 4 bytes.
@@ -167,17 +182,18 @@ Bits group(const Kernel& kernel, int64_t segment, int64_t k, int64_t channel, Ve
 }
 
 template <Storage S>
-void pack_integers(const Kernel& kernel, int top, char* data, const float* inverse, int32_t* sums) {
+void pack_integers(const Kernel& kernel, int top, Strip strip, char* data, const float* inverse,
+                   int32_t* sums) {
     const Panels& form = kernel.form;
     constexpr int64_t step = S == Storage::int8 ? 4 : 8;
     const int64_t channels = padded(form.outputs), rows = rows_of(S, form.length);
     const int64_t of_one = bytes_of(S, form.segments, form.length);
     const Vec high = all(static_cast<float>(top));
-    std::memset(sums, 0, static_cast<size_t>(channels) * sizeof(int32_t));
+    std::fill(sums + strip.begin, sums + strip.end, 0);
     // Rows as they lie; of each panel four lines at a time.
     for (int64_t segment = 0; segment < form.segments; ++segment) {
         for (int64_t k = 0; k < rows; k += step) {
-            for (int64_t panel = 0; panel < channels; panel += kPanel) {
+            for (int64_t panel = strip.begin; panel < strip.end; panel += kPanel) {
                 const int64_t width = channels - panel < kPanel ? channels - panel : kPanel;
                 char* to = data + panel * of_one + (segment * rows + k) / step * width * 4;
                 for (int64_t c = panel; c < panel + width; c += kWide) {
@@ -227,18 +243,22 @@ bool pack(const float* weights, const Panels& form, int high, char* data, float*
     if (form.storage == Storage::float16) {
         return pack_floats<Storage::float16>({weights, rows}, data);
     }
-    if (!largest(weights, rows.length, form.outputs, scale)) return false;
     const auto top = static_cast<float>(high);
-    for (int64_t c = 0; c < padded(form.outputs); ++c) {
-        const bool there = scale[c] >= kSmallest;
-        inverse[c] = there ? top / scale[c] : 0;
-        scale[c] = there ? scale[c] / top : 0;
-    }
     const Kernel kernel{weights, form};
-    if (form.storage == Storage::int8) {
-        pack_integers<Storage::int8>(kernel, high, data, inverse, sums);
-    } else {
-        pack_integers<Storage::int4>(kernel, high, data, inverse, sums);
+    const int64_t channels = padded(form.outputs);
+    for (Strip strip{0, 0}; strip.begin < channels; strip.begin += kStrip) {
+        strip.end = std::min(strip.begin + kStrip, channels);
+        if (!largest(weights, rows.length, form.outputs, strip, scale)) return false;
+        for (int64_t c = strip.begin; c < strip.end; ++c) {
+            const bool there = scale[c] >= kSmallest;
+            inverse[c] = there ? top / scale[c] : 0;
+            scale[c] = there ? scale[c] / top : 0;
+        }
+        if (form.storage == Storage::int8) {
+            pack_integers<Storage::int8>(kernel, high, strip, data, inverse, sums);
+        } else {
+            pack_integers<Storage::int4>(kernel, high, strip, data, inverse, sums);
+        }
     }
     return true;
 }

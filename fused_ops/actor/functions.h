@@ -9,6 +9,8 @@
 namespace qgraph::actor {
 namespace {
 
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: a sum with it is a whole number
+
 inline Vec held(Vec x, Vec low, Vec high) {
     x = x < low ? low : x;
     return x > high ? high : x;
@@ -17,7 +19,6 @@ inline Vec held(Vec x, Vec low, Vec high) {
 inline Vec power_of_two(Ints n) { return (Vec)(((Bits)n + 127u) << 23); }
 
 inline Vec exp(Vec x) {
-    constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: a sum with it is a whole number
     x = held(x, all(-104.0f), all(89.0f));
     const Vec shifted = x * 1.4426950408889634f + kRounder;
     const Ints whole = (Ints)((Bits)shifted - (Bits)all(kRounder));

@@ -28,6 +28,17 @@ inline auto folded(V v, F f) {
     }
 }
 
+// Whether there is a bit.
+inline bool any(Bits bits) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)bits, (__m512i)bits) != 0;
+#elif defined(__AVX2__)
+    return _mm256_testz_si256((__m256i)bits, (__m256i)bits) == 0;
+#else
+    return folded<kWide>(bits, [](auto a, auto b) { return a | b; }) != 0;
+#endif
+}
+
 // Comparisons with NaN are false, so that it is none of the ends.
 struct Ends {
     Vec low{}, high{};
@@ -55,11 +66,10 @@ inline Range range(const float* x, int64_t count) {
     const auto more = [](auto a, auto b) { return a > b ? a : b; };
     const float least = folded<kWide>(ends.low, less);
     const float span = folded<kWide>(ends.high, more) - least;
-    const uint32_t bad = folded<kWide>(ends.bad, [](auto a, auto b) { return a | b; });
-    if (bad != 0 || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
+    if (any(ends.bad) || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
     if (span < kSmallest) return {0, 0, 0};
     const float inverse = 255.0f / span;
-    const float zero = Lanes<kWide>::nearest(all(-least * inverse))[0];
+    const float zero = (-least * inverse + kRounder) - kRounder;
     return {span / 255.0f, inverse, static_cast<int32_t>(zero > 255.0f ? 255.0f : zero)};
 }
 

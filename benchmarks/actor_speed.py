@@ -166,8 +166,8 @@ def prepare(name: str, folder: Path) -> None:
     from qgraph.frontends import load
 
     program = NETWORKS[name]()
-    keras_model(program, drawn_weights(program)).save(folder / "model.h5")
-    model, samples = load(folder / "model.h5"), observations(program, CALIBRATION)
+    keras_model(program, drawn_weights(program)).save(folder / "model.keras")
+    model, samples = load(folder / "model.keras"), observations(program, CALIBRATION)
     plain = onnx_model(program, drawn_weights(program))
     (folder / "fp32.onnx").write_bytes(plain)
     (folder / "int8.onnx").write_bytes(quantized(plain, samples, 1, per_channel=True))

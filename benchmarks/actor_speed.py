@@ -313,6 +313,9 @@ def speeds(name: str, found: Mapping[tuple[str, int], Times]) -> Table:
             cells.append(f"{np.median(times[who]) / batch:.3g} ({ratio:.2f})")
         table.add(who, *cells)
     table.notes.append(f"medians of up to {TURNS} turns, one thread; the ratio is of the same turn")
+    program = NETWORKS[name]()
+    sizes = (f"{who} {Packer(program, bits).size / 1e6:.2f}" for who, bits in OURS.items())
+    table.notes.append(f"MB of a block: {'; '.join(sizes)}")
     return table
 
 

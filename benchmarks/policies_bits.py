@@ -22,15 +22,12 @@ from benchmarks.real.tables import Table
 from qgraph.cli.console import console
 from qgraph.cli.rl.options import bits_of, head_in
 from qgraph.errors import QGraphError, UnsupportedError
-from qgraph.rl.policy import Policy, pack, read_policy
+from qgraph.rl.policy import read_policy
 from qgraph.rl.policy.about import about
 from qgraph.rl.policy.affine import Simulated
-from qgraph.rl.policy.play import watch
 from qgraph.rl.policy.plots import plot
-from qgraph.rl.policy.study import WAYS, Form, Row, Study, forms, study
+from qgraph.rl.policy.study import STATIC, WAYS, Form, Row, Study, forms, study
 
-CALIBRATION, SEED = 4096, 100_000  # steps, and the first seed, of what static forms learn from
-STATIC = "static"
 TITLES = {
     "papers": "weights and activations simulated as in the papers",
     "weights": "weights alone",
@@ -57,26 +54,19 @@ def studies(arguments: argparse.Namespace) -> Iterator[tuple[str, Study]]:
 
 def _study(file: Path, arguments: argparse.Namespace) -> Study:
     known, network = about(file), read_policy(file)
-    program, weights = network.program, network.weights
+    program = network.program
     place = str(known.environment)
     head = head_in(place, program.size(program.outputs[0]), known)
-    floating = Simulated(program, weights)
     bits, ways = bits_of(arguments.bits), arguments.ways.split(",")
 
     def compared() -> Iterator[Form]:
-        yield from forms(program, weights, bits, [way for way in ways if way != STATIC])
-        if STATIC not in ways:
-            return
-        seen = watch(place, floating, head, CALIBRATION, SEED)
-        for b in [b for b in bits if b <= 8]:
-            try:
-                yield Form(STATIC, b, Policy(pack(network, head, b, STATIC, seen)).outputs)
-            except UnsupportedError as error:
-                print(f"{file.stem} has no static form: {error.message}", file=sys.stderr)
-                return
+        try:
+            yield from forms(network, bits, ways, head, place)
+        except UnsupportedError as error:
+            print(f"{file.stem} has no static form: {error}", file=sys.stderr)
 
     return study(
-        floating, compared(), head, place,
+        Simulated(program, network.weights), compared(), head, place,
         episodes=arguments.episodes, first_seed=known.first_seed, steps=arguments.steps,
     )  # fmt: skip
 

@@ -53,7 +53,7 @@ def evaluate(
         typer.Option(
             metavar="LIST",
             help="papers (simulated, activations in the same bits), weights (alone), "
-            "actor (packed and run).",
+            "actor (packed and run), static (calibrated where it acts, exact to the bit).",
         ),
     ] = "papers,weights,actor",
     episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Played with each.")] = 100,
@@ -90,12 +90,12 @@ def evaluate(
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
-    from qgraph.rl.policy.study import WAYS, forms, study
+    from qgraph.rl.policy.study import STATIC, WAYS, forms, study
 
     wanted, chosen = bits_of(bits), names(ways) or []
-    unknown = [way for way in chosen if way not in WAYS]
+    unknown = [way for way in chosen if way not in (*WAYS, STATIC)]
     if unknown or not chosen:
-        raise UsageError(f"`{ways}` is no list of ways", hint=f"of {', '.join(WAYS)}")
+        raise UsageError(f"`{ways}` is no list of ways", hint=f"of {', '.join((*WAYS, STATIC))}")
     packed = is_packed(model)
     if packed != (against is not None):
         raise UsageError("--against is for .qpol files, and they need it", node=str(model))
@@ -112,7 +112,9 @@ def evaluate(
         program, weights = network.program, network.weights
         made = head_in(place, program.size(program.outputs[0]), known)
         policy = load_policy(model) if packed else None
-        compared = forms(program, weights, wanted, chosen) if policy is None else [_form(policy)]
+        compared = (
+            forms(network, wanted, chosen, made, place) if policy is None else [_form(policy)]
+        )
         found = study(
             Simulated(program, weights), compared, made, place, episodes=episodes,
             first_seed=known.first_seed if seed is None else seed, steps=steps, progress=progress,

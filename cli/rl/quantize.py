@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from qgraph.rl.policy.about import About
 
 APART = 4  # every fourth observation is kept to compare actions on
-FIRST_SEED = 100_000  # of episodes to calibrate on: not those of `qgraph rl evaluate`
 
 
 class Form(str, Enum):
@@ -146,10 +145,11 @@ def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
     """What the float policy sees where it acts."""
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.play import watch
+    from qgraph.rl.policy.study import CALIBRATION_SEED
 
     place, program = needed(known), network.program
     made = head_in(place, program.size(program.outputs[0]), known)
-    return watch(place, Simulated(program, network.weights), made, steps, FIRST_SEED)
+    return watch(place, Simulated(program, network.weights), made, steps, CALIBRATION_SEED)
 
 
 def _parts(seen: Array | None) -> tuple[Array | None, Array | None]:

@@ -78,6 +78,8 @@ def _bias_add(site: Site) -> Result:
 def _batch_norm(site: Site) -> Result:
     node = site.node
     training = not node.has("is_training") or node.flag("is_training")
+    if training and channels_first(node):
+        return _layer_norm(site)
     if training or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
         return None
     x, *statistics = site.inputs
@@ -93,6 +95,28 @@ def _batch_norm(site: Site) -> Result:
     if channels_first(node):
         y = site.helper("to_nchw", "transpose", y, perm=(0, 3, 1, 2))
     return (site.emit("cast", y, dtype=dtype), mean, variance)
+
+
+def _layer_norm(site: Site) -> Result:
+    """Keras' layer norm: rows [n, c] as n channels of one image [1, n, c, 1], in training mode."""
+    graph = site.builder.graph
+    before = graph.producer(site.inputs[0])
+    fills = [graph.producer(value) for value in site.inputs[1:3]]
+    filled = [
+        graph.constant(fill.inputs[1]) if fill.attrs.get("kind") == "Fill" else None
+        for fill in fills
+    ]
+    rows = graph.types[before.inputs[0]].shape if before.op == "reshape" else None
+    if rows is None or len(rows) != 2 or rows[1] is None:
+        return None
+    image = site.shape(0) or ()
+    if (image[:1], image[2:]) != ((1,), (rows[1], 1)) or filled != [1, 0]:
+        return None
+    dtype = site.type(0).dtype
+    ends = [site.const(np.full(rows[1], x, dtype), what) for x, what in ((1, "gamma"), (0, "beta"))]
+    epsilon = site.node.real("epsilon", 1e-4)
+    made = site.helper("layer_norm", "layer_norm", before.inputs[0], *ends, epsilon=epsilon)
+    return (site.emit("reshape", made, shape=(1, -1, rows[1], 1)), None, None)
 
 
 def _global_batch_norm(site: Site) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from qgraph.rl.actor import Actor
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
+
+if TYPE_CHECKING:
+    from qgraph.program import Program
+    from qgraph.runtime import Session
 
 Run = Callable[[Array], Mapping[str, Array]]
 
@@ -38,6 +42,8 @@ class Policy:
 
     def __init__(self, packed: Packed, level: str = "auto") -> None:
         about = packed.manifest
+        self.sections = packed.sections
+        self._session: Session | None = None
         try:
             self.about = about
             self.form = str(about["form"])
@@ -79,6 +85,16 @@ class Policy:
         found = self._run(x)
         return {name: found[name][0] if alone else found[name] for name in self.names}
 
+    @property
+    def program(self) -> Program:
+        """The integer program of a static policy: what C, for one, is written from.
+
+        Raises UsageError for a dynamic one.
+        """
+        if self._session is None:
+            raise UsageError("a dynamic policy has no integer program", hint="--form static")
+        return self._session.program
+
     def _counted(self, x: Array) -> Array:
         """x as it is run, after it was counted. A dynamic form's actor refuses NaN by itself."""
         self.counts["observations"] += len(x)
@@ -100,6 +116,7 @@ class Policy:
         if self.form != "static":
             raise ValueError(f"form `{self.form}` is not known")
         session, name = _session(packed, level), str(packed.manifest["input"])
+        self._session = session
         graph, dtype = session.graph, session.graph.types[name].dtype
         if not set(self.names) <= set(graph.outputs):
             raise ValueError("its graph has other outputs")
@@ -109,7 +126,7 @@ class Policy:
         return lambda x: session.run({name: np.ascontiguousarray(x, dtype)})
 
 
-def _session(packed: Packed, level: str) -> Any:
+def _session(packed: Packed, level: str) -> Session:
     """The calibrated graph, its program, and the engine that runs the program of the file."""
     import tempfile
 

@@ -16,6 +16,7 @@ from qgraph.rl.actor.form import Step
 from qgraph.rl.policy.writer import Writer, no_actor
 
 NO_DILATION = (1, 1)
+AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # what ends in one
 
 
 def _matmul(writer: Writer, node: Node) -> None:
@@ -83,9 +84,12 @@ def _affine(
     channels = (writer.sample(node.name) or (1,))[-1] or 1
     scale = np.ones(channels, np.float32) if scale is None else scale
     offset = np.zeros(channels, np.float32) if offset is None else offset
-    if before is not None and same_size and before.op == "affine":
-        earlier = writer.weight(before, "offset") * scale + offset
-        writer.join(node, before, scale=writer.weight(before, "scale") * scale, offset=earlier)
+    roles = AFFINE.get(before.op) if before is not None else None
+    if before is not None and same_size and roles is not None:
+        factor, shift = roles
+        earlier = writer.weight(before, shift) * scale + offset
+        changed = {factor: writer.weight(before, factor) * scale, shift: earlier}
+        writer.join(node, before, **changed)
         return
     if not same_size:
         raise no_actor(node, " that repeats a value")
@@ -204,13 +208,14 @@ def _concat(writer: Writer, node: Node) -> None:
 
 
 def _reshape(writer: Writer, node: Node) -> None:
-    before, after = writer.sample(node.inputs[0]), writer.sample(node.name)
-    if before == after:
-        writer.same[node.name] = node.inputs[0]
-    elif len(after) == 1:
-        writer.add(node.name, "flatten", node.inputs[0])
+    x = writer.reshaped.get(node.inputs[0], node.inputs[0])
+    before, after = writer.graph.types[x].shape or (), writer.graph.types[node.name].shape or ()
+    if before[1:] == after[1:]:
+        writer.same[node.name] = x
+    elif len(after) == 2 and None not in after[1:]:
+        writer.add(node.name, "flatten", x)
     else:
-        raise no_actor(node, f" from {list(before)} to {list(after)}")
+        writer.reshaped[node.name] = x
 
 
 def _identity(writer: Writer, node: Node) -> None:

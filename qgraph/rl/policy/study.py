@@ -17,7 +17,10 @@ from qgraph.progress import Progress, silent
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy.affine import FLOAT, Simulated
+from qgraph.rl.policy.build import STATIC_BITS, pack
 from qgraph.rl.policy.play import Outputs, Returns, play, watch
+from qgraph.rl.policy.policy import Policy
+from qgraph.rl.policy.read import PolicyNetwork
 from qgraph.rl.policy.shift import Shift, frequencies, shift
 
 Way = Callable[[ActorProgram, Weights, int], Outputs]
@@ -39,6 +42,10 @@ WAYS: Mapping[str, Way] = MappingProxyType(
         "actor": _as_actors_run_it,
     }
 )
+
+
+STATIC = "static"
+CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps to learn from, and their first seed
 
 
 @dataclass(frozen=True)
@@ -100,12 +107,26 @@ class Form:
 
 
 def forms(
-    program: ActorProgram, weights: Weights, bits: Sequence[int], ways: Sequence[str] = tuple(WAYS)
+    network: PolicyNetwork,
+    bits: Sequence[int],
+    ways: Sequence[str] = tuple(WAYS),
+    head: Head | None = None,
+    environment: str | None = None,
 ) -> Iterator[Form]:
-    """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them."""
-    for way in ways:
+    """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them.
+
+    The way `static` needs a head and an environment, and has integer bits only. Raises
+    UnsupportedError for a policy without a static form.
+    """
+    program, weights = network.program, network.weights
+    for way in [way for way in ways if way in WAYS]:
         for b in [b for b in bits if b < FLOAT]:
             yield Form(way, b, WAYS[way](program, weights, b))
+    if STATIC in ways and head is not None and environment is not None:
+        floating = Simulated(program, weights)
+        seen = watch(environment, floating, head, CALIBRATION, CALIBRATION_SEED)
+        for b in [b for b in bits if b in STATIC_BITS]:
+            yield Form(STATIC, b, Policy(pack(network, head, b, STATIC, seen)).outputs)
 
 
 def study(

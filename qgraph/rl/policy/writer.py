@@ -24,18 +24,23 @@ class Writer:
         self.weights: dict[str, Array] = {}
         self.same: dict[str, str] = {}  # values that a step makes under another name
         self.means: dict[str, str] = {}  # over the last axis: of what
+        self.reshaped: dict[str, str] = {}  # for a while: of what
 
     def value(self, name: str) -> str:
         """The value of the program that `name` stands for."""
         while name in self.same:
             name = self.same[name]
-        if name in self.means:
+        if name in self.means or name in self.reshaped:
             raise no_actor(self.graph.producer(name))
         return name
 
     def before(self, value: str) -> Step | None:
         """The step that makes `value`, where nothing else takes it."""
-        return self.steps.get(value) if self.graph.use_count(value) == 1 else None
+        alone = self.graph.use_count(value) == 1
+        while alone and value in self.same:
+            value = self.same[value]
+            alone = self.graph.use_count(value) == 1
+        return self.steps.get(value) if alone else None
 
     def sample(self, value: str) -> tuple[int | None, ...]:
         return (self.graph.types[value].shape or ())[1:]

@@ -54,7 +54,8 @@ def test_change_is_paired():
 
 
 def test_float_is_compared_with_fewer_bits_in_every_way(made):
-    made = forms(*policy(), [32, 8, 2])
+    network = read_policy(chaser())
+    made = forms(network, [32, 8, 2])
     found = study(Simulated(*policy()), made, Head("categorical"), "Chase", episodes=5, steps=60)
     assert [(row.way, row.bits) for row in found.rows] == [
         (way, bits) for way in ("papers", "weights", "actor") for bits in (8, 2)
@@ -66,9 +67,18 @@ def test_float_is_compared_with_fewer_bits_in_every_way(made):
     json.dumps(found.as_json())
 
 
+def test_a_static_form_is_calibrated_where_it_acts(made):
+    network, head = read_policy(chaser()), Head("argmax")
+    (form,) = forms(network, [16, 8], ["static"], head, "Chase")
+    assert (form.way, form.bits) == ("static", 8)
+    seen = np.random.default_rng(0).normal(0, 2, (200, 2)).astype("f")
+    wanted = Simulated(network.program, network.weights)(seen)
+    assert (form.policy(seen).argmax(1) == wanted.argmax(1)).mean() > 0.97
+
+
 def test_continuous_actions_are_counted_in_bins(made):
     head = Head("clip", (-1.0,), (1.0,))
-    one, made = Simulated(*policy(False)), forms(*policy(False), [4], ["papers"])
+    one, made = Simulated(*policy(False)), forms(read_policy(chaser(False)), [4], ["papers"])
     found = study(one, made, head, "Pull", episodes=3, steps=50)
     (row,) = found.rows
     assert row.frequencies.shape == (1, 32) and row.shift.kl_policy is None

@@ -85,7 +85,9 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
         if arguments.only and arguments.only != name:
             continue
         steps = arguments.steps or task.steps
-        floats, after, aware = [], {b: [] for b in bits}, {b: [] for b in bits}  # type: Any
+        floats: list[float] = []
+        after: dict[int, list[float]] = {b: [] for b in bits}
+        aware: dict[int, list[float]] = {b: [] for b in bits}
         for seed in range(arguments.seeds):
             start = time.perf_counter()
             model = learnt(name, FLOAT, seed, steps)

@@ -45,7 +45,7 @@ def test_what_was_saved_is_restored_into_any_capacity(alpha, capacity):
         assert other.state()["priorities"].tolist()[:-1] == [*wanted, 0][-capacity:][:-1]
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.floats(0, 0.999))
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.floats(0, 1))
 def test_sums_are_found_where_the_running_sum_passes_them(values, share):
     tree = SumTree(len(values))
     tree.set(np.arange(len(values)), np.array(values))
@@ -55,6 +55,12 @@ def test_sums_are_found_where_the_running_sum_passes_them(values, share):
         assert values[place] > 0
         assert sum(values[:place]) <= share * tree.total * (1 + 1e-9) + 1e-9
         assert sum(values[: place + 1]) >= share * tree.total * (1 - 1e-9) - 1e-9
+
+
+def test_nothing_is_found_past_the_last():
+    tree = SumTree(3)  # of four leaves
+    tree.set(np.arange(3), np.array([1.0, 1.0, 1.0]))
+    assert tree.find(np.array([3.0, 3.1])).tolist() == [2, 2]
 
 
 def test_draws_go_by_priority_and_importance_makes_up_for_it():

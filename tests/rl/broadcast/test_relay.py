@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,13 @@ def taken(run: Supervisor, rings: Experience, enough: Callable[[np.ndarray], boo
     return checked(found)
 
 
+def ended(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
 @pytest.mark.slow
 def test_actors_on_two_ray_nodes(cluster: Any) -> None:
     with Supervisor(5) as run:
@@ -149,7 +157,23 @@ def test_actors_on_two_ray_nodes(cluster: Any) -> None:
         taken(run, rings, lambda found: nodes.crashes == 1)
         pids = {int(pid) for pid in (*found["pid"], *last["pid"])}
     end = time.monotonic() + 30
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids):  # actors end with the run
+    while not all(ended(pid) for pid in pids):  # actors end with the run
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_lost_node_is_started_again(cluster: Any) -> None:
+    with Supervisor(5) as run:
+        publisher, rings, _ = start(run, cluster)
+        publisher.publish(drawn(1), 1)
+        found = taken(run, rings, lambda found: set(found["actor"]) == {0, 1, 2})
+        actor = int(found["pid"][found["actor"] == 2][-1])
+        status = Path(f"/proc/{actor}/status").read_text()
+        os.kill(int(status.split("PPid:")[1].split()[0]), signal.SIGKILL)  # its relay
+        taken(run, rings, lambda r: (r["pid"][r["actor"] == 2] != actor).any())
+    end = time.monotonic() + 30
+    while not ended(actor):
         assert time.monotonic() < end
         time.sleep(0.05)
 

@@ -93,6 +93,7 @@ def _static(
     from qgraph.compiler import quantize
     from qgraph.ir.text import print_graph
     from qgraph.program import lower
+    from qgraph.rl.policy.static import ends
 
     graph = network.graph
     (name,) = (n for n in graph.inputs if graph.use_count(n))
@@ -103,6 +104,7 @@ def _static(
     arrays: dict[str, Any] = constants("constant", made)
     np.savez(content, **arrays)
     manifest.update(
+        **ends(made, program, name),
         outputs=list(made.outputs),
         input=name,
         facts=sorted(made.facts),

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qgraph.errors import GraphError, LoadError, TextError, UsageError
+from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
+from qgraph.rl.policy.static import Static
 
 if TYPE_CHECKING:
     from qgraph.program import Program
-    from qgraph.runtime import Session
 
 Run = Callable[[Array], Mapping[str, Array]]
 
@@ -43,7 +42,7 @@ class Policy:
     def __init__(self, packed: Packed, level: str = "auto") -> None:
         about = packed.manifest
         self.sections = packed.sections
-        self._session: Session | None = None
+        self._static: Static | None = None
         try:
             self.about = about
             self.form = str(about["form"])
@@ -91,9 +90,9 @@ class Policy:
 
         Raises UsageError for a dynamic one.
         """
-        if self._session is None:
+        if self._static is None:
             raise UsageError("a dynamic policy has no integer program", hint="--form static")
-        return self._session.program
+        return self._static.session.program
 
     def _counted(self, x: Array) -> Array:
         """x as it is run, after it was counted. A dynamic form's actor refuses NaN by itself."""
@@ -115,48 +114,13 @@ class Policy:
             return actor.run
         if self.form != "static":
             raise ValueError(f"form `{self.form}` is not known")
-        session, name = _session(packed, level), str(packed.manifest["input"])
-        self._session = session
-        graph, dtype = session.graph, session.graph.types[name].dtype
-        if not set(self.names) <= set(graph.outputs):
+        static = Static(packed, level)
+        if not set(self.names) <= static.outputs:
             raise ValueError("its graph has other outputs")
-        entries = session.program.entries
-        if self._range and [e.source for e in entries] == [name]:
-            self._held = _reach(entries[0].spec)
-        return lambda x: session.run({name: np.ascontiguousarray(x, dtype)})
-
-
-def _session(packed: Packed, level: str) -> Session:
-    """The calibrated graph, its program, and the engine that runs the program of the file."""
-    import tempfile
-
-    from qgraph.backends.engine.engine import LEVELS, Engine
-    from qgraph.ir.text import parse_graph
-    from qgraph.program import lower
-    from qgraph.runtime import Session
-
-    sections = packed.sections
-    try:
-        with np.load(io.BytesIO(sections["constants"].tobytes()), allow_pickle=False) as found:
-            constants = {name.removeprefix("constant/"): found[name] for name in found.files}
-        graph = parse_graph(sections["graph"].tobytes().decode(), constants)
-    except (TextError, GraphError, OSError, EOFError) as error:
-        raise ValueError(str(error)) from None
-    graph.facts.update(str(fact) for fact in packed.manifest["facts"])
-    with tempfile.NamedTemporaryFile(suffix=".qgi") as file:
-        file.write(sections["engine"].tobytes())
-        file.flush()
-        engine = Engine.open(file.name, level=level if level in LEVELS else "auto")
-    program = lower(graph)
-    if engine.entries != tuple(e.tensor for e in program.entries) or engine.exits != program.exits:
-        raise ValueError("the engine's program is of another policy")
-    return Session(graph, program, engine)
-
-
-def _reach(spec: Any) -> tuple[Array, Array]:
-    """The least and the largest number that codes hold."""
-    unit = np.ldexp(1.0, -np.asarray(spec.exponent))
-    return np.asarray((spec.lo - 0.5) * unit), np.asarray((spec.hi + 0.5) * unit)
+        if self._range and static.reach is not None:
+            self._held = static.reach
+        self._static = static
+        return static.run
 
 
 def _not_finite(x: Array) -> UsageError:

@@ -14,7 +14,7 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, load_policy, pack, read_policy
 from qgraph.rl.policy.file import HEADER, Packed, is_packed, read
-from qgraph.rl.policy.policy import _session
+from qgraph.rl.policy.static import Static
 from tests.helpers.playing import chaser
 
 
@@ -66,8 +66,12 @@ def test_the_dynamic_form_is_the_actor(network, tmp_path):
 def test_the_static_form_is_the_integer_reference_bit_for_bit(network, tmp_path):
     packed = pack(network, Head("argmax"), 8, "static", seen())
     policy, x = load_policy(packed.write(tmp_path / "p.qpol")), seen(300, 2)
-    graph = _session(packed, "auto").graph
-    np.testing.assert_array_equal(policy.outputs(x), Reference(graph).outputs({"seen": x})["out"])
+    wanted = Reference(Static(packed).session.graph).outputs({"seen": x})["out"]
+    np.testing.assert_array_equal(policy.outputs(x), wanted)
+    known = {k: v for k, v in packed.manifest.items() if k not in ("entry", "exits")}
+    by_graph = Policy(Packed(known, packed.sections))
+    np.testing.assert_array_equal(by_graph.outputs(x), wanted)
+    assert policy.program.exits == by_graph.program.exits
 
 
 def test_observations_beyond_calibration_are_counted(packed):

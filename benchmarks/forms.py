@@ -264,7 +264,7 @@ def table(rows: Mapping[str, Row], wanted: list[str]) -> Table:
         for reason in reasons:
             names = [name for name, f in found.items() if f.get("refused") == reason]
             of = "every form" if len(names) == len(wanted) else ", ".join(names)
-            made.notes.append(f"{key}, {of}: {reason}")
+            made.notes.append(f"{key}, {of}: {reason.splitlines()[0]}")
     return made
 
 

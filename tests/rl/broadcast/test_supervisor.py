@@ -148,7 +148,8 @@ def test_a_writer_killed_in_the_midst_of_a_block_leaves_the_last_one() -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_processes_end_with_the_one_that_started_them(how: signal.Signals) -> None:
     script = (
-        "import time; from qgraph.rl.broadcast import Supervisor\n"
+        "import signal, time; from qgraph.rl.broadcast import Supervisor\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # where it was ignored
         "with Supervisor(1) as run:\n"
         f"    run.start('a', '{MODULE}', dict(task='wait'))\n"
         "    while run.state('a') != 1: time.sleep(0.01)\n"

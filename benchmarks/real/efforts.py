@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
+from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
 from benchmarks.real.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
@@ -19,11 +20,8 @@ from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
-from qgraph.quant.plan import PLAIN, Plan, parse_plan
+from qgraph.quant.plan import PLAIN, parse_plan
 from qgraph.quant.profile import load_profile
-from qgraph.rewrite.trace import Trace
-from qgraph.static.build import build
-from qgraph.static.parts import split
 from qgraph.static.search import EFFORTS
 
 COLUMNS = {
@@ -35,18 +33,7 @@ COLUMNS = {
     "seconds": ".1f",
     "float runs": ".0f",
 }
-STEPS = {
-    "method": "thresholds",
-    "scale_inputs": "feature scales",
-    "constant_channels": "constant channels",
-    "equalize": "equalized channels",
-    "powers_of_two": "powers of two",
-    "absorb": "absorbed biases",
-    "correct_bias": "corrected biases",
-    "reconstruct": "reconstructed weights",
-}
 PICTURES, PREDICTED = 1000, 200
-FLOAT_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -122,12 +109,9 @@ class _Bench:
         program = TFProgram(emit_graph_def(case.model))
         self.output = next(iter(case.model.outputs))
         self.wanted = program.predict(case.input, case.agreement, self.output, case.batch)
-        times = []
-        for _ in range(FLOAT_RUNS + 1):
-            start = time.perf_counter()
-            program.predict(case.input, case.calibration, self.output, case.batch)
-            times.append(time.perf_counter() - start)
-        self.float_seconds = float(np.median(times[1:]))
+        self.float_seconds = seconds_of(
+            lambda: program.predict(case.input, case.calibration, self.output, case.batch)
+        )
 
     def tables(self, profile: str) -> Iterator[Table]:
         """One table by effort, one that adds the steps of the last plan one by one."""
@@ -147,11 +131,8 @@ class _Bench:
         efforts.notes.append(f"the {effort} plan: {plan.spec()}")
         yield efforts
         steps = Table(f"{title}, what each step brings", COLUMNS)
-        learning = split(case.model, {case.input: case.calibration}).learning
-        for name, step in _steps(plan).items():
-            start = time.perf_counter()
-            _, graph = build(case.model, target, step, learning, Trace())
-            self._add(steps, name, graph, time.perf_counter() - start)
+        for name, graph, seconds in built(case.model, target, plan, {case.input: case.calibration}):
+            self._add(steps, name, graph, seconds)
         steps.notes.append(f"each row adds to the one before; the whole plan: {plan.spec()}")
         yield steps
 
@@ -171,17 +152,3 @@ class _Bench:
             name, right, same_class(found, self.wanted), sqnr(self.wanted, found), str(same),
             seconds, seconds / self.float_seconds,
         )  # fmt: skip
-
-
-def _steps(plan: Plan) -> Mapping[str, Plan]:
-    """From nothing to `plan`, one step more each time; each with all that were before it."""
-    now, found = PLAIN, {"nothing": PLAIN}
-    for name, words in STEPS.items():
-        if getattr(plan, name) != getattr(now, name):
-            now = replace(now, **{name: getattr(plan, name)})
-            found[f"+ {words}"] = now
-    if plan.reconstruct and not plan.correct_bias:
-        found["corrected biases in place of these"] = replace(
-            plan, reconstruct=False, correct_bias=True
-        )
-    return found

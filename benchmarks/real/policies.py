@@ -20,14 +20,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real.measure import batches, exactness, kept_float
+from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
 from benchmarks.real.tables import Table
 from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import Quantized, quantize
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quant.plan import parse_plan
+from qgraph.quant.profile import load_profile
 
 CALIBRATION, TEST = 4096, 1024  # observations
 SEEN_EPISODES, EPISODES, FIRST_SEED = 64, 400, 9000
@@ -37,6 +42,8 @@ WAYS = (
     ("policy-int8", "default"),
     ("policy-int4", "default"),
 )
+STEPWISE = ("policy-int8", "policy-int4")
+INPUT, OUTPUT, EXACT = "observation", "action", "differ from reference"
 
 Policy = Callable[[Array], Array]
 TESTED = range(FIRST_SEED, FIRST_SEED + EPISODES)
@@ -59,7 +66,7 @@ class Task:
 
     def act(self, observations: Array) -> Array:
         """The float policy as its graph is written, in numpy."""
-        return evaluate(self.model, {"observation": observations})["action"]
+        return evaluate(self.model, {INPUT: observations})[OUTPUT]
 
 
 def tables() -> Iterator[Table]:
@@ -72,7 +79,7 @@ def tables() -> Iterator[Table]:
         "Ten policies, static",
         {"policy": "", "profile": "", "effort": "", "same action": ".1%", "return, float": ".1f",
          "return, quantized": ".1f", "change": "+.2%", "error of it": ".2%",
-         "differ from reference": "", "seconds": ".1f"},
+         EXACT: "", "seconds": ".1f", "float runs": ".0f"},
         notes=[
             f"up to {CALIBRATION} observations to calibrate, {TEST} others to compare, "
             + (f"from {SEEN_EPISODES} episodes of the float policy" if played else "random normal"),
@@ -80,15 +87,23 @@ def tables() -> Iterator[Table]:
             "to float, and the standard error of the paired differences",
             "same action: the discrete action where there is one; else each within 1/100 of its "
             "range",
+            "float runs: the time in runs of the float policy over the calibration observations "
+            f"(in TensorFlow, median of {FLOAT_RUNS})",
         ],
+    )  # fmt: skip
+    steps = Table(
+        "Ten policies, static, what each step brings",
+        {"policy": "", "profile": "", "what": "", "same action": ".1%", "return": ".1f",
+         "change": "+.2%", "error of it": ".2%", EXACT: "", "seconds": ".1f"},
+        notes=["each row adds to the one before, up to the plan that the search found"],
     )  # fmt: skip
     for file in files:
         task = _task(file, played)
         for profile, effort in WAYS:
-            result = _row(table, task, profile, effort)
+            result = _rows(table, steps, task, profile, effort)
         if float_ops(result.graph):
             table.notes.append(f"{task.name} keeps float: {kept_float(result)}")
-    yield table
+    yield from (table, steps)
 
 
 def _task(file: Path, played: bool) -> Task:
@@ -103,23 +118,39 @@ def _task(file: Path, played: bool) -> Task:
     return replace(task, observations=shuffled, earned=_play(about, task.act, TESTED)[1])
 
 
-def _row(table: Table, task: Task, profile: str, effort: str) -> Quantized:
-    calibration, test = task.observations[:-TEST], task.observations[-TEST:]
+def _rows(table: Table, steps: Table, task: Task, profile: str, effort: str) -> Quantized:
+    """A row for what the effort found; if it searched, one for each step of its plan as well."""
+    calibration = task.observations[:-TEST]
+    plain = TFProgram(emit_graph_def(task.model))
+    once = seconds_of(lambda: plain.run({INPUT: calibration}, [OUTPUT]))
     start = time.perf_counter()
     result = quantize(task.model, calibration, profile=profile, effort=effort)
     taken = time.perf_counter() - start
-    checker = Checker(result.graph)
+    same, change, exact = _measured(task, result.graph)
+    table.add(task.name, profile, effort, same, *change, exact, taken, taken / once)
+    if profile in STEPWISE:
+        plan = parse_plan(str(result.facts["plan_spec"]))
+        for what, graph, seconds in built(
+            task.model, load_profile(profile), plan, {INPUT: calibration}
+        ):
+            same, change, exact = _measured(task, graph)
+            steps.add(task.name, profile, what, same, *change[1:], exact, seconds)
+    return result
+
+
+def _measured(task: Task, graph: Graph) -> tuple[float, tuple[float | None, ...], str]:
+    """How often the action is the same, the returns compared, and what differs in codes."""
+    checker, test = Checker(graph), task.observations[-TEST:]
 
     def act(observations: Array) -> Array:
-        return checker.program.run({"observation": observations}, ["action"])[0]
+        return checker.program.run({INPUT: observations}, [OUTPUT])[0]
 
     earned = None if task.earned is None else _play(task.about, act, TESTED)[1]
-    table.add(
-        task.name, profile, effort, _same_action(task.about, task.act(test), act(test)),
-        *_compared(task.earned, earned),
-        str(exactness(checker, batches("observation", test, len(test)))), taken,
-    )  # fmt: skip
-    return result
+    return (
+        _same_action(task.about, task.act(test), act(test)),
+        _compared(task.earned, earned),
+        str(exactness(checker, batches(INPUT, test, len(test)))),
+    )
 
 
 def _compared(wanted: Array | None, found: Array | None) -> tuple[float | None, ...]:

@@ -189,6 +189,19 @@ def test_wrapping_of_any_size():
     assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e9))
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_convolution_and_depthwise_of_one_channel(biased):
+    """One process, both kinds of one size: TensorFlow's oneDNN takes one's primitive for both."""
+    kinds = ("conv2d", "depthwise_conv2d")
+    for op, bias in zip(kinds if biased else kinds[::-1], (True, False), strict=True):
+        g = Graph("net")
+        x = g.input("x", "float32", (None, 7, 5, 1))
+        g.outputs["y"] = conv(g, x, (1, 1, 1, 1), op=op, bias=bias)
+        quantize(g, INT32_BIAS)
+        for batch in (1, 2, 4):
+            assert assert_tf_equals_reference(g, feeds_of(g, batch))
+
+
 # -- layers past float32 --------------------------------------------------------------------
 
 

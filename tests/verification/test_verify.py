@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from qgraph import quantize
+from qgraph.backends.forms import Network
 from qgraph.backends.tf.form import TensorFlowForm
 from qgraph.errors import UsageError
-from qgraph.program import run
+from qgraph.ir.graph import Graph
+from qgraph.passes import PassManager
+from qgraph.program import lower, run
+from qgraph.recipes import FLOAT
 from qgraph.stored import load_network
 from qgraph.verification import verify as module
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
@@ -18,6 +22,8 @@ from qgraph.verification.dump import against
 from qgraph.verification.verify import verify
 from tests.helpers.cli import run as cli
 from tests.helpers.cli import small_network, typical_images
+from tests.helpers.quantized import INT8
+from tests.helpers.quantized import quantize as quantize_graph
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +89,27 @@ def test_saturation_is_counted_on_samples(network) -> None:
             counted = found[step.output].below + found[step.output].above
             assert counted <= at_ends and found[step.output].elements == codes[step.output].size
     assert not compare(network, {}, [random_case(network.program, 1)]).saturation
+
+
+def test_integers_that_begin_behind_float_ops(tmp_path) -> None:
+    """TensorFlow's graph optimiser would take the sum's consumers back to the input."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 1, 1, 1))
+    joined = g.add("relu", g.add("concat", x, x, attrs={"axis": 3}))
+    turned = g.add("transpose", joined, attrs={"perm": (0, 2, 1, 3)})
+    filters = g.const(np.ones((1, 1, 1, 2), np.float32), "w")
+    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    g.outputs["y"] = g.add("conv2d", g.add("add", turned, turned), filters, attrs=window)
+    samples = {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(8, 1, 1, 1)}
+    PassManager(FLOAT).run(g)
+    quantized = quantize_graph(g, INT8, samples)
+    network = Network(quantized, lower(quantized), INT8, samples, samples)
+    assert [e.source for e in network.program.entries] != ["x"]
+    form = TensorFlowForm()
+    form.write(network, tmp_path)
+    cases = [*from_samples(network, samples), random_case(network.program, 1)]
+    (tally,) = compare(network, {"x": form.runner(network, tmp_path)}, cases).tallies.values()
+    assert tally.wrong == 0 and tally.elements
 
 
 @dataclass(frozen=True)

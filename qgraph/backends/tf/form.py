@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,14 +41,13 @@ class TensorFlowForm:
         program, tensors = network.program, network.program.tensors
         emitted = tensor_names(network.graph, bounds(network.graph))
         names = {n: t for n, t in emitted.items() if n in tensors and n not in program.constants}
-        session = TFProgram(folder / FILE)
+        fed = {e.tensor: emitted.get(e.source, e.source) for e in program.entries}
+        session = TFProgram(_cut((folder / FILE).read_bytes(), set(fed.values())))
 
         def run(entries: Mapping[str, Array]) -> dict[str, Array]:
             feeds = {
-                emitted.get(entry.source, entry.source): _values(
-                    entries[entry.tensor], tensors[entry.tensor].exponent
-                )
-                for entry in program.entries
+                source: _values(entries[tensor], tensors[tensor].exponent)
+                for tensor, source in fed.items()
             }
             found = dict(zip(names, session.run(feeds, [*names.values()]), strict=True))
             for exit_ in (e for e in program.exits if e in names):
@@ -56,6 +55,27 @@ class TensorFlowForm:
             return {name: _codes(array, tensors[name].exponent) for name, array in found.items()}
 
         return run
+
+
+def _cut(data: bytes, names: set[str]) -> Any:
+    """The graph with placeholders in place of the nodes `names`.
+
+    TensorFlow can be fed a tensor in the middle of a graph, but its graph optimiser may move those
+    who take that tensor to what it is made of, and then they ask for the network's own input.
+    """
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef.FromString(data)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    for node in graph_def.node:
+        if node.name in names:
+            dtype = graph.get_tensor_by_name(f"{node.name}:0").dtype.as_datatype_enum
+            node.op = "Placeholder"
+            del node.input[:]
+            node.attr.clear()
+            node.attr["dtype"].type = dtype
+    return graph_def
 
 
 def _values(codes: Array, exponent: int | tuple[int, ...]) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
 
@@ -71,7 +72,7 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
         return x + inputs[1]
     if step.op == "flatten":
         return tf.reshape(x, [tf.shape(x)[0], -1])
-    raise NotImplementedError(step.op)  # that no network of `networks` has
+    raise UnsupportedError(f"a learner has no derivative of the step {step.op!r}")
 
 
 def _activated(step: Step, x: Tensor) -> Tensor:

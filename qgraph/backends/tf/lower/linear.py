@@ -91,7 +91,12 @@ def _depthwise(e: Emission, node: Node) -> str:
 
     A dilated filter is the same filter with zeros between its taps, an unequal stride is stride 1
     of which some results are taken: both exact.
+
+    Of one channel it is a convolution, and emitted as one: TensorFlow 2.21 with oneDNN takes the
+    prepared primitive of the one for the other, if their sizes are the same, and fails.
     """
+    if (e.graph.types[node.inputs[1]].shape or (0, 0, 0))[2] == 1:
+        return _conv2d(e, node)
     dtype = e.dtypes[node.name]
     x = e.tensor(node.inputs[0], dtype)
     w = e.tensor(node.inputs[1], dtype)

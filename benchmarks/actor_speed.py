@@ -187,14 +187,14 @@ def calls(name: str, batch: int, prepared: Path) -> dict[str, Call]:
     found: dict[str, Call] = {}
     for who, bits in OURS.items():
         actor = Actor(Packer(program, bits).pack(weights))
-        found[who] = lambda actor=actor: actor(x)  # type: ignore[misc]
+        found[who] = partial(actor, x)
     turned = np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if x.ndim == 4 else x
     litert = LiteRT((prepared / f"int8-{batch}.tflite").read_bytes(), 1)
     codes = litert.codes(x)
     found[LITERT] = lambda: litert.run(codes)
     for who, kind in ((ORT, "fp32"), (ORT_INT8, "int8")):
         session = OnnxRuntime((prepared / f"{kind}.onnx").read_bytes(), 1)
-        found[who] = lambda session=session: session.run_nchw(turned)  # type: ignore[misc]
+        found[who] = partial(session.run_nchw, turned)
     if importlib.util.find_spec("torch") is not None:
         found |= _torch_calls(program, weights, turned)
     function = tf.function(keras_model(program, weights))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
@@ -54,7 +55,7 @@ def spent(
         return all(timed.numbers(i)[FIRST_PART + len(PARTS)] >= enough for i in range(actors))
 
     for enough in (WARM_UP, WARM_UP + steps):
-        timed.until(lambda: publishing(enough))  # noqa: B023
+        timed.until(partial(publishing, enough))
         first.append([timed.numbers(i)[FIRST_PART:].copy() for i in range(actors)])
     passed = sum(after - before for before, after in zip(*first, strict=True))
     return [float(part / passed[-1] * 1e6) for part in passed[:-1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -62,6 +63,10 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
 
 def _measured(timed: Timed, variables: Mapping[str, Any], updates: int) -> Times:
     times, shown = Times(), timed.numbers()
+
+    def acted_with(version: int) -> bool:
+        return bool(shown[VERSION] == version)
+
     for version in range(1, updates + FIRST + 1):
         for variable in variables.values():
             variable.assign(variable * 1.001)
@@ -69,7 +74,7 @@ def _measured(timed: Timed, variables: Mapping[str, Any], updates: int) -> Times
         begin = time.monotonic_ns()
         timed.publish(variables, version)
         end = time.monotonic_ns()
-        timed.until(lambda: shown[VERSION] == version)  # noqa: B023
+        timed.until(partial(acted_with, version))
         if version > FIRST:
             times.total.append((shown[MOMENT] - begin) / 1e6)
             times.copy.append((end - begin) / 1e6)

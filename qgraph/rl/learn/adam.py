@@ -28,6 +28,12 @@ class Adam:
         }
         self.state["powers"] = tf.Variable([0.9, 0.999], trainable=False)
 
+    def descend(self, tape: tf.GradientTape, loss: Tensor) -> None:
+        """One step down `loss`, which `tape` recorded."""
+        names = list(self.variables)
+        gradients = tape.gradient(loss, [self.variables[name] for name in names])
+        self.apply(dict(zip(names, gradients, strict=True)))
+
     def apply(self, gradients: Mapping[str, Tensor]) -> None:
         if self.norm:
             clipped, _ = tf.clip_by_global_norm(list(gradients.values()), self.norm)

@@ -17,7 +17,7 @@ from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import TINY, initial_weights, network
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
-from qgraph.rl.learn.tensors import copies, run, variables
+from qgraph.rl.learn.tensors import by_name, copies, of_batch, run, variables
 
 Tensor = Any
 NORM = 40.0  # gradients of a network are scaled down above it
@@ -58,16 +58,11 @@ class D4pg:
             "policy_adam": self.policy_adam.state,
             "critic_adam": self.critic_adam.state,
         }
-        state = {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
-        return {**state, "taken": self.taken}
+        return {**by_name(parts), "taken": self.taken}
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """One step of both networks: the critic's loss of each transition, and its mean."""
-        records = batch.records
-        errors, loss = self._compiled(
-            *(tf.convert_to_tensor(records[name]) for name in FIELDS),
-            tf.convert_to_tensor(batch.importance),
-        )
+        errors, loss = self._compiled(*of_batch(batch))
         return errors.numpy(), float(loss)
 
     def _step(
@@ -83,12 +78,12 @@ class D4pg:
             logits = self._judged(self.critic, x, action)
             errors = tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
             loss = tf.reduce_mean(importance * errors)
-        _descend(self.critic_adam, tape, loss)
+        self.critic_adam.descend(tape, loss)
         with tf.GradientTape() as tape:
             logits = self._judged(self.critic, x, self._act(self.policy, x))
             value = tf.reduce_sum(tf.nn.softmax(logits) * self.values, -1)
             policy_loss = -tf.reduce_mean(value)
-        _descend(self.policy_adam, tape, policy_loss)
+        self.policy_adam.descend(tape, policy_loss)
         self.taken.assign_add(1)
         if self.taken % self.options.target_period == 0:
             copies([(self.policy[name], self.target[name]) for name in self.policy])
@@ -102,9 +97,6 @@ class D4pg:
         return run(self.judge, weights, tf.concat([x, action], -1), half=self.options.half)
 
 
-FIELDS = ("observation", "action", "reward", "discount", "next_observation")
-
-
 def project(at: Tensor, weight: Tensor, values: Array) -> Tensor:
     """Distributions [n, k] with `weight` at places `at`, put onto the fixed `values` [k].
 
@@ -114,9 +106,3 @@ def project(at: Tensor, weight: Tensor, values: Array) -> Tensor:
     at = tf.clip_by_value(at, values[0], values[-1])
     near = tf.maximum(0.0, 1 - tf.abs(at[:, None, :] - values[None, :, None]) / gap)
     return tf.reduce_sum(near * weight[:, None, :], -1)
-
-
-def _descend(adam: Adam, tape: Any, loss: Tensor) -> None:
-    names = list(adam.variables)
-    gradients = tape.gradient(loss, [adam.variables[name] for name in names])
-    adam.apply(dict(zip(names, gradients, strict=True)))

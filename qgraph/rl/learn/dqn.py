@@ -17,7 +17,7 @@ from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import initial_weights, learnt, network
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
-from qgraph.rl.learn.tensors import copies, run, variables
+from qgraph.rl.learn.tensors import by_name, copies, of_batch, run, variables
 
 Tensor = Any
 
@@ -44,16 +44,11 @@ class Dqn:
     def state(self) -> dict[str, Any]:
         """Every variable that a run goes on from, by name."""
         parts = {"policy": self.policy, "target": self.target, "adam": self.adam.state}
-        state = {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
-        return {**state, "taken": self.taken}
+        return {**by_name(parts), "taken": self.taken}
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """One step of gradient descent: the error of each transition, and the loss."""
-        records = batch.records
-        errors, loss = self._compiled(
-            *(tf.convert_to_tensor(records[name]) for name in FIELDS),
-            tf.convert_to_tensor(batch.importance),
-        )
+        errors, loss = self._compiled(*of_batch(batch))
         return errors.numpy(), float(loss)
 
     def _step(
@@ -70,16 +65,11 @@ class Dqn:
             error = tf.abs(wanted - found)
             huber = tf.where(error < 1, error * error / 2, error - 0.5)
             loss = tf.reduce_mean(importance * huber)
-        names = list(self.adam.variables)
-        gradients = tape.gradient(loss, [self.policy[name] for name in names])
-        self.adam.apply(dict(zip(names, gradients, strict=True)))
+        self.adam.descend(tape, loss)
         self.taken.assign_add(1)
         if self.taken % self.options.target_period == 0:
-            copies([(self.policy[name], self.target[name]) for name in names])
+            copies([(self.policy[name], self.target[name]) for name in self.adam.variables])
         return error, loss
 
     def _values(self, weights: dict[str, Any], x: Tensor) -> Tensor:
         return run(self.program, weights, x, half=self.options.half)
-
-
-FIELDS = ("observation", "action", "reward", "discount", "next_observation")

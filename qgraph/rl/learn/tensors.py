@@ -13,8 +13,10 @@ import tensorflow as tf
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.learn.replay import Batch
 
 Tensor = Any
+TRANSITION = ("observation", "action", "reward", "discount", "next_observation")
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "elu": tf.nn.elu,
@@ -43,6 +45,18 @@ def variables(weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:
         name: tf.Variable(value, name=f"{prefix}/{name}", dtype=tf.float32)
         for name, value in weights.items()
     }
+
+
+def by_name(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Variables of several parts in one, as `part/name`."""
+    return {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
+
+
+def of_batch(batch: Batch) -> list[Tensor]:
+    """What a step takes: the columns of `TRANSITION`, [n, ...], and the importance [n]."""
+    records = batch.records
+    columns = [*(records[name] for name in TRANSITION), batch.importance]
+    return [tf.convert_to_tensor(column) for column in columns]
 
 
 def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -> Tensor:

@@ -29,9 +29,13 @@ Pair = tuple[int, int]
 
 MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
+MAX_SIGNIFICAND = 10  # that of float16
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
-NATIVE = ("minmax", "histogram", "quantize", "quantize_gradients", "depthwise_conv2d")
+NATIVE = (
+    "minmax", "histogram", "quantize", "quantize_gradients", "round_significand",
+    "depthwise_conv2d",
+)  # fmt: skip
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
@@ -296,6 +300,35 @@ def _output(out: Float32 | None, x: Float32) -> Float32:
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ValueError("out must be C-contiguous and writeable")
     return out
+
+
+def round_significand(x: Float32, bits: int) -> Float32:
+    """Round ``x`` to floats of ``bits`` significand bits and 5 exponent bits.
+
+    The leading one is not counted: 10 bits are float16, 2 are float8_e5m2. Half goes to even;
+    below 2^-14 numbers are subnormal, and what lies nearer to 2^16 than to the largest number is
+    infinite. Zeros keep their sign; NaN stays NaN. The result is float32, shaped as ``x``.
+
+    Raises ``ValueError`` unless ``1 <= bits <= 10``.
+    """
+    x = _contiguous(x)
+    if not 1 <= bits <= MAX_SIGNIFICAND:
+        raise ValueError(f"bits must be in [1, {MAX_SIGNIFICAND}], not {bits}")
+    if _native is None or x.size == 0:
+        return numpy_round_significand(x, bits)
+    y = np.empty_like(x)
+    _native.round_significand(x, bits, y)
+    return y
+
+
+def numpy_round_significand(x: Float32, bits: int) -> Float32:
+    """Do what `round_significand` does, in numpy."""
+    power = (x.view(np.uint32) & np.uint32(0x7F800000)).view(np.float32)
+    power = np.maximum(power, np.float32(2.0**-14))
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = np.rint(x / power * np.float32(2.0**bits)) * (power * np.float32(2.0**-bits))
+    end = np.where(np.isnan(x), x, np.copysign(np.float32(np.inf), x))
+    return np.where(np.abs(rounded) < 2.0**16, rounded, end).astype(np.float32)
 
 
 def depthwise_conv2d(

@@ -13,6 +13,7 @@
 #include "core/histogram.h"
 #include "core/parallel.h"
 #include "core/quantize.h"
+#include "core/significand.h"
 
 namespace nb = nanobind;
 
@@ -63,6 +64,11 @@ bool choose(int set) { return qgraph::choose(static_cast<qgraph::InstructionSet>
 
 int chosen() { return static_cast<int>(qgraph::chosen()); }
 
+void round_significand(const Input& x, int bits, const Output& y) {
+    nb::gil_scoped_release unlocked;
+    qgraph::round_significand(x.data(), y.data(), static_cast<int64_t>(x.size()), bits);
+}
+
 void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilations, Pair pads,
                       const Output& y) {
     const auto size = [](const auto& array, size_t axis) {
@@ -82,6 +88,7 @@ NB_MODULE(_native, module) {
     module.def("histogram", &histogram);
     module.def("quantize", &quantize);
     module.def("quantize_gradients", &quantize_gradients);
+    module.def("round_significand", &round_significand);
     module.def("depthwise_conv2d", &depthwise_conv2d);
     module.def("choose", &choose);
     module.def("chosen", &chosen);

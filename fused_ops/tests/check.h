@@ -41,5 +41,6 @@ void test_grid();
 void test_engine_kernels();
 void test_epilogue();
 void test_broadcast();
+void test_significand();
 
 }  // namespace qgraph

@@ -90,6 +90,7 @@ int main() {
     test_engine_kernels();
     test_epilogue();
     test_broadcast();
+    test_significand();
     test_statistics();
     test_depthwise_conv();
     std::puts("ok");

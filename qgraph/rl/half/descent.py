@@ -1,0 +1,73 @@
+"""A step down a loss whose gradients may underflow or overflow (compound loss scaling).
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from qgraph.rl.half.hadam import Adam
+from qgraph.rl.half.scaling import LossScale
+
+Tensor = Any
+
+
+class Descent:
+    """Moves `variables` by `optimizer`, one of this package.
+
+    scale       None: gradients are taken as they are, infinite ones too. Else those that are not
+                finite are left out, and the scale is halved.
+    compound    the optimizer remembers scaled gradients, and is told where the scale changes
+                (section 3, method 5); else they are divided again before it gets them.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        optimizer: Adam,
+        scale: LossScale | None = None,
+        *,
+        compound: bool = False,
+    ) -> None:
+        self.variables, self.optimizer = variables, optimizer
+        self.scale, self.compound = scale, compound
+        optimizer.build(list(variables.values()))
+        if scale is not None and compound:
+            optimizer.gradient_scale.assign(scale.value)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it goes on from, by name."""
+        scale = {} if self.scale is None else self.scale.state
+        return {**self.optimizer.state, **{f"scale/{name}": v for name, v in scale.items()}}
+
+    def minimize(self, tape: tf.GradientTape, loss: Tensor) -> None:
+        """One step down `loss`, which `tape` recorded."""
+        variables = list(self.variables.values())
+        if self.scale is None:
+            self._apply(tape.gradient(loss, variables))
+            return
+        # Scaled where gradients begin: the loss itself, times the scale, may be infinite.
+        scale = tf.cast(self.scale.value, loss.dtype)
+        gradients = tape.gradient(loss, variables, output_gradients=scale)
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
+        tf.cond(finite, lambda: self._apply_scaled(gradients), lambda: None)
+        due = tf.logical_and(finite, self.scale.due()) if self.compound else False
+        may_grow = tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
+        factor = self.scale.update(finite, may_grow)
+        if self.compound:
+            tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
+
+    def _apply_scaled(self, gradients: list[Tensor]) -> None:
+        assert self.scale is not None
+        if not self.compound:
+            gradients = [g / tf.cast(self.scale.value, g.dtype) for g in gradients]
+        self._apply(gradients)
+
+    def _apply(self, gradients: list[Tensor]) -> None:
+        rounded = [self.optimizer.rounded(gradient) for gradient in gradients]
+        self.optimizer.apply_gradients(zip(rounded, self.variables.values(), strict=True))

@@ -1,0 +1,153 @@
+"""Adam in the type of its variables, and hAdam, whose second moment does not underflow.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.rl.half.kahan import kahan_add
+from qgraph.rl.half.precision import Rounding, exact
+
+Tensor = Any
+
+
+class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
+    """Adam (Kingma and Ba, 2015), all of whose arithmetic is in the type of the variables.
+
+    kahan               updates are added by Kahan summation (Kahan-gradients)
+    gradient_scale      what gradients are multiplied by (compound loss scaling): they need not be
+                        divided again, since epsilon is multiplied too. Set it by `rescale`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        *,
+        betas: Sequence[float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        kahan: bool = False,
+        gradient_scale: float = 1.0,
+        rounded: Rounding = exact,
+        name: str = "Adam",
+    ) -> None:
+        super().__init__(name=name, jit_compile=False)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.betas, self.epsilon = tuple(betas), epsilon
+        self.kahan, self.rounded = kahan, rounded
+        self.gradient_scale = tf.Variable(gradient_scale, trainable=False, name="gradient_scale")
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Make what is remembered of `variables`."""
+        super().build(variables)
+        if getattr(self, "_built", False):
+            return
+        self._built = True
+        self.first = [self.add_variable_from_reference(v, "first") for v in variables]
+        self.second = [self.add_variable_from_reference(v, "second") for v in variables]
+        lost = variables if self.kahan else ()
+        self.lost = [self.add_variable_from_reference(v, "lost") for v in lost]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it goes on from, by name."""
+        parts = {"first": self.first, "second": self.second, "lost": self.lost}
+        slots = {f"{part}/{i}": v for part, found in parts.items() for i, v in enumerate(found)}
+        return {**slots, "steps": self.iterations, "gradient_scale": self.gradient_scale}
+
+    def update_step(self, gradient: Tensor, variable: Any) -> None:
+        """One variable, one step."""
+        index = self._index_dict[self._var_key(variable)]
+        first, second, dtype = self.first[index], self.second[index], variable.dtype
+        steps = tf.cast(self.iterations + 1, tf.float64)
+        beta = self.betas[0]
+        first.assign(self.rounded(beta * first + (1 - beta) * gradient))
+        second.assign(self.rounded(self._moved(second, gradient)))
+        mean = first / tf.cast(1 - beta**steps, dtype)
+        root = self._root(second, tf.cast(tf.sqrt(1 - self.betas[1] ** steps), dtype))
+        epsilon = self.epsilon * tf.cast(self.gradient_scale, tf.float64)
+        ratio = self.rounded(self._ratio(mean, self.rounded(root + tf.cast(epsilon, dtype))))
+        change = self.rounded(-tf.cast(self.learning_rate, dtype) * ratio)
+        if self.kahan:
+            kahan_add(variable, self.lost[index], change, self.rounded)
+        else:
+            variable.assign(self.rounded(variable + change))
+
+    def _moved(self, second: Tensor, gradient: Tensor) -> Tensor:
+        beta = self.betas[1]
+        return beta * second + (1 - beta) * tf.square(gradient)
+
+    def _root(self, second: Tensor, correction: Tensor) -> Tensor:
+        """The root of the second moment, its bias corrected."""
+        return tf.sqrt(second) / correction
+
+    def _ratio(self, mean: Tensor, root: Tensor) -> Tensor:
+        return mean / root
+
+    def _rescaled(self, second: Tensor, factor: Tensor) -> Tensor:
+        return second * factor * factor
+
+    def holds(self, factor: float) -> Tensor:
+        """Whether all that is remembered stays finite if gradients are `factor` times larger."""
+        found = [*self._times(factor), tf.constant(0.0)]
+        return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in found])
+
+    def rescale(self, factor: Tensor) -> None:
+        """Gradients are `factor` times larger from now on."""
+        slots = [*self.first, *self.second]
+        for slot, value in zip(slots, self._times(factor), strict=True):
+            slot.assign(self.rounded(value))
+        self.gradient_scale.assign(self.gradient_scale * tf.cast(factor, tf.float32))
+
+    def _times(self, factor: Tensor) -> list[Tensor]:
+        first = [v * tf.cast(factor, v.dtype) for v in self.first]
+        return first + [self._rescaled(v, tf.cast(factor, v.dtype)) for v in self.second]
+
+    def get_config(self) -> dict[str, Any]:
+        """All but the rounding."""
+        return {
+            **super().get_config(),
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "betas": self.betas,
+            "epsilon": self.epsilon,
+            "kahan": self.kahan,
+            "gradient_scale": float(self.gradient_scale),
+        }
+
+
+class HAdam(Adam):
+    """Adam that keeps w, the root of the second moment, and moves it by hypot (algorithm 1).
+
+    The square of a gradient of 1e-4 is 0 in float16; w does not underflow before the gradient is
+    about 1e-6. Where w is 0 all gradients were, and nothing is moved.
+    """
+
+    def __init__(self, *args: Any, name: str = "HAdam", **settings: Any) -> None:
+        super().__init__(*args, name=name, **settings)
+
+    def _moved(self, second: Tensor, gradient: Tensor) -> Tensor:
+        beta = self.betas[1]
+        return hypot(math.sqrt(beta) * second, math.sqrt(1 - beta) * gradient)
+
+    def _root(self, second: Tensor, correction: Tensor) -> Tensor:
+        return second / correction
+
+    def _ratio(self, mean: Tensor, root: Tensor) -> Tensor:
+        return tf.math.divide_no_nan(mean, root)
+
+    def _rescaled(self, second: Tensor, factor: Tensor) -> Tensor:
+        return second * factor
+
+
+def hypot(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(a^2 + b^2) of each pair, where squares may underflow or overflow (section 3)."""
+    a, b = tf.abs(a), tf.abs(b)
+    most = tf.maximum(a, b)
+    ratio = tf.math.divide_no_nan(tf.minimum(a, b), most)
+    return most * tf.sqrt(1 + tf.square(ratio))

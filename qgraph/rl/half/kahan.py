@@ -1,0 +1,23 @@
+"""Kahan summation: what an addition loses is added with the next number (Kahan, 1965).
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.rl.half.precision import Rounding, exact
+
+Tensor = Any
+
+
+def kahan_add(total: Any, lost: Any, value: Tensor, rounded: Rounding = exact) -> None:
+    """Add `value` to the variable `total`; `lost`, zeros at first, is what it has too much.
+
+    Algorithm 2. All three are of one type and shape.
+    """
+    wanted = rounded(value - lost)
+    found = rounded(total + wanted)
+    lost.assign(rounded(rounded(found - total) - wanted))
+    total.assign(found)

@@ -1,0 +1,61 @@
+"""Number formats that a learner stores and computes in, narrow ones by rounding too.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+Rounding = Callable[[Tensor], Tensor]
+
+
+def exact(x: Tensor) -> Tensor:
+    """No rounding beyond that of the type."""
+    return x
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The type of what is kept, that of what is computed, and what rounds each result."""
+
+    stored: Any
+    computed: Any
+    rounded: Rounding = exact
+
+
+def precision_of(name: str, significand: int | None = None) -> Precision:
+    """One of `methods.PRECISIONS`; `significand` bits make it narrower than float16."""
+    computed = tf.float16 if name == "mixed" else tf.as_dtype(name)
+    stored = tf.float32 if name == "mixed" else computed
+    if significand is None:
+        return Precision(stored, computed)
+    return Precision(stored, computed, partial(round_significand, bits=significand))
+
+
+def round_significand(x: Tensor, bits: int) -> Tensor:
+    """Each number of x, float16 or float32, as `qgraph.kernels.round_significand` has it.
+
+    Gradients that go back through it are rounded too, as qtorch has it (section 4.5).
+    """
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def rounded(x: Tensor) -> tuple[Tensor, Rounding]:
+        return _round(x, bits), lambda gradient: _round(gradient, bits)
+
+    return rounded(x)
+
+
+def _round(x: Tensor, bits: int) -> Tensor:
+    value = tf.cast(x, tf.float32)
+    pattern = tf.bitwise.bitwise_and(tf.bitcast(value, tf.uint32), 0x7F800000)
+    power = tf.maximum(tf.bitcast(pattern, tf.float32), 2.0**-14)
+    found = tf.round(value / power * 2.0**bits) * (power * 2.0**-bits)
+    infinite = value * float("inf")  # of its sign; NaN stays NaN
+    return tf.cast(tf.where(tf.abs(found) < 2.0**16, found, infinite), x.dtype)

@@ -1,0 +1,52 @@
+"""The scale of a loss, as large as its gradients allow (dynamic loss scaling).
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+FIRST, MOST = 2.0**13, 2.0**15  # float16 ends at 2^16
+LEAST = 2.0**-14  # the smallest normal number of float16
+INTERVAL = 2000  # steps, as PyTorch's amp has it
+
+
+class LossScale:
+    """Halved where gradients are not finite, doubled after `interval` steps in a row of finite ones.
+
+    Powers of two, so that scaling rounds nothing but subnormal numbers.
+    """
+
+    def __init__(
+        self, first: float = FIRST, *, interval: int = INTERVAL, most: float = MOST
+    ) -> None:
+        self.value = tf.Variable(first, trainable=False, dtype=tf.float32, name="loss_scale")
+        self.fine = tf.Variable(0, trainable=False, dtype=tf.int64, name="fine_steps")
+        self.interval, self.most = interval, most
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it goes on from, by name."""
+        return {"value": self.value, "fine": self.fine}
+
+    @property
+    def spent(self) -> bool:
+        """Whether gradients were infinite however small it was."""
+        return float(self.value) < LEAST
+
+    def due(self) -> Tensor:
+        """Whether one more step with finite gradients doubles it."""
+        return tf.logical_and(self.fine + 1 >= self.interval, self.value * 2 <= self.most)
+
+    def update(self, finite: Tensor, may_grow: Tensor) -> Tensor:
+        """After a step: what it was multiplied by, 1/2, 1 or 2. `may_grow`: where it is due."""
+        grown = tf.where(tf.logical_and(self.due(), may_grow), 2.0, 1.0)
+        factor = tf.where(finite, grown, 0.5)
+        again = tf.logical_and(finite, self.fine + 1 < self.interval)
+        self.fine.assign(tf.where(again, self.fine + 1, 0))
+        self.value.assign(self.value * factor)
+        return factor

@@ -17,6 +17,7 @@ import typer
 from qgraph.cli.options import Json
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
+from qgraph.rl.half.methods import half_settings
 
 if TYPE_CHECKING:
     from qgraph.rl.learn.status import Status, Watch
@@ -27,6 +28,7 @@ class Algorithm(str, Enum):
 
     dqn = "dqn"
     d4pg = "d4pg"
+    sac = "sac"
 
 
 BY_TASK = "by algorithm and task"
@@ -35,7 +37,7 @@ BY_TASK = "by algorithm and task"
 def train(
     algo: Annotated[
         Algorithm | None,
-        typer.Option(metavar="NAME", help="dqn (one of several actions) or d4pg (numbers)."),
+        typer.Option(metavar="NAME", help="dqn (one of several actions), d4pg or sac (numbers)."),
     ] = None,
     env: Annotated[
         str | None,
@@ -173,6 +175,24 @@ def train(
             "--mixed-bfloat16/--float32", help="Products in bfloat16.", show_default="float32"
         ),
     ] = None,
+    half: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHODS",
+            help="sac: float16 with `all` methods, `none`, or a list of them; or `mixed`.",
+            show_default="float32",
+        ),
+    ] = None,
+    significand: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10,
+            metavar="BITS",
+            help="sac: that numbers are rounded to.",
+            show_default="10 with --half",
+        ),
+    ] = None,
     evaluate_every: Annotated[
         int | None,
         typer.Option(min=1, metavar="STEPS", help="Learner steps between.", show_default=BY_TASK),
@@ -226,12 +246,15 @@ def train(
         "rate": rate,
         "batch": batch,
         "half": mixed_bfloat16,
+        "significand": significand,
         "evaluate_every": evaluate_every,
         "episodes": episodes,
         "energy": energy,
         "seed": seed,
     }
     said = {name: value for name, value in given.items() if value is not None}
+    if half is not None:
+        said |= half_settings(half)
     algorithm = algo and algo.value
     path = out or Path("runs") / _name(algorithm, env, seed or 0)
     from qgraph.cli.console import import_tensorflow_quietly

@@ -1,1 +1,4 @@
-"""Learning in float16: six methods, each of use by itself (Low-Precision RL, Bjorck et al., 2021)."""
+"""Learning in float16: six methods, each of use by itself.
+
+Sections and equations are those of Low-Precision Reinforcement Learning (Bjorck et al., 2021).
+"""

@@ -55,18 +55,19 @@ class Descent:
         scale = tf.cast(self.scale.value, loss.dtype)
         gradients = tape.gradient(loss, variables, output_gradients=scale)
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
-        tf.cond(finite, lambda: self._apply_scaled(gradients), lambda: None)
-        due = tf.logical_and(finite, self.scale.due()) if self.compound else False
-        may_grow = tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
-        factor = self.scale.update(finite, may_grow)
+        if not self.compound:
+            gradients = [g / tf.cast(self.scale.value, g.dtype) for g in gradients]
+        tf.cond(finite, lambda: self._apply(gradients), lambda: None)
+        factor = self.scale.update(finite, self._holds_more(finite))
         if self.compound:
             tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
 
-    def _apply_scaled(self, gradients: list[Tensor]) -> None:
-        assert self.scale is not None
+    def _holds_more(self, finite: Tensor) -> Tensor:
+        """Whether the optimizer can remember gradients of twice the scale, where that is asked."""
         if not self.compound:
-            gradients = [g / tf.cast(self.scale.value, g.dtype) for g in gradients]
-        self._apply(gradients)
+            return True
+        due = tf.logical_and(finite, self.scale.due())
+        return tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
 
     def _apply(self, gradients: list[Tensor]) -> None:
         rounded = [self.optimizer.rounded(gradient) for gradient in gradients]

@@ -19,8 +19,6 @@ def log_density(x: Tensor, mean: Tensor, std: Tensor, *, fix: bool = True) -> Te
     With the fix ((x - mean) / std)^2 takes the place of (x - mean)^2 / std^2: in float16 std^2 is
     0 from 0.00017 down, and log-densities are infinite or NaN.
     """
-    if fix:
-        distance = tf.square((x - mean) / std)
-    else:
-        distance = tf.square(x - mean) / tf.square(std)
+    away = x - mean
+    distance = tf.square(away / std) if fix else tf.square(away) / tf.square(std)
     return -distance / 2 - tf.math.log(std) - math.log(2 * math.pi) / 2

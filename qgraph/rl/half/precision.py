@@ -47,15 +47,23 @@ def round_significand(x: Tensor, bits: int) -> Tensor:
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def rounded(x: Tensor) -> tuple[Tensor, Rounding]:
-        return _round(x, bits), lambda gradient: _round(gradient, bits)
+        return _narrowed(x, bits), lambda gradient: _narrowed(gradient, bits)
 
     return rounded(x)
 
 
-def _round(x: Tensor, bits: int) -> Tensor:
-    value = tf.cast(x, tf.float32)
+def _narrowed(x: Tensor, bits: int) -> Tensor:
+    found = _round(tf.cast(x, tf.float32), 2.0**bits)
+    return tf.cast(tf.ensure_shape(found, x.shape), x.dtype)
+
+
+# One function for all of a learner's many calls, which need not be traced one by one.
+@tf.function(  # type: ignore[untyped-decorator]
+    input_signature=[tf.TensorSpec(None, tf.float32), tf.TensorSpec((), tf.float32)]
+)
+def _round(value: Tensor, scale: Tensor) -> Tensor:
     pattern = tf.bitwise.bitwise_and(tf.bitcast(value, tf.uint32), 0x7F800000)
     power = tf.maximum(tf.bitcast(pattern, tf.float32), 2.0**-14)
-    found = tf.round(value / power * 2.0**bits) * (power * 2.0**-bits)
+    found = tf.round(value / power * scale) * (power / scale)
     infinite = value * float("inf")  # of its sign; NaN stays NaN
-    return tf.cast(tf.where(tf.abs(found) < 2.0**16, found, infinite), x.dtype)
+    return tf.where(tf.abs(found) < 2.0**16, found, infinite)

@@ -16,7 +16,7 @@ INTERVAL = 2000  # steps, as PyTorch's amp has it
 
 
 class LossScale:
-    """Halved where gradients are not finite, doubled after `interval` steps in a row of finite ones.
+    """Halved where gradients are not finite, doubled after `interval` steps in a row that had such.
 
     Powers of two, so that scaling rounds nothing but subnormal numbers.
     """

@@ -10,6 +10,8 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
+LOG_STD = (-10.0, 2.0)  # that deviations of a drawn policy are held to: exp(-10) is one of float16
+
 
 class Exploration(Protocol):
     """Chooses by outputs [m] at an actor's step: what is stored, and what the environment gets."""
@@ -53,6 +55,20 @@ class Noise:
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
         noisy = outputs + self.sigma * rng.standard_normal(outputs.shape, np.float32)
         action = np.clip(noisy, -1, 1).astype(np.float32)
+        return action, self.head.actions(action[None])[0]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws from the policy's own distribution, squashed to -1..1; the head stretches that."""
+
+    head: Head
+    log_std: tuple[float, float] = LOG_STD
+
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        mean, log_std = np.split(outputs, 2)
+        noise = rng.standard_normal(mean.shape, np.float32)
+        action = np.tanh(mean + np.exp(np.clip(log_std, *self.log_std)) * noise)
         return action, self.head.actions(action[None])[0]
 
 

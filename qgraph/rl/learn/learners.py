@@ -32,7 +32,7 @@ def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
         raise UsageError(
             f"{algorithm} does not fit `{environment}`, whose actions are "
             + ("one of several" if actions.discrete else "numbers"),
-            hint="dqn chooses one of several; d4pg chooses numbers",
+            hint="dqn chooses one of several; d4pg and sac choose numbers",
         )
 
 
@@ -41,6 +41,10 @@ def learner_of(options: Options, environment: Environment) -> Learner:
         from qgraph.rl.learn.dqn import Dqn
 
         return Dqn(options, environment)
+    if options.algorithm == "sac":
+        from qgraph.rl.learn.sac import Sac
+
+        return Sac(options, environment)
     from qgraph.rl.learn.d4pg import D4pg
 
     return D4pg(options, environment)

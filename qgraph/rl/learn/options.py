@@ -9,8 +9,9 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.rl.environments import ATARI
+from qgraph.rl.half.methods import PRECISIONS, check_methods
 
-ALGORITHMS = ("dqn", "d4pg")
+ALGORITHMS = ("dqn", "d4pg", "sac")
 AT_LEAST_ONE = (
     "steps", "actors", "n", "batch", "least", "capacity", "target_period",
     "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
@@ -39,6 +40,11 @@ class Options:
     in_process          actors take turns in the learner's process
     ray                 address of a Ray cluster that actors are on, "" where they are here
     nodes               of the cluster, which share the actors
+    tau                 sac: share of the critics that their average takes, each target_period
+    reward_scale        sac: what rewards are multiplied by
+    precision           sac: what is stored and computed in (`half.methods.PRECISIONS`)
+    methods             sac: what float16 needs (`half.methods.METHODS`)
+    significand         sac: bits that numbers are rounded to, 1 to 10; None for those of the type
     energy              codecarbon estimates what the run takes
     evaluate_every      learner steps between evaluations of the full-precision policy
     """
@@ -79,6 +85,11 @@ class Options:
     critic: tuple[int, ...] = (512, 512, 256)
     atoms: int = 51
     value_limit: float = 150.0
+    tau: float = 0.005
+    reward_scale: float = 1.0
+    precision: str = "float32"
+    methods: tuple[str, ...] = ()
+    significand: int | None = None
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
@@ -105,15 +116,28 @@ class Options:
             raise UsageError(f"{self.nodes} nodes for {where}")
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
+        self._check_precision()
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
+
+    def _check_precision(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"no precision is called `{self.precision}`")
+        check_methods(self.methods)
+        if self.significand is not None and not 1 <= self.significand <= 10:
+            raise UsageError(f"significand is {self.significand}; it can be 1 to 10")
+        plain = self.precision == "float32" and not self.methods and self.significand is None
+        if self.algorithm != "sac" and not plain:
+            raise UsageError(
+                f"{self.algorithm} learns in float32 only", hint="sac learns in float16"
+            )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Options:
-        lists = {name: tuple(found[name]) for name in ("hidden", "critic")}
+        lists = {name: tuple(found[name]) for name in ("hidden", "critic", "methods")}
         return Options(**{**found, **lists})
 
 
@@ -138,12 +162,28 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "explore": 0.2,
             "episodes": 5,
         },
+        # Of pytorch_sac, but for the size of networks and batches.
+        "sac": {
+            "steps": 40_000,
+            "hidden": (256, 256),
+            "critic": (256, 256),
+            "batch": 256,
+            "spi": 256.0,
+            "rate": 3e-4,
+            "n": 1,
+            "target_period": 2,
+            "actor_update_period": 1,
+            "publish_every": 1,
+            "episodes": 5,
+        },
     }
 )
 OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
         # Nobody gets up there by trembling.
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
+        # Values of 1600 would have a step of 1 in float16.
+        ("sac", "Pendulum-v1"): {"reward_scale": 0.1, "rate": 1e-3, "steps": 10_000},
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {
             "steps": 1_000_000,

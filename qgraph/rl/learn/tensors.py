@@ -5,7 +5,7 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,23 +26,31 @@ ACTIVATIONS = {
 
 
 def run(
-    program: ActorProgram, weights: Mapping[str, Tensor], x: Tensor, *, half: bool = False
+    program: ActorProgram,
+    weights: Mapping[str, Tensor],
+    x: Tensor,
+    *,
+    half: bool = False,
+    dtype: Any = tf.float32,
+    through: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The first output [n, m], float32, of observations [n, *shape].
+    """The first output [n, m] of observations [n, *shape].
 
     half: products in bfloat16, sums of them and all else in float32 (mixed_bfloat16).
+    dtype: of weights, and of all that is computed. through: what each step's result goes through.
     """
-    values = {program.observation: tf.cast(x, tf.float32)}
+    values = {program.observation: tf.cast(x, dtype)}
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
-        values[step.output] = _step(step, inputs, [weights[name] for name in step.weights], half)
+        found = _step(step, inputs, [weights[name] for name in step.weights], half)
+        values[step.output] = found if through is None else through(found)
     return values[program.outputs[0]]
 
 
-def variables(weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:
+def variables(weights: Mapping[str, Array], prefix: str, dtype: Any = tf.float32) -> dict[str, Any]:
     """A variable for each weight, by its name."""
     return {
-        name: tf.Variable(value, name=f"{prefix}/{name}", dtype=tf.float32)
+        name: tf.Variable(value, name=f"{prefix}/{name}", dtype=dtype)
         for name, value in weights.items()
     }
 
@@ -69,7 +77,7 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
             x = tf.matmul(x, kernel)
         else:
             x = tf.nn.conv2d(x, kernel, step.strides, [(0, 0), *step.pads, (0, 0)])
-        return _activated(step, tf.cast(x, tf.float32) + bias)
+        return _activated(step, tf.cast(x, bias.dtype) + bias)
     if step.op == "affine":
         return x * weights[0] + weights[1]
     if step.op == "layer_norm":

@@ -11,7 +11,14 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.environments import Environment, make
 from qgraph.rl.head import Head
-from qgraph.rl.learn.exploration import Epsilon, Exploration, Noise, epsilon_ladder, sigma_ladder
+from qgraph.rl.learn.exploration import (
+    Drawn,
+    Epsilon,
+    Exploration,
+    Noise,
+    epsilon_ladder,
+    sigma_ladder,
+)
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.records import Window, record_type
 
@@ -84,4 +91,6 @@ def exploration(options: Options, index: int, head: Head) -> Exploration:
     if head.discrete:
         last = epsilon_ladder(index, options.actors, options.explore)
         return Epsilon(last, options.explore_steps // options.actors, options.explore_hold)
+    if head.kind == "squashed_gaussian":
+        return Drawn(Head("scale", head.low, head.high))
     return Noise(sigma_ladder(index, options.actors, options.explore), head)

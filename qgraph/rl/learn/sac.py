@@ -1,0 +1,226 @@
+"""SAC (Haarnoja et al., 2018), in float32 or in float16 (Bjorck et al., 2021).
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.errors import TrainingError
+from qgraph.ir.types import Array
+from qgraph.rl.environments import Environment
+from qgraph.rl.half.average import SCALE, Average
+from qgraph.rl.half.descent import Descent
+from qgraph.rl.half.hadam import Adam, HAdam
+from qgraph.rl.half.methods import LOSS_SCALING
+from qgraph.rl.half.normal import log_density
+from qgraph.rl.half.precision import precision_of
+from qgraph.rl.half.scaling import LossScale
+from qgraph.rl.half.softplus import log_slope
+from qgraph.rl.head import Head
+from qgraph.rl.learn.exploration import LOG_STD
+from qgraph.rl.learn.networks import TINY, initial_weights, learnt, network
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.pixels import FEATURES, behind, encoder, prepared, shifted
+from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.tensors import by_name, of_batch, run, variables
+from qgraph.stored import part
+
+Tensor = Any
+Weights = Mapping[str, Any]
+ALPHA = 0.1  # at first
+IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
+
+
+class Sac:
+    """A policy that draws its actions, two critics, and alpha, which weighs its entropy.
+
+    Critics and policy have one encoder of images, which the critics teach. Actions are -1..1
+    everywhere but in the environment. `policy` is float32, the rest of options.precision.
+    """
+
+    def __init__(self, options: Options, environment: Environment) -> None:
+        self.options, self.methods = options, frozenset(options.methods)
+        self.precision = precision_of(options.precision, options.significand)
+        self.rounded = self.precision.rounded
+        actions = environment.actions
+        self.head = Head("squashed_gaussian", actions.low, actions.high)
+        self.width = len(actions.low)
+        self.encoder = encoder(environment.shape) if len(environment.shape) == 3 else None
+        features = (FEATURES,) if self.encoder else environment.shape
+        self.actor_program = network(features, options.hidden, 2 * self.width)
+        self.judge = network((features[0] + self.width,), options.critic, 1)
+        self.program = self.actor_program
+        if self.encoder:
+            self.program = behind(self.encoder, self.actor_program)
+        self._make_variables(np.random.default_rng(options.seed))
+        self.descents = {
+            "critic": self._descent(self.critic, kahan=True),
+            "actor": self._descent(self.actor, kahan=False),  # which does not need it
+            "alpha": self._descent({"log_alpha": self.log_alpha}, kahan=True),
+        }
+        self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.loss = 0.0  # the last finite one
+        self._compiled = tf.function(self._step)
+
+    def _make_variables(self, rng: np.random.Generator) -> None:
+        actor = initial_weights(self.actor_program, rng, TINY)
+        critic = {name: initial_weights(self.judge, rng, TINY) for name in ("one", "two")}
+        images = initial_weights(self.encoder, rng) if self.encoder else {}
+        critic["encoder"] = {k: v for k, v in images.items() if learnt(k)}
+        self.fixed = {k: v for k, v in images.items() if not learnt(k)}
+        self.actor = self._variables(actor, "actor")
+        self.critic = self._variables(by_name(critic), "critic")
+        self.log_alpha = tf.Variable(math.log(ALPHA), dtype=self.precision.stored)
+        self.average = Average(
+            self.critic,
+            self.options.tau,
+            kahan="kahan-momentum" in self.methods,
+            scale=IMAGE_SCALE if self.encoder else SCALE,
+            rounded=self.rounded,
+        )
+        self.policy = variables({**images, **actor}, "policy")
+        self._show()
+
+    def _variables(self, weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:
+        found = variables(weights, prefix, self.precision.stored)
+        for variable in found.values():
+            variable.assign(self.rounded(variable.read_value()))
+        return found
+
+    def _descent(self, moved: Weights, *, kahan: bool) -> Descent:
+        kind = HAdam if "hadam" in self.methods else Adam
+        kahan = kahan and "kahan-gradients" in self.methods
+        optimizer = kind(self.options.rate, kahan=kahan, rounded=self.rounded)
+        compound = "compound-scaling" in self.methods
+        scale = LossScale() if compound or LOSS_SCALING in self.methods else None
+        return Descent(moved, optimizer, scale, compound=compound)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Every variable that a run goes on from, by name."""
+        parts = {
+            "policy": self.policy,
+            "actor": self.actor,
+            "critic": self.critic,
+            "average": self.average.state,
+            **{f"{name}_descent": descent.state for name, descent in self.descents.items()},
+        }
+        return {**by_name(parts), "log_alpha": self.log_alpha, "taken": self.taken}
+
+    def step(self, batch: Batch) -> tuple[Array, float]:
+        """One step of all: the critics' error of each transition, and their loss.
+
+        Where a loss scale may be lowered, a step whose loss is not finite is left out, and the last
+        loss stands for its own. Raises TrainingError where no scale makes gradients finite.
+        """
+        errors, loss = self._compiled(*of_batch(batch))
+        scales = {name: d.scale for name, d in self.descents.items() if d.scale is not None}
+        for name, scale in scales.items():
+            if scale.spent:
+                raise TrainingError(
+                    f"gradients overflow at every loss scale, after {int(self.taken)} steps",
+                    node=name,
+                    hint="observations or rewards are too large for float16, or it needs more of "
+                    "its methods (--half)",
+                )
+        if np.isfinite(loss) or not scales:
+            self.loss = float(loss)
+        return np.nan_to_num(errors.numpy()), self.loss
+
+    def _step(
+        self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
+        importance: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        if self.encoder:
+            x, following = shifted(x, self._seed(2)), shifted(following, self._seed(3))
+        reward = self._number(self.options.reward_scale * reward)
+        discount, importance = self._number(discount), self._number(importance)
+        alpha = self._number(tf.exp(self.log_alpha))
+        wanted = tf.stop_gradient(reward + discount * self._value(following, alpha))
+        with tf.GradientTape() as tape:
+            values = self._judged(self.critic, self._features(self.critic, x), action)
+            errors = [value - self.rounded(wanted) for value in values]
+            loss = tf.add_n([mean(importance * tf.square(error)) for error in errors])
+        self.descents["critic"].minimize(tape, loss)
+        features = tf.stop_gradient(self._features(self.critic, x))
+        with tf.GradientTape() as tape:
+            chosen, log_probability = self._draw(features, 1)
+            value = tf.minimum(*self._judged(self.critic, features, chosen))
+            policy_loss = mean(alpha * log_probability - value)
+        self.descents["actor"].minimize(tape, policy_loss)
+        with tf.GradientTape() as tape:
+            # Of entropy, over its aim of -1 for each number of an action: it makes alpha less.
+            surplus = tf.stop_gradient(self.width - log_probability)
+            alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
+        self.descents["alpha"].minimize(tape, alpha_loss)
+        self.taken.assign_add(1)
+        if self.taken % self.options.target_period == 0:
+            self.average.update()
+        self._show()
+        whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
+        return tf.abs(whole[0]) + tf.abs(whole[1]), tf.reduce_mean(tf.square(whole)) * 2
+
+    def _value(self, following: Tensor, alpha: Tensor) -> Tensor:
+        """What the next state is worth: of both averages the less, and the entropy."""
+        average = self.average.read()
+        chosen, log_probability = self._draw(self._features(self.critic, following), 0)
+        values = self._judged(average, self._features(average, following), chosen)
+        return tf.minimum(*values) - alpha * log_probability
+
+    def _draw(self, features: Tensor, stream: int) -> tuple[Tensor, Tensor]:
+        """Actions [n, a] of the policy, and the log-probability [n] of each (equation 1)."""
+        outputs = self._run(self.actor_program, self.actor, features)
+        center, log_std = tf.split(outputs, 2, -1)
+        std = self.rounded(tf.exp(tf.clip_by_value(log_std, *LOG_STD)))
+        # Drawn in float32, so that learners of all precisions see the same.
+        noise = tf.random.stateless_normal(tf.shape(center), self._seed(stream))
+        u = self.rounded(center + std * self._number(noise))
+        density = log_density(u, center, std, fix="normal-fix" in self.methods)
+        slope = log_slope(u, fix="softplus-fix" in self.methods)
+        log_probability = tf.reduce_sum(self.rounded(density - slope), -1)
+        return self.rounded(tf.tanh(u)), log_probability
+
+    def _judged(self, critic: Weights, features: Tensor, action: Tensor) -> list[Tensor]:
+        """What both critics say, [n] each."""
+        pairs = tf.concat([features, self._number(action)], -1)
+        return [self._run(self.judge, part(critic, name), pairs)[:, 0] for name in ("one", "two")]
+
+    def _features(self, critic: Weights, x: Tensor) -> Tensor:
+        if self.encoder is None:
+            return self._number(x)
+        weights = {**self.fixed, **part(critic, "encoder")}
+        return self._run(self.encoder, prepared(self._computed(weights)), x)
+
+    def _run(self, program: Any, weights: Weights, x: Tensor) -> Tensor:
+        dtype = self.precision.computed
+        return run(program, self._computed(weights), x, dtype=dtype, through=self.rounded)
+
+    def _computed(self, weights: Weights) -> dict[str, Tensor]:
+        return {name: tf.cast(v, self.precision.computed) for name, v in weights.items()}
+
+    def _number(self, x: Tensor) -> Tensor:
+        return self.rounded(tf.cast(x, self.precision.computed))
+
+    def _seed(self, stream: int) -> Tensor:
+        return tf.stack([self.options.seed, 4 * self.taken + stream])
+
+    def _show(self) -> None:
+        """Give `policy` the weights that are now."""
+        weights = dict(self.actor)
+        if self.encoder:
+            images = {**self.fixed, **part(self.critic, "encoder")}
+            weights |= prepared(self._computed(images))
+        for name, shown in self.policy.items():
+            shown.assign(tf.cast(weights[name], tf.float32))
+
+
+def mean(x: Tensor) -> Tensor:
+    """Of numbers [n], divided before they are added: their sum may be infinite in float16."""
+    return tf.reduce_sum(x / tf.cast(tf.shape(x)[0], x.dtype))

@@ -50,23 +50,25 @@ class Descent:
         variables = list(self.variables.values())
         if self.scale is None:
             self._apply(tape.gradient(loss, variables))
-            return
-        # Scaled where gradients begin: the loss itself, times the scale, may be infinite.
-        scale = tf.cast(self.scale.value, loss.dtype)
-        gradients = tape.gradient(loss, variables, output_gradients=scale)
+        else:
+            # Scaled where gradients begin: the loss itself, times the scale, may be infinite.
+            scale = tf.cast(self.scale.value, loss.dtype)
+            self._scaled(tape.gradient(loss, variables, output_gradients=scale), self.scale)
+
+    def _scaled(self, gradients: list[Tensor], scale: LossScale) -> None:
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         if not self.compound:
-            gradients = [g / tf.cast(self.scale.value, g.dtype) for g in gradients]
+            gradients = [g / tf.cast(scale.value, g.dtype) for g in gradients]
         tf.cond(finite, lambda: self._apply(gradients), lambda: None)
-        factor = self.scale.update(finite, self._holds_more(finite))
+        factor = scale.update(finite, self._holds_more(finite, scale))
         if self.compound:
             tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
 
-    def _holds_more(self, finite: Tensor) -> Tensor:
+    def _holds_more(self, finite: Tensor, scale: LossScale) -> Tensor:
         """Whether the optimizer can remember gradients of twice the scale, where that is asked."""
         if not self.compound:
             return True
-        due = tf.logical_and(finite, self.scale.due())
+        due = tf.logical_and(finite, scale.due())
         return tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
 
     def _apply(self, gradients: list[Tensor]) -> None:

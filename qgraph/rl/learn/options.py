@@ -129,7 +129,7 @@ class Options:
         plain = self.precision == "float32" and not self.methods and self.significand is None
         if self.algorithm != "sac" and not plain:
             raise UsageError(
-                f"{self.algorithm} learns in float32 only", hint="sac learns in float16"
+                f"{self.algorithm} learns in float32 only", hint="sac learns in float16 too"
             )
 
     def as_json(self) -> dict[str, Any]:

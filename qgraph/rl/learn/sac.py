@@ -145,14 +145,14 @@ class Sac:
         alpha = self._number(tf.exp(self.log_alpha))
         wanted = tf.stop_gradient(reward + discount * self._value(following, alpha))
         with tf.GradientTape() as tape:
-            values = self._judged(self.critic, self._features(self.critic, x), action)
+            values = self.judged(self.critic, self.features(self.critic, x), action)
             errors = [value - self.rounded(wanted) for value in values]
             loss = tf.add_n([mean(importance * tf.square(error)) for error in errors])
         self.descents["critic"].minimize(tape, loss)
-        features = tf.stop_gradient(self._features(self.critic, x))
+        features = tf.stop_gradient(self.features(self.critic, x))
         with tf.GradientTape() as tape:
             chosen, log_probability = self._draw(features, 1)
-            value = tf.minimum(*self._judged(self.critic, features, chosen))
+            value = tf.minimum(*self.judged(self.critic, features, chosen))
             policy_loss = mean(alpha * log_probability - value)
         self.descents["actor"].minimize(tape, policy_loss)
         with tf.GradientTape() as tape:
@@ -170,8 +170,8 @@ class Sac:
     def _value(self, following: Tensor, alpha: Tensor) -> Tensor:
         """What the next state is worth: of both averages the less, and the entropy."""
         average = self.average.read()
-        chosen, log_probability = self._draw(self._features(self.critic, following), 0)
-        values = self._judged(average, self._features(average, following), chosen)
+        chosen, log_probability = self._draw(self.features(self.critic, following), 0)
+        values = self.judged(average, self.features(average, following), chosen)
         return tf.minimum(*values) - alpha * log_probability
 
     def _draw(self, features: Tensor, stream: int) -> tuple[Tensor, Tensor]:
@@ -187,12 +187,12 @@ class Sac:
         log_probability = tf.reduce_sum(self.rounded(density - slope), -1)
         return self.rounded(tf.tanh(u)), log_probability
 
-    def _judged(self, critic: Weights, features: Tensor, action: Tensor) -> list[Tensor]:
+    def judged(self, critic: Weights, features: Tensor, action: Tensor) -> list[Tensor]:
         """What both critics say, [n] each."""
         pairs = tf.concat([features, self._number(action)], -1)
         return [self._run(self.judge, part(critic, name), pairs)[:, 0] for name in ("one", "two")]
 
-    def _features(self, critic: Weights, x: Tensor) -> Tensor:
+    def features(self, critic: Weights, x: Tensor) -> Tensor:
         if self.encoder is None:
             return self._number(x)
         weights = {**self.fixed, **part(critic, "encoder")}

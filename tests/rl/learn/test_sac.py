@@ -247,7 +247,7 @@ def test_images(how):
     weights = {name: v.numpy() for name, v in sac.policy.items()}
     act = Actor(Packer(sac.program, bits=32).pack(weights))
     x = batch.records["observation"].astype(np.float32)
-    wanted = sac._run(sac.actor_program, sac.actor, sac._features(sac.critic, x)).numpy()
+    wanted = sac._run(sac.actor_program, sac.actor, sac.features(sac.critic, x)).numpy()
     tolerance = 1e-4 if how == "float32" else 0.02
     assert act(x) == pytest.approx(wanted.astype(float), abs=tolerance)
 

@@ -77,7 +77,7 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
             x = tf.matmul(x, kernel)
         else:
             x = tf.nn.conv2d(x, kernel, step.strides, [(0, 0), *step.pads, (0, 0)])
-        return _activated(step, tf.cast(x, bias.dtype) + bias)
+        return _activated(step, _plus(tf.cast(x, bias.dtype), bias))
     if step.op == "affine":
         return x * weights[0] + weights[1]
     if step.op == "layer_norm":
@@ -95,6 +95,13 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
     if step.op == "flatten":
         return tf.reshape(x, [tf.shape(x)[0], -1])
     raise UnsupportedError(f"a learner has no derivative of the step {step.op!r}")
+
+
+def _plus(x: Tensor, bias: Tensor) -> Tensor:
+    if x.dtype != tf.float16:
+        return x + bias
+    # TensorFlow would fuse x + bias with the product, which in float16 is slow on most CPUs.
+    return tf.add_n([x, tf.broadcast_to(bias, tf.shape(x))])
 
 
 def _activated(step: Step, x: Tensor) -> Tensor:

@@ -1,0 +1,318 @@
+"""SAC in float16, with and without what it needs: ``python -m benchmarks.low_precision run``.
+
+Each run is `qgraph rl train --algo sac --in-process` in a directory of its own. Those that came to
+an end are passed over, those that were stopped go on from their checkpoint.
+``python -m benchmarks.low_precision report`` makes a table and a figure of the runs that are there,
+``memory`` counts what learners keep. Groups of variants (Bjorck et al., 2021):
+
+- baselines: float32, float16, with loss scaling, mixed precision, with all six methods (figure 1);
+- adding: methods one after the other, in the order of table 1 (figure 3);
+- leaving: all but one (appendix E);
+- significands: all six, numbers rounded to 10 to 3 significand bits (figure 4).
+
+A run whose numbers are not finite has crashed; it counts as the return of one who knows nothing,
+as the paper counts it as 0. Else a run's return is the mean of its last three evaluations. +- is
+one standard deviation over seeds.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.low_precision_memory import memory
+from benchmarks.real.tables import Table
+from benchmarks.rl_training import ONE_THREAD, WINDOW, last_line, log_of
+from qgraph.cli.console import console
+from qgraph.errors import TrainingError
+from qgraph.rl.half.methods import METHODS
+
+RUNS = Path("runs/low_precision")
+ENDED = "ended.json"  # written beside a run's files when it is over, whatever became of it
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task, and the return of one who knows nothing."""
+
+    name: str
+    environment: str
+    floor: float
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What `qgraph rl train` is told, beyond the task."""
+
+    name: str
+    options: tuple[str, ...]
+
+
+def _half(name: str, methods: str) -> Variant:
+    return Variant(name, ("--half", methods))
+
+
+TASKS = (
+    Task("pendulum", "Pendulum-v1", -1200.0),
+    Task("swingup", "dm_control:cartpole-swingup", 0.0),
+)
+FLOAT, ALL = Variant("float32", ()), _half("all six", "all")
+NONE = _half("float16", "none")
+GROUPS: dict[str, tuple[Variant, ...]] = {
+    "baselines": (
+        FLOAT, NONE, _half("loss scaling", "loss-scaling"), _half("mixed", "mixed"), ALL,
+    ),
+    "adding": (
+        NONE,
+        *(_half(f"+ {METHODS[i]}", ",".join(METHODS[: i + 1])) for i in range(len(METHODS) - 1)),
+        ALL,
+    ),
+    "leaving": (
+        ALL,
+        *(_half(f"without {m}", ",".join(o for o in METHODS if o != m)) for m in METHODS),
+    ),
+    "significands": tuple(
+        Variant(f"{bits} bits", ("--half", "all", "--significand", str(bits)))
+        for bits in range(10, 2, -1)
+    ),
+}  # fmt: skip
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(memory)
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
+Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
+ALL_TASKS, ALL_GROUPS = ",".join(task.name for task in TASKS), ",".join(GROUPS)
+
+
+@app.command()
+def run(
+    out: Folder = RUNS,
+    tasks: Tasks = ALL_TASKS,
+    groups: Groups = ALL_GROUPS,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Of each run; else those of the task.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
+    more: Annotated[
+        str, typer.Option(metavar="OPTIONS", help="For all runs: '--hidden 64,64 --batch 128'.")
+    ] = "",
+) -> None:
+    """Make the runs that are not there yet, and go on with stopped ones, seed by seed."""
+    waiting: list[tuple[Path, list[str]]] = []
+    for seed in range(seeds):
+        for task in _chosen(tasks, {task.name: task for task in TASKS}):
+            for variant in variants_of(groups):
+                folder = folder_of(out, task, variant, seed)
+                said = [*command(task, variant, seed, steps), *more.split()]
+                if not (folder / ENDED).exists() and (folder, said) not in waiting:
+                    waiting.append((folder, said))
+    going: list[tuple[Path, subprocess.Popen[bytes]]] = []
+    while waiting or going:
+        while waiting and len(going) < jobs:
+            folder, said = waiting.pop(0)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            going.append((folder, start(folder, said)))
+        for folder, process in list(going):
+            if process.poll() is not None:
+                going.remove((folder, process))
+                end(folder, process.returncode)
+        time.sleep(0.2)
+
+
+def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[str]:
+    said = ["--algo", "sac", "--env", task.environment, "--seed", str(seed), *variant.options]
+    return [*said, "--in-process", "--threads", "1", *(["--steps", str(steps)] if steps else [])]
+
+
+def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
+    resumed = (folder / "checkpoint.npz").exists()
+    said = ["--resume", "--threads", "1"] if resumed else said
+    line = [sys.executable, "-m", "qgraph", "rl", "train", *said, "--out", str(folder)]
+    with log_of(folder).open("ab" if resumed else "wb") as log:
+        variables = {**os.environ, **ONE_THREAD}
+        return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+
+def end(folder: Path, code: int) -> None:
+    """Note what became of a run. Raises SystemExit where it was neither its end nor a crash."""
+    crashed = code == TrainingError.exit_code
+    if code and not crashed:
+        raise SystemExit(f"{folder.name} ended with {code}; see {log_of(folder)}")
+    text = log_of(folder).read_text(errors="replace").strip()
+    facts = {"crashed": crashed, "said": text[-500:] if crashed else ""}
+    (folder / ENDED).write_text(json.dumps(facts) + "\n")
+    print(f"{folder.name}: {'crashed' if crashed else last_line(folder)}", flush=True)
+
+
+def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
+    plain = variant.name.replace("+ ", "to-").replace(" ", "-")
+    return out / f"{task.name}-{plain}-{seed}"
+
+
+def variants_of(groups: str) -> list[Variant]:
+    """Of all groups, each once."""
+    return list(dict.fromkeys(v for group in _chosen(groups, GROUPS) for v in group))
+
+
+def _chosen(names: str, known: dict[str, Any]) -> list[Any]:
+    for name in names.split(","):
+        if name not in known:
+            raise typer.BadParameter(f"there is no `{name}`; there are {', '.join(known)}")
+    return [known[name] for name in known if name in names.split(",")]
+
+
+# -- what became of them ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: steps and returns of its evaluations, and whether it crashed."""
+
+    steps: Any
+    returns: Any
+    crashed: bool
+
+    def score(self, floor: float) -> float:
+        known = len(self.returns) > 0 and not self.crashed
+        return float(np.mean(self.returns[-WINDOW:])) if known else floor
+
+
+def read_runs(out: Path, task: Task, variant: Variant) -> list[Run]:
+    """Those that are over, seed by seed."""
+    found, seed = [], 0
+    while (folder := folder_of(out, task, variant, seed)).exists():
+        seed += 1
+        if not (folder / ENDED).exists():
+            continue
+        with (folder / "progress.csv").open() as stream:
+            rows = list(csv.DictReader(stream))
+        steps, returns = (
+            np.array([float(row[name]) for row in rows]) for name in ("actor_steps", "return_mean")
+        )
+        crashed = json.loads((folder / ENDED).read_text())["crashed"]
+        found.append(Run(steps, returns, crashed))
+    return found
+
+
+@app.command()
+def report(
+    out: Folder = RUNS,
+    tasks: Tasks = ALL_TASKS,
+    groups: Groups = ALL_GROUPS,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+    figure: Annotated[Path | None, typer.Option(metavar="PNG", help="All groups.")] = None,
+) -> None:
+    """A table, and a figure, of the runs that are over."""
+    facts = []
+    for task in _chosen(tasks, {task.name: task for task in TASKS}):
+        floats = scores(out, task, FLOAT)
+        for variant in variants_of(groups):
+            each = scores(out, task, variant)
+            if each:
+                facts.append(facts_of(out, task, variant, each, floats))
+    if not facts:
+        raise typer.BadParameter(f"{out} has no run that is over")
+    if figure is not None:
+        draw(out, _chosen(tasks, {task.name: task for task in TASKS}), figure)
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    columns = {"task": "", "variant": "", "seeds": "", "crashed": "", "return": ",.0f",
+               "+-": ",.0f", "of float32": ".0%"}  # fmt: skip
+    made = Table("SAC in float16", columns)
+    for fact in facts:
+        made.add(*fact.values())
+    if markdown:
+        print(made.markdown())
+    else:
+        console().print(made.rich())
+
+
+def scores(out: Path, task: Task, variant: Variant) -> list[float]:
+    return [run.score(task.floor) for run in read_runs(out, task, variant)]
+
+
+def facts_of(
+    out: Path, task: Task, variant: Variant, each: list[float], floats: list[float]
+) -> dict[str, Any]:
+    """A row; `of float32`: of the way from the floor to float32's return."""
+    share = None
+    if floats:
+        share = (np.mean(each) - task.floor) / (np.mean(floats) - task.floor)
+    return {
+        "task": task.name,
+        "variant": variant.name,
+        "seeds": len(each),
+        "crashed": sum(run.crashed for run in read_runs(out, task, variant)),
+        "return": float(np.mean(each)),
+        "deviation": float(np.std(each, ddof=1)) if len(each) > 1 else None,
+        "of_float32": share and float(share),
+    }
+
+
+def draw(out: Path, tasks: Sequence[Task], path: Path) -> None:
+    """A row for each task: learning curves of baselines, and bars of each other group."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        len(tasks), len(GROUPS), figsize=(16, 3.4 * len(tasks)), squeeze=False, layout="constrained"
+    )
+    for row, task in zip(axes, tasks, strict=True):
+        _curves(row[0], out, task)
+        for axis, name in zip(row[1:], [n for n in GROUPS if n != "baselines"], strict=True):
+            _bars(axis, out, task, name)
+        for axis in row:
+            axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _curves(axis: Any, out: Path, task: Task) -> None:
+    for variant in GROUPS["baselines"]:
+        runs = [r for r in read_runs(out, task, variant) if len(r.steps) and not r.crashed]
+        if not runs:
+            continue
+        last = min(run.steps[-1] for run in runs)
+        steps = np.linspace(max(run.steps[0] for run in runs), last, 60)
+        curves = np.array([np.interp(steps, run.steps, run.returns) for run in runs])
+        average, deviation = curves.mean(0), curves.std(0)
+        (line,) = axis.plot(steps, average, label=f"{variant.name}, {len(runs)} seeds")
+        band = (average - deviation, average + deviation)
+        axis.fill_between(steps, *band, color=line.get_color(), alpha=0.2, lw=0)
+    axis.set(title=f"{task.name}: baselines", xlabel="steps", ylabel="return")
+    if axis.lines:
+        axis.legend(frameon=False, fontsize="small")
+
+
+def _bars(axis: Any, out: Path, task: Task, group: str) -> None:
+    found = [(v.name, scores(out, task, v)) for v in GROUPS[group]]
+    shown = [(name, each) for name, each in found if each]
+    heights = [np.mean(each) - task.floor for _, each in shown]
+    deviations = [np.std(each) for _, each in shown]
+    axis.bar(range(len(shown)), heights, bottom=task.floor, yerr=deviations, capsize=3)
+    floats = scores(out, task, FLOAT)
+    if floats:
+        axis.axhline(np.mean(floats), color="grey", lw=1, ls="--")
+    axis.set_xticks(range(len(shown)), [name for name, _ in shown], rotation=60, ha="right")
+    axis.set(title=f"{task.name}: {group}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,107 @@
+"""Bytes that SAC keeps, in float32 and in float16, counted from variables and from shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.real.tables import Table
+from qgraph.cli.console import console
+from qgraph.rl.environments import Actions
+
+# As the paper's: states of cheetah run and layers of 1024; images of 84 x 84, 3 frames.
+WORLDS: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "states": ((17,), 1024),
+    "images": ((84, 84, 9), 512),
+}
+ACTIONS = Actions(low=(-1.0,) * 6, high=(1.0,) * 6)
+PARTS = ("parameters", "average", "optimizer", "activations")
+
+
+@dataclass(frozen=True)
+class World:
+    """What a learner needs to know of an environment."""
+
+    shape: tuple[int, ...]
+    actions: Actions = ACTIONS
+
+    @property
+    def dtype(self) -> Any:
+        return np.dtype(np.uint8 if len(self.shape) == 3 else np.float32)
+
+
+def memory(
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+) -> None:
+    """Count bytes of parameters, target network, optimizer, and activations of the critics."""
+    from qgraph.cli.console import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
+    facts = {}
+    for name, (shape, batch) in WORLDS.items():
+        for how in ("float32", "none", "all"):
+            facts[f"{name}, {how}"] = bytes_of(World(shape), batch, how)
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    columns = {"learner": "", **dict.fromkeys(PARTS, ",.2f"), "in all": ",.2f", "less": ".2f"}
+    made = Table("MB that SAC keeps", columns, notes=[NOTE])
+    for learner, parts in facts.items():
+        total = sum(parts.values())
+        whole = sum(facts[f"{learner.partition(',')[0]}, float32"].values())
+        made.add(learner, *(parts[part] / 1e6 for part in PARTS), total / 1e6, whole / total)
+    if markdown:
+        print(made.markdown())
+    else:
+        console().print(made.rich())
+
+
+NOTE = (
+    "activations: results of all layers of both critics for one batch (states 1024, images 512), "
+    "kept for the backward pass; less: times that float32 keeps as much"
+)
+
+
+def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
+    """Of each of PARTS."""
+    import tensorflow as tf
+
+    from qgraph.rl.half.methods import half_settings
+    from qgraph.rl.learn.options import options_for
+    from qgraph.rl.learn.sac import Sac
+
+    settings: dict[str, Any] = {"hidden": (1024, 1024), "critic": (1024, 1024)}
+    settings |= {} if how == "float32" else half_settings(how)
+    environment: Any = world
+    learner = Sac(options_for("sac", "memory", **settings), environment)
+    slots = [v for descent in learner.descents.values() for v in descent.state.values()]
+    kept: list[Any] = []
+
+    def noted(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    def critics(x: Any, action: Any) -> Any:
+        return learner.judged(learner.critic, learner.features(learner.critic, x), action)
+
+    learner.precision = replace(learner.precision, rounded=noted)
+    learner.rounded = noted
+    inputs = [(batch, *world.shape), (batch, len(world.actions.low))]
+    # Traced, not run: shapes say it.
+    tf.function(critics).get_concrete_function(*(tf.TensorSpec(s, tf.float32) for s in inputs))
+    return {
+        "parameters": _bytes([*learner.actor.values(), *learner.critic.values()]),
+        "average": _bytes(learner.average.state.values()),
+        "optimizer": _bytes(slots),
+        "activations": _bytes(kept),
+    }
+
+
+def _bytes(tensors: Any) -> int:
+    return sum(int(np.prod(t.shape)) * t.dtype.size for t in tensors)

@@ -1,0 +1,81 @@
+"""The benchmark of float16: which runs there are, what it says of them, what it counts."""
+
+import json
+
+import pytest
+import typer
+
+from benchmarks import low_precision as bench
+from benchmarks.low_precision_memory import World, bytes_of
+from qgraph.rl.half.methods import METHODS, half_settings
+
+PENDULUM = bench.TASKS[0]
+
+
+def test_variants_are_the_papers():
+    adding = bench.GROUPS["adding"]
+    assert [len(half_settings(v.options[1])["methods"]) for v in adding] == list(range(7))
+    left = [half_settings(v.options[1])["methods"] for v in bench.GROUPS["leaving"][1:]]
+    assert [set(METHODS) - set(methods) for methods in left] == [{m} for m in METHODS]
+    assert [v.options[-1] for v in bench.GROUPS["significands"]] == list(
+        ["10", "9", "8", "7", "6", "5", "4", "3"]
+    )
+    every = bench.variants_of(bench.ALL_GROUPS)
+    folders = {bench.folder_of(bench.RUNS, PENDULUM, v, 0) for v in every}
+    assert len(folders) == len(every) == 5 + 5 + 6 + 8
+    with pytest.raises(typer.BadParameter, match="there is no `x`"):
+        bench.variants_of("x")
+
+
+def put(out, variant, seed, returns, crashed=False):
+    folder = bench.folder_of(out, PENDULUM, variant, seed)
+    folder.mkdir(parents=True)
+    lines = [f"{100 * (i + 1)},{value}\n" for i, value in enumerate(returns)]
+    (folder / "progress.csv").write_text("".join(["actor_steps,return_mean\n", *lines]))
+    (folder / bench.ENDED).write_text(json.dumps({"crashed": crashed, "said": ""}))
+
+
+def test_a_report_of_runs(tmp_path, capsys):
+    put(tmp_path, bench.FLOAT, 0, [-1000, -200, -200, -200])
+    put(tmp_path, bench.FLOAT, 1, [-1000, -300, -300, -300])
+    put(tmp_path, bench.ALL, 0, [-1000, -400, -450, -500])
+    put(tmp_path, bench.NONE, 0, [-1000, -100], crashed=True)
+    figure = tmp_path / "figure.png"
+    bench.report(tmp_path, "pendulum", bench.ALL_GROUPS, as_json=True, figure=figure)
+    rows = {row["variant"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["float32"]["return"] == -250
+    assert rows["float32"]["deviation"] == pytest.approx(5000**0.5)
+    assert rows["all six"]["of_float32"] == pytest.approx(750 / 950)
+    assert rows["float16"] | {"deviation": None} == {
+        "task": "pendulum", "variant": "float16", "seeds": 1, "crashed": 1, "return": -1200.0,
+        "deviation": None, "of_float32": 0.0,
+    }  # fmt: skip
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_that_are_over_are_passed_over(tmp_path, monkeypatch):
+    put(tmp_path, bench.FLOAT, 0, [-200])
+    begun = []
+    monkeypatch.setattr(bench, "start", lambda folder, said: begun.append(folder.name) or Ended())
+    monkeypatch.setattr(bench, "end", lambda folder, code: None)
+    bench.run(tmp_path, "pendulum", "baselines", seeds=1)
+    assert begun == [f"pendulum-{n}-0" for n in ("float16", "loss-scaling", "mixed", "all-six")]
+
+
+class Ended:
+    returncode = 0
+
+    def poll(self):
+        return 0
+
+
+def test_memory_is_counted_from_shapes():
+    world = World((17,))
+    plain, half = bytes_of(world, 64, "float32"), bytes_of(world, 64, "all")
+    layers = [(17, 1024), (1024, 1024), (1024, 12)], [(23, 1024), (1024, 1024), (1024, 1)]
+    actor, critic = (sum(k * m + m for k, m in each) for each in layers)
+    assert plain["parameters"] == 4 * (actor + 2 * critic)
+    assert half["parameters"] * 2 == plain["parameters"]
+    assert half["average"] == 2 * 2 * 2 * critic  # what it has, and what it lost
+    assert half["activations"] * 2 == plain["activations"]
+    assert plain["activations"] >= 4 * 64 * 2 * (2 * 1024 + 1)

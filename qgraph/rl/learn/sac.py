@@ -67,7 +67,7 @@ class Sac:
         }
         self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.loss = 0.0  # the last finite one
-        self._compiled = tf.function(self._step)
+        self._compiled = tf.function(self._step, autograph=False)
 
     def _make_variables(self, rng: np.random.Generator) -> None:
         actor = initial_weights(self.actor_program, rng, TINY)
@@ -161,8 +161,8 @@ class Sac:
             alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
         self.descents["alpha"].minimize(tape, alpha_loss)
         self.taken.assign_add(1)
-        if self.taken % self.options.target_period == 0:
-            self.average.update()
+        due = self.taken % self.options.target_period == 0
+        tf.cond(due, self.average.update, lambda: None)
         self._show()
         whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
         return tf.abs(whole[0]) + tf.abs(whole[1]), tf.reduce_mean(tf.square(whole)) * 2

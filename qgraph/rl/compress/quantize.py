@@ -1,0 +1,30 @@
+"""Quantization: fewer bits for the weights, put there by the packer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor.layout import BITS
+from qgraph.rl.compress.form import Policy, Task
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """Kernels of 32 (float32), 16 (float16) or 8 to 2 bits; first and last: of those layers.
+
+    With 8 bits and fewer, what goes into layers has 8 bits and a range in each step, so that no
+    observations are needed (`qgraph.rl.actor.Packer`). Raises UsageError for other bits.
+    """
+
+    bits: int = 8
+    first: int | None = None
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        for given in (self.bits, self.first, self.last):
+            if given not in (None, *BITS):
+                raise UsageError(f"weights have 32, 16 or 8 to 2 bits, not {given}")
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        return replace(policy, bits=(self.bits, self.first, self.last))

@@ -9,17 +9,26 @@ from typing import Any
 
 from qgraph.errors import QGraphError, UsageError
 from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.distill import Distill
+from qgraph.rl.compress.factorize import Factorize
 from qgraph.rl.compress.form import End, Link, Policy, Task
+from qgraph.rl.compress.fuse import Fuse
 from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.quantize import Quantize
+from qgraph.rl.compress.static import Static
 from qgraph.rl.compress.text import parse_call, print_call, split
 
 LINKS: Mapping[str, type[Any]] = MappingProxyType(
     {
         "prune": Prune,
+        "distill": Distill,
+        "factorize": Factorize,
+        "fuse": Fuse,
         "quantize": Quantize,
         "pack": Pack,
+        "static": Static,
     }
 )
 Memory = dict[int, dict[str, Any]]  # of each link, by its place
@@ -50,6 +59,16 @@ class Compressor:
     def prune(self, sparsity: float) -> Compressor:
         return self.then(Prune(sparsity))
 
+    def distill(self, student: str | ActorProgram = "", **settings: Any) -> Compressor:
+        """settings: fields of `Distill`."""
+        return self.then(Distill(student, **settings))
+
+    def factorize(self, energy: float = 0.99) -> Compressor:
+        return self.then(Factorize(energy))
+
+    def fuse(self) -> Compressor:
+        return self.then(Fuse())
+
     def quantize(
         self, bits: int = 8, first: int | None = None, last: int | None = None
     ) -> Compressor:
@@ -57,6 +76,9 @@ class Compressor:
 
     def pack(self) -> Compressor:
         return self.then(Pack())
+
+    def static(self, bits: int = 8) -> Compressor:
+        return self.then(Static(bits))
 
     def __call__(
         self, policy: Policy, observations: Array | None = None, memory: Memory | None = None

@@ -8,13 +8,13 @@ weights can be chosen by unit, whatever lies between the layers.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import shared
 
 LAYERS = ("dense", "conv")
 MIXING = ("center", "softmax")  # another number of channels is another function
@@ -40,7 +40,7 @@ def channels_of(program: ActorProgram) -> Channels:
     of = {program.observation: np.arange(shapes[program.observation][-1])}
     count = len(of[program.observation])
     kept, made = [of[program.observation]], {}
-    uses = Counter(name for step in program.steps for name in step.weights)
+    common = shared(program)
     for step in program.steps:
         inputs = [of[name] for name in step.inputs]
         if step.op in LAYERS:
@@ -51,7 +51,7 @@ def channels_of(program: ActorProgram) -> Channels:
             of[step.output] = _carried(step, inputs, shapes[step.inputs[0]])
         if step.op in MIXING or not _alike(step, inputs):
             kept += inputs
-        if any(uses[name] > 1 for name in step.weights):
+        if common.intersection(step.weights):
             kept += [*inputs, of[step.output]]
     kept += [of[name] for name in program.outputs]
     fixed = np.unique(np.concatenate(kept))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.head import Head
 
 if TYPE_CHECKING:
@@ -87,3 +90,18 @@ class Link(Protocol):
 
 class End:
     """Of links that make what is run: none may follow."""
+
+
+def rebuilt(policy: Policy, steps: Sequence[Step], weights: Mapping[str, Array]) -> Policy:
+    """The policy with other steps, and of these weights those that they use."""
+    used = [name for step in steps for name in step.weights]
+    left = {name: np.asarray(weights[name], np.float32) for name in dict.fromkeys(used)}
+    shapes = {name: weight.shape for name, weight in left.items()}
+    program = replace(policy.program, steps=tuple(steps), weight_shapes=shapes)
+    return replace(policy, program=program, weights=left)
+
+
+def shared(program: ActorProgram) -> set[str]:
+    """Weights that several steps use."""
+    uses = Counter(name for step in program.steps for name in step.weights)
+    return {name for name, count in uses.items() if count > 1}

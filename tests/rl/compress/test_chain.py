@@ -16,6 +16,9 @@ from tests.helpers.actors import mlp, random_weights
 
 BITS = st.sampled_from((32, 16, *range(2, 9)))
 LINKS = {
+    "fuse": st.just(()),
+    "factorize": st.tuples(st.floats(0, 1, exclude_min=True)),
+    "distill": st.tuples(st.sampled_from(("", "original", "net1", "net2", "net3", "8", "64-32"))),
     "prune": st.tuples(st.floats(0, 1, exclude_max=True)),
     "quantize": st.tuples(BITS, st.none() | BITS, st.none() | BITS),
 }
@@ -26,7 +29,7 @@ def chains(draw):
     made = Compressor()
     for name in draw(st.lists(st.sampled_from(sorted(LINKS)), max_size=5)):
         made = getattr(made, name)(*draw(LINKS[name]))
-    return made.pack() if draw(st.booleans()) else made
+    return draw(st.sampled_from((made, made.pack(), made.static(6))))
 
 
 @given(chains())

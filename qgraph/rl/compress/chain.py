@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -102,13 +102,10 @@ class Compressor:
         """The first link of that class, None without one."""
         return next((link for link in self.links if isinstance(link, kind)), None)
 
-    def changed(self, kind: type[Any], **fields: Any) -> Compressor:
-        """The same chain with other settings of the links of that class."""
-        return Compressor(
-            tuple(
-                replace(link, **fields) if isinstance(link, kind) else link for link in self.links
-            )
-        )
+    def changed(self, kind: type[Any], change: Callable[[Any], Any]) -> Compressor:
+        """The same chain with the links of that class changed."""
+        links = (change(link) if isinstance(link, kind) else link for link in self.links)
+        return Compressor(tuple(links))
 
     def __str__(self) -> str:
         return "|".join(map(_text, self.links))

@@ -28,3 +28,9 @@ class Quantize:
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         return replace(policy, bits=(self.bits, self.first, self.last))
+
+    def with_bits(self, bits: int) -> Quantize:
+        """The same with other bits; layers of their own keep theirs where these are more."""
+        own = (self.first, self.last)
+        first, last = (None if one is None or one <= bits else one for one in own)
+        return Quantize(bits, first, last)

@@ -28,14 +28,15 @@ def split(text: str, mark: str) -> list[str]:
 
 
 def print_call(value: Any, table: Table) -> str:
-    """A frozen dataclass as its name and the fields that are not the usual ones."""
+    """A frozen dataclass as its name, its first field, and others that are not the usual ones."""
     kind, said = type(value), []
     names = {known: name for name, known in table.items()}
     for i, part in enumerate(f for f in dataclasses.fields(value) if f.init):
         found = getattr(value, part.name)
-        if found != part.default:
-            first = i == 0
-            said.append(str(found) if first else f"{part.name}={found}")
+        if i == 0 and found not in ("", None):
+            said.append(str(found))
+        elif found != part.default:
+            said.append(f"{part.name}={found}")
     name = names.get(kind, f"{kind.__module__}.{kind.__qualname__}")
     return f"{name}({', '.join(said)})"
 

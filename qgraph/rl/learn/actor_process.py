@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from qgraph.rl.actor import Actor
+from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
@@ -26,10 +27,11 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     block = subscriber.first()
     if block is None:
         return
-    actor = Actor(block, compute_bits=compute_bits(options))
+    actor = Actor(at_front(block), compute_bits=compute_bits(options))
+    use = actor.become if options.compress else actor.switch
 
     def latest() -> Actor:
-        subscriber.look(actor.switch)
+        subscriber.look(use)
         return actor
 
     head = Head.from_json(settings["head"])

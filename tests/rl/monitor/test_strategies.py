@@ -66,7 +66,7 @@ def test_the_mix_falls_linearly_with_kl_mean():
 
 def test_a_bandit_finds_the_best_of_three_arms():
     arms = "quantize(4);quantize(8);prune(0.5)|quantize(8)"
-    grows = {"quantize(4)": 0.3, "quantize": 1.0, "prune(0.5)|quantize": 0.5}
+    grows = {"quantize(4)": 0.3, "quantize(8)": 1.0, "prune(0.5)|quantize(8)": 0.5}
     for seed in range(5):
         rng, monitor = np.random.default_rng(seed), Monitor(Growth(arms), CHAIN)
         returned, seconds, acted = 0.0, 0.0, []
@@ -78,7 +78,7 @@ def test_a_bandit_finds_the_best_of_three_arms():
             returned += passed * (grows[acted[-1]] + rng.normal(0, 0.3))
             monitor.look(Indicators(i, seconds, returned=returned))
         assert set(acted[:4]) == set(grows)  # each is tried at first
-        assert acted[100:].count("quantize") > 120
+        assert acted[100:].count("quantize(8)") > 120
 
 
 def test_growth_counts_for_what_acted_and_per_second():

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class Distill:
     """Train a student on what the compressor was given (AcceRL, equation 1).
 
-    The loss is KL(original || student) of the actions, half the squared difference of values, less
-    `entropy` times the student's entropy. `original` is the policy in front of the whole chain, so
-    that no link before adds its error to what is learnt. Imports TensorFlow when it is called.
+    The loss is KL(original || student) of the actions, `value` times half the squared difference of
+    values where the policy has an output for them, less `entropy` times the student's entropy.
+    `original` is the policy in front of the whole chain, so that no link before adds its error to
+    what is learnt. Imports TensorFlow when it is called.
 
     student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program.
                 It takes the place of what came in, and goes on learning with the next policy.
@@ -37,6 +38,7 @@ class Distill:
     steps: int = 200
     batch: int = 128
     rate: float = 1e-3
+    value: float = 1.0
     entropy: float = 1e-3
     temperature: float = 1.0
     seed: int = 0
@@ -52,7 +54,7 @@ class Distill:
         program = self.program(policy, original)
         distiller = self._distiller(policy, program, task)
         teacher = replace(original, bits=(32, None, None), block=None).actor()
-        wanted = outputs_of(original.head, teacher.run(seen))
+        wanted = outputs_of(teacher.run(seen))
         distiller.learn(seen, wanted, self.steps, self.batch)
         return replace(policy, program=program, weights=distiller.weights())
 
@@ -75,7 +77,7 @@ class Distill:
         known = found is not None and found.program == program
         if found is None or not known:
             head = task.original.head
-            found = Distiller(program, head, self.rate, self.entropy, self.temperature)
+            found = Distiller(program, head, self.rate, self.value, self.entropy, self.temperature)
             task.memory["distiller"] = found
         if not self.student:
             found.begin(policy.weights, self.seed)

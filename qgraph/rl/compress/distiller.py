@@ -29,15 +29,22 @@ NORM = 10.0  # that gradients are held to
 class Distiller:
     """Learns the weights of `program`, whose outputs make actions by `head`.
 
-    rate: of Adam; beta: of the entropy; temperature: logits are divided by it. One that was begun
+    rate: of Adam; value, beta: what values and the entropy count; temperature: logits are divided
+    by it. One that was begun
     with other weights goes on without a trace of those before.
     """
 
     def __init__(
-        self, program: ActorProgram, head: Head, rate: float, beta: float, temperature: float
+        self,
+        program: ActorProgram,
+        head: Head,
+        rate: float,
+        value: float,
+        beta: float,
+        temperature: float,
     ) -> None:
         self.program, self.head = program, head
-        self.beta, self.temperature = beta, temperature
+        self.value, self.beta, self.temperature = value, beta, temperature
         shapes = program.weight_shapes.items()
         self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
         self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
@@ -77,13 +84,13 @@ class Distiller:
         return loss
 
     def _loss(self, x: Tensor, actions: Tensor, values: Tensor) -> Tensor:
-        found = outputs_of(self.head, self._run(x), tf.reduce_max)
+        found = outputs_of(self._run(x))
         head, logits = soft(self.head), found.actions
         if head.kind == "categorical":
             logits, actions = logits / self.temperature, actions / self.temperature
         loss = divergence(head, actions, logits) - self.beta * entropy(head, logits)
         if found.values is not None:
-            loss += (values - found.values) ** 2 / 2
+            loss += self.value * (values - found.values) ** 2 / 2
         return tf.reduce_mean(loss)
 
     def _run(self, x: Tensor) -> dict[str, Tensor]:

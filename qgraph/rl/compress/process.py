@@ -28,9 +28,11 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
     Versions that come meanwhile are passed over.
     """
     program = ActorProgram.from_json(settings["program"])
-    worker = Settings.from_json(settings["compression"]).worker(
-        program, Head.from_json(settings["head"])
-    )
+    head = Head.from_json(settings["head"])
+    compression = Settings.from_json(settings["compression"])
+    # What links import takes seconds: before the first weights it makes no policy old.
+    compression.check(program, head)
+    worker = compression.worker(program, head)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
     blocks = Channel.open(settings["blocks"]).writer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,20 +35,19 @@ class Outputs:
     """What a policy gives for n observations: what actions are made of, and values where it has.
 
     actions     [n, m], the first output
-    values      [n] or None: an output of one number; of `argmax` the largest value of an action
+    values      [n], an output of one number; None without one. Of `argmax` there are none: actions
+                hang on the differences of its numbers alone, and their level is learnt in vain
     """
 
     actions: Array
     values: Array | None
 
 
-def outputs_of(head: Head, found: Mapping[str, Any], most: Callable[..., Any] = np.max) -> Outputs:
-    """From outputs by name, the first of which makes actions. most: the maximum over an axis."""
+def outputs_of(found: Mapping[str, Any]) -> Outputs:
+    """From outputs by name, the first of which makes actions; arrays or tensors."""
     actions, *others = found.values()
-    for other in others:
-        if other.shape[1:] == (1,):
-            return Outputs(actions, other[:, 0])
-    return Outputs(actions, most(actions, -1) if head.kind == "argmax" else None)
+    values = [other[:, 0] for other in others if tuple(other.shape[1:]) == (1,)]
+    return Outputs(actions, values[0] if values else None)
 
 
 def entropy(head: Head, actions: Array) -> Array:

@@ -81,6 +81,10 @@ def test_two_linear_layers_are_one_where_that_is_no_more_numbers():
 def test_what_others_see_or_use_too_stays():
     seen = made((5,), dense(X, "a", 5, 9), dense("a", "y", 9, 3), outputs=("y", "a"))
     assert Compressor().fuse()(seen) is seen
+    heads = made(
+        (5,), dense(X, "a", 5, 9), dense("a", "y", 9, 3), dense("a", "z", 9, 1), outputs=("y", "z")
+    )
+    assert Compressor().fuse()(heads) is heads
     twice = made(
         (4,),
         dense(X, "a", 4, 4),

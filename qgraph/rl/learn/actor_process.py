@@ -34,8 +34,9 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         subscriber.look(use)
         return actor
 
-    head = Head.from_json(settings["head"])
-    worker = Worker(options, int(settings["index"]), head, latest, int(settings["begun"]))
+    head, begun = Head.from_json(settings["head"]), int(settings["begun"])
+    before = int(member.numbers[0])  # steps of one that crashed here: exploring goes on from there
+    worker = Worker(options, int(settings["index"]), head, latest, begun + before)
     waited = 0.0
     while member.going():
         left = worker.step()
@@ -43,7 +44,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         while len(left) and member.going():
             left = left[ring.put(left, SLICE) :]
         waited += time.perf_counter() - began
-        member.numbers[:5] = (worker.taken - settings["begun"], *worker.seconds, waited)
+        member.numbers[:5] = (worker.taken - begun, *worker.seconds, waited)
     worker.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,12 +128,7 @@ class ActorProcesses:
             "policy": self.publisher.settings(index),
             "records": self.experience.settings(index),
         }
-
-        def freed() -> None:
-            # The one that takes its place explores as this one would have gone on.
-            settings["begun"] += int(self.run.numbers(_name(index))[0])
-            self.publisher.freed(index)
-
+        freed = partial(self.publisher.freed, index)
         self.run.start(
             _name(index), MODULE, settings, restarts=RESTARTS, freed=freed, environment=ONE_THREAD
         )

@@ -19,6 +19,7 @@ from qgraph.rl.compress.worker import Worker, room_for
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import initial_weights
 from qgraph.rl.monitor import Monitor, parse_strategy
+from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.log import Log
 
 
@@ -52,18 +53,21 @@ class Settings:
         Monitor(parse_strategy(self.monitor), chain)
 
     def check(self, program: ActorProgram, head: Head) -> None:
-        """Run the chain once, with a single step of distillation, on a policy of that program.
+        """Run the chain, and what a bandit may choose, once, with a single step of distillation, on
+        a policy of that program.
 
         Raises what links raise for a graph that they do not fit, UsageError for a chain that makes
         a policy larger.
         """
         weights = initial_weights(program, np.random.default_rng(self.seed))
-        chain = Compressor.parse(self.compressor)
-        chain = chain.changed(Distill, lambda link: replace(link, steps=1))
         seen = np.random.default_rng(self.seed).normal(size=(8, *program.shape))
-        made = chain(Policy(program, weights, head), seen.astype(np.float32))
-        if len(made.pack()) > room_for(program):
-            raise UsageError(f"`{self.compressor}` makes the policy larger")
+        begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
+        chains = strategy.chains(begun) if isinstance(strategy, Growth) else []
+        for chain in (begun, *chains):
+            short = chain.changed(Distill, lambda link: replace(link, steps=1))
+            made = short(Policy(program, weights, head), seen.astype(np.float32))
+            if len(made.pack()) > room_for(program):
+                raise UsageError(f"`{chain}` makes the policy larger")
 
     def worker(self, program: ActorProgram, head: Head) -> Worker:
         log = Log(Path(self.folder), self.until) if self.folder else None

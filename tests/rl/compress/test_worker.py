@@ -119,6 +119,8 @@ def test_settings_are_checked_before_a_run():
         Settings("quantize(8)", every=0)
     with pytest.raises(UnsupportedError, match="the student is for images"):
         Settings("distill(net3)").check(PROGRAM, HEAD)
+    with pytest.raises(UnsupportedError, match="the student is for images"):
+        Settings("quantize(8)", monitor="growth:quantize(4);distill(net1)").check(PROGRAM, HEAD)
     Settings("prune(0.5)|distill|quantize(8)|pack").check(PROGRAM, HEAD)
     assert Settings.from_json(Settings("quantize(8)", until=3).as_json()).until == 3
 

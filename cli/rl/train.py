@@ -27,6 +27,7 @@ class Algorithm(str, Enum):
 
     dqn = "dqn"
     d4pg = "d4pg"
+    impala = "impala"
 
 
 BY_TASK = "by algorithm and task"
@@ -35,7 +36,9 @@ BY_TASK = "by algorithm and task"
 def train(
     algo: Annotated[
         Algorithm | None,
-        typer.Option(metavar="NAME", help="dqn (one of several actions) or d4pg (numbers)."),
+        typer.Option(
+            metavar="NAME", help="dqn or impala (one of several actions), or d4pg (numbers)."
+        ),
     ] = None,
     env: Annotated[
         str | None,
@@ -149,7 +152,30 @@ def train(
     n: Annotated[
         int | None,
         typer.Option(
-            "--n", min=1, metavar="STEPS", help="Steps of a transition.", show_default=BY_TASK
+            "--n",
+            min=1,
+            metavar="STEPS",
+            help="Of a transition; impala: of a trajectory.",
+            show_default=BY_TASK,
+        ),
+    ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="impala: for what the actors' policy does differently: vtrace, retrace, "
+            "tree_backup, is; with constants, like vtrace(rho=1,c=0.9).",
+            show_default="vtrace,is",
+        ),
+    ] = None,
+    entropy: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="WEIGHT", help="impala: in the loss.", show_default="0.02"),
+    ] = None,
+    value: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
         ),
     ] = None,
     hidden: Annotated[
@@ -221,6 +247,9 @@ def train(
         "dueling": dueling,
         "alpha": None if prioritized is None else 0.6 * prioritized,
         "n": n,
+        "correct": correct,
+        "entropy": entropy,
+        "value": value,
         "hidden": _units(hidden),
         "layer_norm": layer_norm,
         "rate": rate,

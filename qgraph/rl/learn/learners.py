@@ -28,11 +28,11 @@ class Learner(Protocol):
 
 def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
     """Raises UsageError where an algorithm cannot choose such actions."""
-    if actions.discrete != (algorithm == "dqn"):
+    if actions.discrete != (algorithm != "d4pg"):
         raise UsageError(
             f"{algorithm} does not fit `{environment}`, whose actions are "
             + ("one of several" if actions.discrete else "numbers"),
-            hint="dqn chooses one of several; d4pg chooses numbers",
+            hint="dqn and impala choose one of several; d4pg chooses numbers",
         )
 
 
@@ -41,6 +41,10 @@ def learner_of(options: Options, environment: Environment) -> Learner:
         from qgraph.rl.learn.dqn import Dqn
 
         return Dqn(options, environment)
+    if options.algorithm == "impala":
+        from qgraph.rl.learn.impala import Impala
+
+        return Impala(options, environment)
     from qgraph.rl.learn.d4pg import D4pg
 
     return D4pg(options, environment)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.rl.correct import Correction
 from qgraph.rl.environments import ATARI
 
-ALGORITHMS = ("dqn", "d4pg")
+ALGORITHMS = ("dqn", "d4pg", "impala")
 AT_LEAST_ONE = (
     "steps", "actors", "n", "batch", "least", "capacity", "target_period",
     "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
@@ -24,7 +25,9 @@ class Options:
 
     actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
     first_bits          of the first layer where it has others, last_bits: of the last
-    n                   steps of a transition
+    n                   steps of a transition, or of a trajectory (impala)
+    correct             of what compressed policies did (`qgraph.rl.correct`), by impala
+    entropy, value      what both weigh in impala's loss
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
     target_period       learner steps between copies to the target network
@@ -79,6 +82,9 @@ class Options:
     critic: tuple[int, ...] = (512, 512, 256)
     atoms: int = 51
     value_limit: float = 150.0
+    correct: str = "none"
+    entropy: float = 0.02
+    value: float = 0.25
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
@@ -107,6 +113,33 @@ class Options:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
+        if self.queued:
+            self._check_queued()
+        elif self.correct != "none":
+            raise UsageError(
+                f"{self.algorithm} corrects nothing", hint="--correct is for --algo impala"
+            )
+
+    @property
+    def queued(self) -> bool:
+        """Whether trajectories are learnt from once, in order, and not sampled from a replay."""
+        return self.algorithm == "impala"
+
+    @property
+    def steps_of_a_record(self) -> int:
+        """Trajectories are put together by the learner, out of single steps."""
+        return 1 if self.queued else self.n
+
+    def _check_queued(self) -> None:
+        if self.spi != 1:
+            raise UsageError(
+                f"spi is {self.spi:g}, but {self.algorithm} learns from each step once"
+            )
+        if self.batch % self.n:
+            raise UsageError(
+                f"a batch of {self.batch} steps is no whole number of trajectories of {self.n}",
+                hint=f"--batch {self.batch // self.n * self.n or self.n}",
+            )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -137,6 +170,19 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "rate": 1e-4,
             "explore": 0.2,
             "episodes": 5,
+        },
+        # Table 5 of AcceRL.
+        "impala": {
+            "steps": 400_000,
+            "hidden": (256, 256),
+            "n": 5,
+            "batch": 160,
+            "spi": 1.0,
+            "rate": 3e-4,
+            "correct": "vtrace,is",
+            "publish_every": 1,
+            "actor_update_period": 5,
+            "evaluate_every": 250,
         },
     }
 )
@@ -176,5 +222,6 @@ def options_for(algorithm: str, environment: str, **given: Any) -> Options:
     said = {name: value for name, value in given.items() if value is not None}
     if "actor_bits" in said:
         said.setdefault("broadcast_bits", said["actor_bits"])
-    plain = Options(algorithm, environment, steps=1)
-    return replace(plain, **{**settings, **said})
+    found = Options(algorithm, environment, **{**settings, **said})
+    Correction.parse(found.correct)  # raises UsageError
+    return found

@@ -28,7 +28,14 @@ ACTIVATIONS = {
 def run(
     program: ActorProgram, weights: Mapping[str, Tensor], x: Tensor, *, half: bool = False
 ) -> Tensor:
-    """The first output [n, m], float32, of observations [n, *shape].
+    """The first output [n, m], float32, of observations [n, *shape]; else as `run_all`."""
+    return run_all(program, weights, x, half=half)[0]
+
+
+def run_all(
+    program: ActorProgram, weights: Mapping[str, Tensor], x: Tensor, *, half: bool = False
+) -> list[Tensor]:
+    """Every output [n, m], float32, of observations [n, *shape].
 
     half: products in bfloat16, sums of them and all else in float32 (mixed_bfloat16).
     """
@@ -36,7 +43,7 @@ def run(
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
         values[step.output] = _step(step, inputs, [weights[name] for name in step.weights], half)
-    return values[program.outputs[0]]
+    return [values[name] for name in program.outputs]
 
 
 def variables(weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:

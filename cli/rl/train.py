@@ -178,6 +178,15 @@ def train(
             min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
         ),
     ] = None,
+    reward_scale: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="FACTOR",
+            help="impala: rewards times this are learnt from.",
+            show_default=BY_TASK,
+        ),
+    ] = None,
     hidden: Annotated[
         str | None,
         typer.Option(metavar="UNITS", help="Layers of the policy: 256,256.", show_default=BY_TASK),
@@ -250,6 +259,7 @@ def train(
         "correct": correct,
         "entropy": entropy,
         "value": value,
+        "reward_scale": reward_scale,
         "hidden": _units(hidden),
         "layer_norm": layer_norm,
         "rate": rate,

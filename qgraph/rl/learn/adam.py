@@ -16,11 +16,14 @@ Tensor = Any
 class Adam:
     """Moves `variables` (Kingma and Ba, 2015). `state` is what it remembers, by name.
 
-    norm: gradients are scaled down together where their norm is above it; 0 for never.
+    norm: gradients are scaled down together where their norm is above it; 0 for never. epsilon:
+    added to the root of the second moment, so that small gradients move less.
     """
 
-    def __init__(self, variables: Mapping[str, Any], rate: float, norm: float = 0.0) -> None:
-        self.variables, self.rate, self.norm = variables, rate, norm
+    def __init__(
+        self, variables: Mapping[str, Any], rate: float, norm: float = 0.0, epsilon: float = 1e-8
+    ) -> None:
+        self.variables, self.rate, self.norm, self.epsilon = variables, rate, norm, epsilon
         self.state: dict[str, Any] = {
             f"{moment}/{name}": tf.Variable(tf.zeros_like(variable), trainable=False)
             for moment in ("first", "second")
@@ -49,7 +52,7 @@ class Adam:
                 lr=self.rate,
                 beta1=0.9,
                 beta2=0.999,
-                epsilon=1e-8,
+                epsilon=self.epsilon,
                 grad=gradient,
             )
         powers.assign(powers * [0.9, 0.999])

@@ -23,7 +23,7 @@ from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
 
 Tensor = Any
-NORM = 40.0  # gradients are scaled down above it
+NORM, EPSILON = 0.5, 1e-5  # of Adam: what keeps one odd batch from undoing a good policy
 
 
 class Impala:
@@ -45,9 +45,9 @@ class Impala:
         self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
         trained = {name: v for name, v in self.weights.items() if learnt(name)}
-        self.adam = Adam(trained, options.rate, NORM)
+        self.adam = Adam(trained, options.rate, NORM, EPSILON)
         self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._compiled = tf.function(self._step)
+        self._compiled = tf.function(self._step, autograph=False)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Impala:
             steps = Trajectories(
                 tf.stop_gradient(log_pi),
                 log_mu,
-                reward,
+                self.options.reward_scale * reward,
                 discount,
                 goes_on,
                 tf.stop_gradient(values),

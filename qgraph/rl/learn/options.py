@@ -28,6 +28,8 @@ class Options:
     n                   steps of a transition, or of a trajectory (impala)
     correct             of what compressed policies did (`qgraph.rl.correct`), by impala
     entropy, value      what both weigh in impala's loss
+    reward_scale        what rewards are multiplied by there; these weights fit rewards of about 1
+                        in 100 steps
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
     target_period       learner steps between copies to the target network
@@ -85,6 +87,7 @@ class Options:
     correct: str = "none"
     entropy: float = 0.02
     value: float = 0.25
+    reward_scale: float = 1.0
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
@@ -190,6 +193,8 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
         # Nobody gets up there by trembling.
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
+        # A reward in each step, 100 to come.
+        ("impala", "CartPole-v1"): {"hidden": (64, 64), "reward_scale": 0.05},
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {
             "steps": 1_000_000,

@@ -194,7 +194,11 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         # Nobody gets up there by trembling.
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
         # A reward in each step, 100 to come.
-        ("impala", "CartPole-v1"): {"hidden": (64, 64), "reward_scale": 0.05},
+        ("impala", "CartPole-v1"): {
+            "steps": 200_000,
+            "hidden": (64, 64),
+            "reward_scale": 0.05,
+        },
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {
             "steps": 1_000_000,

@@ -178,6 +178,15 @@ def train(
             min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
         ),
     ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="impala: GPUs that share the learner's batch.",
+            show_default="1",
+        ),
+    ] = None,
     reward_scale: Annotated[
         float | None,
         typer.Option(
@@ -259,6 +268,7 @@ def train(
         "correct": correct,
         "entropy": entropy,
         "value": value,
+        "replicas": replicas,
         "reward_scale": reward_scale,
         "hidden": _units(hidden),
         "layer_norm": layer_norm,

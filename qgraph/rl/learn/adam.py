@@ -29,12 +29,16 @@ class Adam:
             for moment in ("first", "second")
             for name, variable in variables.items()
         }
-        self.state["powers"] = tf.Variable([0.9, 0.999], trainable=False)
+        self.state["powers"] = tf.Variable(
+            [0.9, 0.999], trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
 
     def descend(self, tape: tf.GradientTape, loss: Tensor) -> None:
         """One step down `loss`, which `tape` recorded."""
         names = list(self.variables)
         gradients = tape.gradient(loss, [self.variables[name] for name in names])
+        # The mean of all replicas, where there are several; else nothing changes.
+        gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
         self.apply(dict(zip(names, gradients, strict=True)))
 
     def apply(self, gradients: Mapping[str, Tensor]) -> None:

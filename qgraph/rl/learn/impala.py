@@ -20,6 +20,7 @@ from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, learnt
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.queue import follows
 from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.replicas import joined, split, strategy_of
 from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
 
 Tensor = Any
@@ -42,17 +43,18 @@ class Impala:
             environment.shape, options.hidden, actions, values, layer_norm=options.layer_norm
         )
         rng = np.random.default_rng(options.seed)
-        self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
+        self.strategy = strategy_of(options.replicas)
+        with self.strategy.scope():
+            self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
+            trained = {name: v for name, v in self.weights.items() if learnt(name)}
+            self.adam = Adam(trained, options.rate, NORM, EPSILON)
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
-        trained = {name: v for name, v in self.weights.items() if learnt(name)}
-        self.adam = Adam(trained, options.rate, NORM, EPSILON)
-        self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._compiled = tf.function(self._step, autograph=False)
+        self._compiled = tf.function(self._run, autograph=False)
 
     @property
     def state(self) -> dict[str, Any]:
         """Every variable that a run goes on from, by name."""
-        return {**by_name({"network": self.weights, "adam": self.adam.state}), "taken": self.taken}
+        return by_name({"network": self.weights, "adam": self.adam.state})
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """One step by trajectories [n, b]: the critic's error of each step, and the loss.
@@ -62,14 +64,19 @@ class Impala:
         records = batch.records
         log_mu = records["log_probability"]
         columns = [*(records[name] for name in TRANSITION), follows(records)]
-        tensors = [tf.convert_to_tensor(column) for column in columns]
-        known = np.isfinite(log_mu).all()
-        errors, loss = self._compiled(*tensors, tf.convert_to_tensor(log_mu) if known else None)
+        if np.isfinite(log_mu).all():
+            columns.append(log_mu)
+        errors, loss = self._compiled(*(split(self.strategy, column) for column in columns))
         return errors.numpy(), float(loss)
+
+    def _run(self, *columns: Tensor) -> tuple[Tensor, Tensor]:
+        """A step of each replica, whose gradients `Adam` brings together."""
+        errors, loss = self.strategy.run(self._step, args=columns)
+        return joined(self.strategy, errors), self.strategy.reduce("MEAN", loss, axis=None)
 
     def _step(
         self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
-        goes_on: Tensor, log_mu: Tensor | None,
+        goes_on: Tensor, log_mu: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         with tf.GradientTape() as tape:
             logits, judged = self._outputs(x)
@@ -96,7 +103,6 @@ class Impala:
             options = self.options
             loss = policy_loss + options.value * value_loss - options.entropy * entropy
         self.adam.descend(tape, loss)
-        self.taken.assign_add(1)
         return tf.abs(errors), loss
 
     def _next_values(self, values: Tensor, following: Tensor, goes_on: Tensor) -> Tensor:

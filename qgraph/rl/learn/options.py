@@ -15,6 +15,7 @@ ALGORITHMS = ("dqn", "d4pg", "impala")
 AT_LEAST_ONE = (
     "steps", "actors", "n", "batch", "least", "capacity", "target_period",
     "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
+    "replicas",
 )  # fmt: skip
 BITS = (32, 16, *range(2, 9))
 
@@ -30,6 +31,7 @@ class Options:
     entropy, value      what both weigh in impala's loss
     reward_scale        what rewards are multiplied by there; these weights fit rewards of about 1
                         in 100 steps
+    replicas            devices that share a batch of impala's learner
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
     target_period       learner steps between copies to the target network
@@ -88,6 +90,7 @@ class Options:
     entropy: float = 0.02
     value: float = 0.25
     reward_scale: float = 1.0
+    replicas: int = 1
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
@@ -138,10 +141,13 @@ class Options:
             raise UsageError(
                 f"spi is {self.spi:g}, but {self.algorithm} learns from each step once"
             )
-        if self.batch % self.n:
+        share = self.n * self.replicas
+        if self.batch % share:
+            each = f" for each of {self.replicas} replicas" if self.replicas > 1 else ""
             raise UsageError(
-                f"a batch of {self.batch} steps is no whole number of trajectories of {self.n}",
-                hint=f"--batch {self.batch // self.n * self.n or self.n}",
+                f"a batch of {self.batch} steps is no whole number of trajectories of "
+                f"{self.n}{each}",
+                hint=f"--batch {self.batch // share * share or share}",
             )
 
     def as_json(self) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """IMPALA: one step against numpy, its queue, and that what acted is what is corrected for."""
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from qgraph.rl.learn.sources import LocalActors
 from qgraph.rl.learn.training import Training
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+ROOT = Path(__file__).parents[3]
 SCALE = 0.5
 SMALL = {
     "in_process": True,
@@ -316,6 +320,7 @@ def test_actors_in_processes_bring_log_probabilities(tmp_path):
     [
         ("impala", "CartPole-v1", {"correct": "vtrac"}, "no corrector is called `vtrac`"),
         ("impala", "CartPole-v1", {"correct": "vtrace(0)"}, "has to be above 0"),
+        ("impala", "CartPole-v1", {"replicas": 3}, "of 5 for each of 3 replicas"),
         ("impala", "CartPole-v1", {"n": 7}, "no whole number of trajectories of 7"),
         ("impala", "CartPole-v1", {"spi": 2.0}, "learns from each step once"),
         ("impala", "Pendulum-v1", {}, "whose actions are numbers"),
@@ -328,6 +333,32 @@ def test_what_does_not_fit_is_said_and_nothing_written(
     with pytest.raises(UsageError, match=said):
         train(tmp_path / "run", algorithm, environment, more)
     assert not (tmp_path / "run").exists()
+
+
+def test_replicas_learn_what_one_learns(tmp_path):
+    """In processes of their own: a processor is divided before TensorFlow begins."""
+    program = (
+        "import sys; import numpy as np; from tests.rl.learn import test_impala as t;"
+        "made = t.learner(replicas=int(sys.argv[1]), reward_scale=1.0);"
+        "found = [made.step(t.batch_of(t.records(seed=i))) for i in range(3)];"
+        "np.savez(sys.argv[2], errors=[e for e, _ in found], losses=[x for _, x in found],"
+        "**{k: v.numpy() for k, v in made.state.items()});"
+        "assert made.strategy.num_replicas_in_sync == int(sys.argv[1])"
+    )
+    for count in ("1", "2"):
+        command = [sys.executable, "-c", program, count, str(tmp_path / f"{count}.npz")]
+        found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert found.returncode == 0, found.stderr
+    one, two = (np.load(tmp_path / f"{count}.npz") for count in "12")
+    assert one["adam/powers"][0] < 0.8
+    for name in one.files:
+        assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
+
+
+def test_a_processor_at_work_is_not_divided():
+    learner()
+    with pytest.raises(UsageError, match="TensorFlow is at work already"):
+        learner(replicas=2)
 
 
 @pytest.mark.slow

@@ -19,11 +19,12 @@ from typing import Any, ClassVar
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.standardize import result_spec, widest_input
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import Pass
 from qgraph.quant.profile import Profile
-from qgraph.quant.topology import CLIPS, end_layers, is_nonnegative, sources
-from qgraph.rewrite.constants import leaky_product
+from qgraph.quant.topology import CLIPS, end_layers, is_nonnegative, sources, sources_spec
+from qgraph.rewrite.constants import channels_of, leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -48,6 +49,7 @@ class InsertQuantizers(Pass):
 
 
 OUTSIDE = ("input", "float")
+LEAST_NORM_BITS = 4  # of codes that a layer norm is made of
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class _Inserter:
         self.bits = profile.bits
         self.forms: dict[str, _Form] = {}
         self.narrowed: dict[str, str] = {}
+        self.normed: set[str] = set()  # what comes out of a layer norm and its activation
         self.ends = end_layers(self.graph)
         self.nonnegative = is_nonnegative(self.graph)
         leaky = ((n.name, leaky_product(self.graph, n)) for n in self.graph.topological())
@@ -101,6 +104,8 @@ class _Inserter:
             return self._move
         if definition.pointwise:
             return self._table
+        if node.op == "layer_norm":
+            return self._norm
         return self._float
 
     # -- forms -----------------------------------------------------------------------------
@@ -118,7 +123,7 @@ class _Inserter:
         if form.kind == "const":
             return self.constant(value, "constant", self.bits.activation)
         layer = node_of(value)
-        usual, role = self._activation_bits(layer), "activation"
+        usual, role = self._activation_bits(layer, value in self.normed), "activation"
         if form.kind in OUTSIDE:
             usual, role, width = self.bits.input, "input", None
         bits = width or usual
@@ -128,16 +133,18 @@ class _Inserter:
             self.narrowed[key] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
         return self.narrowed[key]
 
-    def _activation_bits(self, layer: str) -> int:
-        return self.profile.override(layer).activation or self.bits.activation
+    def _activation_bits(self, layer: str, normed: bool = False) -> int:
+        usual = (self.bits.norm if normed else None) or self.bits.activation
+        return self.profile.override(layer).activation or usual
 
-    def internal(self, value: str) -> str:
-        """`value` as signed internal stage (16 bits): what leaky ReLU works on."""
+    def internal(self, value: str, most: int = 16) -> str:
+        """`value` as signed internal stage (16 bits, or `most`): what leaky ReLU works on."""
         form = self.forms[value]
         source = self.codes(value) if form.kind in OUTSIDE else form.value
-        key = f"{value} internal"
+        bits = min(self.bits.internal or self.bits.slope, most)
+        key = f"{value} internal {bits}"
         if key not in self.narrowed:
-            spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+            spec = self.spec(bits, True, "internal")
             self.narrowed[key] = self.quantizer(source, node_of(value), spec)
         return self.narrowed[key]
 
@@ -213,6 +220,8 @@ class _Inserter:
     def _through(self, node: Node) -> tuple[str, str]:
         form = self.forms[node.inputs[0]]
         self.connect(node, form.value)
+        if node.inputs[0] in self.normed:
+            self.normed.add(node.name)
         return form.kind, node.name
 
     def _sum(self, node: Node) -> tuple[str, str]:
@@ -317,6 +326,35 @@ class _Inserter:
         self.rewriter.log(node, f"lookup table of {node.op}: {spec}")
         return "codes", node.name
 
+    def _norm(self, node: Node) -> tuple[str, str]:
+        """A layer norm: standardized in the internal stage's bits, then a product and a bias."""
+        x, gamma, beta = node.inputs
+        if self.forms[x].kind in ("float", "const"):
+            return self._float(node, "its input is float")
+        if {self.forms[v].kind for v in (gamma, beta)} != {"const"}:
+            return self._float(node, "its scale and offset are not constant")
+        channels = channels_of(self.graph, gamma) or 0
+        most = widest_input(channels)
+        if most < LEAST_NORM_BITS:
+            return self._float(node, f"{channels} channels are too many")
+        source = "" if self.forms[x].kind == "wide" else self.codes(x)
+        if not source or sources_spec(self.graph, source).bits > most:
+            source = self.internal(x, most)
+        spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+        spec = result_spec(spec, channels)
+        domain = sources_spec(self.graph, source)
+        attrs = {"epsilon": node.attrs["epsilon"], "domain": domain, "spec": spec}
+        normal = self.graph.add("standardize", source, name=f"{node.name}/normal", attrs=attrs)
+        scaled = self.graph.add("mul", normal, gamma, name=f"{node.name}/scale")
+        self.rewriter.rule = "standardize"
+        self.rewriter.log(node, f"{normal}: {spec}; then a product and a bias")
+        self.forms[normal] = _Form("codes", normal)
+        self.forms[scaled] = _Form(*self._product(self.graph.nodes[scaled]))
+        shifted = Node(node.name, "bias_add", (scaled, beta), control=node.control)
+        self.graph.replace(shifted)
+        self.normed.add(node.name)
+        return self._bias(shifted)
+
     def _float(self, node: Node, reason: str = "") -> tuple[str, str]:
         self.connect(node, *(self.exact(v, self.bits.output) for v in node.inputs))
         if node.op == "input":
@@ -357,12 +395,5 @@ class _Inserter:
 
     def _set_table_domains(self) -> None:
         for node in list(self.graph.nodes.values()):
-            if node.op == "lookup":
+            if node.op in ("lookup", "standardize"):
                 self.graph.set_attrs(node.name, domain=sources_spec(self.graph, node.inputs[0]))
-
-
-def sources_spec(graph: Graph, value: str) -> QuantSpec:
-    """The spec of the quantizers behind a value that is made of codes."""
-    specs = [graph.nodes[m].attrs["spec"] for m in sources(graph, value)]
-    widest: QuantSpec = max(specs, key=lambda s: (s.signed, s.bits))
-    return widest

@@ -15,7 +15,7 @@ from networkx.utils import UnionFind
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
 from qgraph.passes import Pass
-from qgraph.quant.topology import has_integer_form, sources
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -29,7 +29,7 @@ class MarkScaleGroups(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        quantizers = [n.name for n in graph.topological() if n.op in ("quantize", "lookup")]
+        quantizers = [n.name for n in graph.topological() if n.op in QUANTIZERS]
         joined: UnionFind[str] = UnionFind(quantizers)
         rewriter.rule = "share-scale"
         for node in graph.topological():

@@ -31,6 +31,7 @@ class Algorithm(str, Enum):
 
 
 BY_TASK = "by algorithm and task"
+COMPRESSION = "Compression"
 
 
 def train(
@@ -231,6 +232,34 @@ def train(
             "--energy/--no-energy", help="Estimate it, by codecarbon.", show_default="off"
         ),
     ] = None,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINKS",
+            help="What is done to policies on their way to actors: 'prune(0.5)|quantize(8)'.",
+            show_default="nothing",
+            rich_help_panel=COMPRESSION,
+        ),
+    ] = None,
+    monitor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STRATEGY",
+            help="What steers that: kl_max:14, reward_gap:10, mix:0.5, growth, or watch.",
+            show_default="none",
+            rich_help_panel=COMPRESSION,
+        ),
+    ] = None,
+    monitor_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Policies between its looks.",
+            show_default="10",
+            rich_help_panel=COMPRESSION,
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, metavar="N", show_default="0")] = None,
     resume: Annotated[
         bool,
@@ -278,6 +307,9 @@ def train(
         "evaluate_every": evaluate_every,
         "episodes": episodes,
         "energy": energy,
+        "compress": compress,
+        "monitor": monitor,
+        "monitor_every": monitor_every,
         "seed": seed,
     }
     said = {name: value for name, value in given.items() if value is not None}

@@ -53,8 +53,9 @@ enum class Op : uint32_t {
     concat,
     pad,
     take,
+    standardize,
 };
-constexpr uint32_t kOps = 19;
+constexpr uint32_t kOps = 20;
 constexpr bool is_binary(Op op) { return op >= Op::add && op <= Op::minimum; }
 const char* name_of(Op op);
 
@@ -66,6 +67,14 @@ struct Window {
     int64_t pads[4];  // top, bottom, left, right
 
     int64_t span(int axis) const { return (kernel[axis] - 1) * dilations[axis] + 1; }
+};
+
+// Of `standardize` (docs/numerics.md, 7): bits behind the root's point, epsilon in its squares, and
+// how far deviations are shifted before they are divided.
+struct Standard {
+    int64_t guard;
+    int64_t epsilon;
+    int64_t shift;
 };
 
 // One op; which of the fields count depends on it.
@@ -84,6 +93,7 @@ struct Step {
     int64_t high;
     Rounding rounding;
     bool wrap;
+    Standard standard;           // standardize
     std::vector<int64_t> list;   // perm, begins, paddings, indices, reduced axes
     std::vector<int64_t> steps;  // slice
 };

@@ -1,6 +1,7 @@
 #include "engine/plain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/elementwise.h"
@@ -32,6 +33,21 @@ void seen(const Window& window, const Shape& x, const Shape& y, int64_t pixel, c
             what((image * x[1] + h) * x[2] + w, i * window.kernel[1] + j);
         }
     }
+}
+
+constexpr uint64_t kMostSquare = uint64_t{1} << 53;
+
+// The whole part of a root of up to kMostSquare.
+int64_t floor_root(uint64_t square) {
+    auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(square)));
+    while (root * root > square) --root;
+    while ((root + 1) * (root + 1) <= square) ++root;
+    return static_cast<int64_t>(root);
+}
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+    const int64_t quotient = a / b;
+    return quotient - (a % b < 0);
 }
 
 // Each index of `shape` but the last, in order: where it is with these strides.
@@ -158,6 +174,33 @@ void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin) {
         convert(at(x, read), x.storage, 1, out_at(y, first + place), y.storage, shape.back());
         read += shape.back();
     });
+}
+
+void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
+                 int64_t end) {
+    const int64_t channels = x.shape.back();
+    std::vector<int64_t> row(static_cast<size_t>(channels));
+    // Without signs, and the square limited: a file that lies about codes has to be harmless.
+    const auto count = static_cast<uint64_t>(channels);
+    for (int64_t i = begin; i < end; ++i) {
+        convert(at(x, i * channels), x.storage, 1, row.data(), Storage::i64, channels);
+        uint64_t total = 0, squares = 0;
+        for (const int64_t code : row) {
+            total += static_cast<uint64_t>(code);
+            squares += static_cast<uint64_t>(code) * static_cast<uint64_t>(code);
+        }
+        const uint64_t spread = count * squares - total * total;
+        const uint64_t square =
+            (spread << (2 * numbers.guard)) + static_cast<uint64_t>(numbers.epsilon);
+        const int64_t root = floor_root(std::min(square, kMostSquare)) + 1;
+        for (int64_t& code : row) {
+            const uint64_t deviation = count * static_cast<uint64_t>(code) - total;
+            const uint64_t doubled =
+                (deviation << (numbers.shift + 1)) + static_cast<uint64_t>(root);
+            code = floor_quotient(static_cast<int64_t>(doubled), 2 * root);
+        }
+        convert(row.data(), Storage::i64, 1, out_at(y, i * channels), y.storage, channels);
+    }
 }
 
 void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, const Place& y) {

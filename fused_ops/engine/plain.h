@@ -42,6 +42,10 @@ void copy(const Place& x, int64_t begin, const std::vector<int64_t>& strides, co
 // The part of y that begins at `begin` and has the shape of x gets x.
 void insert(const Place& x, const Place& y, const std::vector<int64_t>& begin);
 
+// Rows begin..end of x along its last axis, each for itself, by docs/numerics.md, 7.
+void standardize(const Standard& numbers, const Place& x, const Place& y, int64_t begin,
+                 int64_t end);
+
 // x at `indices` along an axis.
 void take(const Place& x, int64_t axis, const std::vector<int64_t>& indices, const Place& y);
 

@@ -248,6 +248,13 @@ class Planner {
                 };
             case Op::take:
                 return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
+            case Op::standardize: {
+                const int64_t size = product(y.shape), rows = size / y.shape.back();
+                return in_parts(rows, size, kElements,
+                                [=, numbers = found.standard](int64_t begin, int64_t end, int64_t) {
+                                    standardize(numbers, x, y, begin, end);
+                                });
+            }
             default:
                 return plain_conv(group);
         }

@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;     // of sizes, strides and pads
 constexpr int64_t kLargest = int64_t{1} << 53;  // of codes
+// Of what `standardize` may have.
+constexpr int64_t kMostGuard = 26;
+constexpr int64_t kLargestSquare = int64_t{1} << 52;
+constexpr int64_t kMostShift = 62;
 
 class Rule {
   public:
@@ -110,6 +114,8 @@ class Rule {
                 return pad();
             case Op::take:
                 return take();
+            case Op::standardize:
+                return standardize();
         }
         return {};
     }
@@ -284,6 +290,12 @@ class Rule {
         return made;
     }
 
+    Shape standardize() {
+        check(!shape_of(0).empty(), "has scalars");
+        step_.standard = {number(0, kMostGuard), number(0, kLargestSquare), number(0, kMostShift)};
+        return shape_of(0);
+    }
+
     // Samples lie along the first dimension of all but constants, and no step mixes them.
     void check_batch() const {
         const char* mixes = "mixes samples";
@@ -320,6 +332,9 @@ class Rule {
             case Op::take:
                 check(step_.axis != 0, mixes);
                 break;
+            case Op::standardize:
+                check(output().size() > 1, mixes);
+                break;
             default:
                 break;
         }
@@ -338,7 +353,7 @@ const char* name_of(Op op) {
         "conv2d", "depthwise_conv2d", "matmul",     "add",     "sub",
         "mul",    "maximum",          "minimum",    "clip",    "requantize",
         "lookup", "max_pool",         "reduce_max", "reshape", "transpose",
-        "slice",  "concat",           "pad",        "take",
+        "slice",  "concat",           "pad",        "take",    "standardize",
     };
     return names[static_cast<uint32_t>(op)];
 }

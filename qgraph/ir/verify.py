@@ -6,6 +6,9 @@ from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, node_of
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec
 
+BOTH = ("domain", "spec")
+SPECS = {"quantize": ("spec",), "lookup": BOTH, "standardize": BOTH}
+
 
 def verify(graph: Graph) -> None:
     """Raise GraphError, naming the node, unless the graph is well formed.
@@ -24,7 +27,7 @@ def verify(graph: Graph) -> None:
                 raise GraphError(f"control input `{needed}` does not exist", node=name)
         if node_of(name) != name:
             raise GraphError("`name:number` names a value, not a node", node=name)
-        for key in {"quantize": ("spec",), "lookup": ("domain", "spec")}.get(node.op, ()):
+        for key in SPECS.get(node.op, ()):
             check_spec(node.attrs.get(key), name)
     _check_ends(graph)
     order = graph.order_anew()

@@ -54,6 +54,7 @@ CHECKS: Mapping[str, Check] = {
     "clip": _not_along_the_batch,
     "requantize": _not_along_the_batch,
     "lookup": lambda program, step: True,
+    "standardize": lambda program, step: len(program.tensors[step.output].shape) > 1,
     "max_pool": lambda program, step: True,
     "reduce_max": lambda program, step: 0 not in step.attrs["axes"],
     "reshape": lambda program, step: True,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from qgraph.program.form import Program, Step, Tensor
 
 # They make all channels of one position at a time.
-ROWS = ("conv2d", "depthwise_conv2d", "matmul", "max_pool")
+ROWS = ("conv2d", "depthwise_conv2d", "matmul", "standardize", "max_pool")
 BINARY = ("add", "sub", "mul", "maximum", "minimum")
 POINTWISE = (*BINARY, "clip", "requantize", "lookup")
 MOVES = ("transpose", "slice", "concat", "pad", "take")

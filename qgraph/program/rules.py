@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import six_code
+from qgraph.ir.ops.standardize import standardization
 from qgraph.ir.ops.structure import table
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import QuantSpec
@@ -79,6 +81,12 @@ def _lookup(node: Node, writer: Writer) -> None:
     writer.step("lookup", inputs, node.name, offset=node.attrs["domain"].lo)
 
 
+def _standardize(node: Node, writer: Writer) -> None:
+    x = writer.tensors[node.inputs[0]]
+    numbers = standardization(node.attrs, x.shape[-1], x.exponent, node.name)
+    writer.step("standardize", node.inputs, node.name, **asdict(numbers))
+
+
 def _max_pool(node: Node, writer: Writer) -> None:
     ksize = tuple(node.attrs["ksize"])
     pads = _pads(node, writer.shape(node.inputs[0]), ksize, ONE)
@@ -114,6 +122,7 @@ RULES: Mapping[str, Rule] = {
     "relu6": _relu6,
     "quantize": _quantize,
     "lookup": _lookup,
+    "standardize": _standardize,
     "max_pool": _max_pool,
     "reduce_max": _reduce_max,
 }

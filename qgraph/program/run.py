@@ -13,6 +13,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.ir.ops.linear import conv2d, depthwise_conv2d
 from qgraph.ir.ops.pool import max_pool
+from qgraph.ir.ops.standardize import Standardization, standardized
 from qgraph.ir.types import Array, Codes, QuantSpec
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.program.form import Program, Step
@@ -60,6 +61,7 @@ RULES: Mapping[str, Rule] = {
     "clip": _clip,
     "requantize": _requantize,
     "lookup": lambda attrs, inputs: inputs[1][inputs[0] - attrs["offset"]],
+    "standardize": lambda attrs, inputs: standardized(inputs[0], Standardization(**attrs)),
     "max_pool": _window(max_pool),
     "reduce_max": lambda a, i: np.max(i[0], axis=a["axes"], keepdims=a["keepdims"]),
     "reshape": lambda attrs, inputs: np.reshape(inputs[0], attrs["shape"]),

@@ -251,7 +251,8 @@ class _Sweep:
         layer = self.graph.producer(accumulator)
         while layer.op == "bias_add":
             layer = self.graph.producer(layer.inputs[0])
-        if layer.op not in COMPUTE:
+        scales = layer.op == "mul" and self._holds_constant(self.graph.producer(layer.inputs[1]))
+        if layer.op not in COMPUTE and not scales:
             return
         sizes = np.abs(self.values.constants[bias.inputs[0]].astype(np.float64))
         scale = np.asarray(self.exponents[accumulator])

@@ -19,6 +19,7 @@ from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.standardize import normal
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, fake_quantize
 from qgraph.parallel import Each
@@ -76,6 +77,8 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         x = inputs[0]
         exact = POINTWISE[node.attrs["function"]](node.attrs, x.astype(np.float64))
         return (exact.astype(x.dtype),)
+    if node.op == "standardize":
+        return (normal(node.attrs, inputs[0]).astype(inputs[0].dtype),)
     return run_node(node, inputs)
 
 

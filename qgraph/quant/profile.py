@@ -5,7 +5,7 @@ Every key is optional; what is left out has the value of the `graffitist-int8` p
     name: my-dsp
     description: what it is
     bits: {input: 8, activation: 8, weight: 8, weight_ends: 8, bias: 16, internal: 16,
-           scale: 16, constant: 8, slope: 16, output: null, table: null}
+           scale: 16, constant: 8, slope: 16, output: null, table: null, norm: null}
     per_channel: false          # weights only
     scaled_inputs: false        # an input may have a power of two for each of its features
     rounding: half_even         # half_up, half_away, floor
@@ -37,8 +37,8 @@ class Bits:
 
     `weight_ends` is for the weights of the first and last layers, `scale` for multipliers that
     are left of a batch norm, `constant` for average-pool reciprocals, `slope` for leaky ReLU.
-    `output` is for what leaves the network, `table` for what a table is looked up by: None where
-    they are as wide as any activation.
+    `output` is for what leaves the network, `table` for what a table is looked up by, `norm` for
+    what comes out of a layer norm: None where they are as wide as any activation.
     """
 
     input: int = 8
@@ -52,6 +52,7 @@ class Bits:
     slope: int = 16
     output: int | None = None
     table: int | None = None
+    norm: int | None = None
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class _Checker:
         self.known(data, {f.name for f in fields(Bits)}, "bits.")
         checked: dict[str, Any] = {}
         for key, value in data.items():
-            if key in ("internal", "output", "table") and value is None:
+            if key in ("internal", "output", "table", "norm") and value is None:
                 checked[key] = None
             else:
                 checked[key] = self.integer(value, 2, 32 if key == "bias" else 16, f"bits.{key}")

@@ -8,7 +8,11 @@ import numpy as np
 
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.standardize import standardization
 from qgraph.quant.topology import value_exponent
+from qgraph.rewrite.constants import channels_of
+
+REQUANTIZED = ("quantize", "standardize")
 
 
 def nearest_legal(exponent: int, source: Any, shift: tuple[int, int]) -> int:
@@ -24,11 +28,18 @@ def nearest_legal(exponent: int, source: Any, shift: tuple[int, int]) -> int:
 
 
 def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
-    """Raise ExactnessError at a requantization whose right shift is outside `shift`."""
+    """Raise ExactnessError at a requantization whose right shift is outside `shift`.
+
+    And at a layer norm that has no numbers for the scales there are.
+    """
     exponents: dict[str, Any] = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
-        source = exponents.get(node.inputs[0]) if node.op == "quantize" else None
+        source = exponents.get(node.inputs[0]) if node.op in REQUANTIZED else None
+        if node.op == "standardize":
+            channels = channels_of(graph, node.name) or 0
+            standardization(node.attrs, channels, source, node.name)
+            continue
         if source is None:
             continue
         needed = np.asarray(source) - np.asarray(exponents[node.name])

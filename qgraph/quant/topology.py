@@ -10,8 +10,9 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.types import QuantSpec
 
-QUANTIZERS = ("quantize", "lookup")
+QUANTIZERS = ("quantize", "lookup", "standardize")
 CLIPS = ("maximum", "minimum")
 _NEVER_NEGATIVE = frozenset(
     {"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"}
@@ -79,6 +80,13 @@ def sources(graph: Graph, value: str) -> list[str]:
         elif keeps_scale(node):
             waiting += reversed(node.inputs)
     return list(found)
+
+
+def sources_spec(graph: Graph, value: str) -> QuantSpec:
+    """The spec of the quantizers behind a value that is made of codes."""
+    specs = [graph.nodes[m].attrs["spec"] for m in sources(graph, value)]
+    widest: QuantSpec = max(specs, key=lambda s: (s.signed, s.bits))
+    return widest
 
 
 def end_layers(graph: Graph) -> frozenset[str]:

@@ -13,13 +13,12 @@ from functools import partial
 
 from qgraph.interpret import run_node, run_nodes
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.data import chunk_inputs
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.output_error import run_unquantized
 from qgraph.static.agreement import Agreement, Tally, decisions, judge, tally
 
 
@@ -107,10 +106,7 @@ class _Switches:
             on = is_on(node.name)
             if node.name in self.quantized:
                 return (self.quantized[node.name][on],)
-            if on or node.op not in QUANTIZERS:
-                return run_node(node, inputs)
-            (x,) = inputs
-            return (POINTWISE[node.attrs["function"]](node.attrs, x) if node.op == "lookup" else x,)
+            return (run_node if on else run_unquantized)(node, inputs)
 
         for _ in run_nodes(nodes, values, keep, results):
             pass

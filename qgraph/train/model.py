@@ -20,6 +20,7 @@ from qgraph.train.folded import Norm
 from qgraph.train.forward import Chain, Forward, Override, Piece, piece_of
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.quantizer import Spec, quantize
+from qgraph.train.standardize import standardize
 from qgraph.train.state import TRAINED, State, state_of
 
 Tensor = Any
@@ -45,7 +46,7 @@ class TrainingGraph:
             for node in graph.topological()
             if node.op == "lookup"
         }
-        self._forward = Forward(graph, ("quantize", "lookup", "relu6"))
+        self._forward = Forward(graph, (*QUANTIZERS, "relu6"))
         self.epilogues = epilogues(graph)
         self.coded_inputs = coded_inputs(graph)
         self.wide = _wide(at_their_widest(graph))
@@ -101,6 +102,7 @@ class TrainingGraph:
         overrides: dict[str, Override] = {
             "quantize": partial(self._quantize, ranges),
             "lookup": partial(self._lookup, ranges),
+            "standardize": partial(self._standardize, ranges),
             "relu6": partial(self._relu6, ranges),
         }
         chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
@@ -189,6 +191,14 @@ class TrainingGraph:
 
         (wide,) = self.functions[node.name](tf.cast(x, tf.float64))
         return self._quantize(ranges, node, tf.cast(wide, tf.float32))
+
+    def _standardize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        source = self.graph.nodes[sources(self.graph, node.inputs[0])[0]]
+        spec: QuantSpec = source.attrs["spec"]
+        log2_t = self.state.log2_t(source, ranges)
+        return standardize(node, x, spec.bits - spec.signed - tf.math.ceil(log2_t))
 
     def _relu6(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         import tensorflow as tf

@@ -79,7 +79,7 @@ def state_of(graph: Graph) -> State:
         if not isinstance(spec.exponent, int) or spec.overflow == "wrap":
             what = "values that wrap" if spec.overflow == "wrap" else "scales per channel"
             raise UnsupportedError(f"{what} cannot be trained yet", node=node.name)
-        if spec.group is None and spec.role == "constant":
+        if node.op == "standardize" or (spec.group is None and spec.role == "constant"):
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == "bias":
             (user,) = graph.users(node.name)

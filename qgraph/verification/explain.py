@@ -77,6 +77,9 @@ def sources_of(
         return [(step.inputs[0], (*place, index[3])) for _, place in seen]
     if step.op == "reduce_max":
         return _reduced(step, codes, index)
+    if step.op == "standardize":
+        (x,) = step.inputs
+        return [(x, (*index[:-1], c)) for c in range(codes[x].shape[-1])]
     if step.op == "lookup":
         x, table = step.inputs
         return [(x, index), (table, (int(codes[x][index]) - step.attrs["offset"],))]

@@ -12,11 +12,12 @@ from tests.helpers.random_graphs import Network, Value
 LAYERS = 6
 BITS = st.sampled_from([8, 8, 8, 4, 2, 3, 6, 12, 16])
 WIDE = st.sampled_from([16, 16, 12, 8, 10])
+MAYBE_WIDE = st.one_of(st.none(), WIDE)
 POINTWISE = ("sigmoid", "tanh", "swish", "hard_sigmoid", "elu", "gelu", "softplus")
 
 
 class Drawn(Network):
-    """The layers of `Network`, and more: tables, products, moves."""
+    """The layers of `Network`, and more: tables, layer norms, products, moves."""
 
     def __init__(self, draw: Callable) -> None:
         self.draw = draw
@@ -44,6 +45,12 @@ class Drawn(Network):
 
     def table(self, x: Value) -> Value:
         return self.op(self.choose(*POINTWISE), x)
+
+    def layer_norm(self, x: Value) -> Value:
+        channels = self.shape(x)[-1]
+        gamma = self.const(self.choose(self.normal(channels), np.ones(channels)), "gamma")
+        beta = self.const(self.normal(channels), "beta")
+        return self.op("layer_norm", x, gamma, beta, epsilon=self.choose(1e-5, 0.0, 1e-12, 0.1))
 
     def product(self, x: Value) -> Value:
         gate = self.op("sigmoid", self.op("mean", x, axes=(1, 2), keepdims=True))
@@ -89,7 +96,7 @@ def graphs(draw: Callable) -> Graph:
     net = Drawn(draw)
     kinds = (
         net.conv, net.conv, net.depthwise, net.batch_norm, net.activation, net.table, net.pool,
-        net.scale, net.join, net.difference, net.product, net.move, net.noise,
+        net.scale, net.join, net.difference, net.product, net.move, net.noise, net.layer_norm,
     )  # fmt: skip
     for _ in range(draw(st.integers(1, LAYERS))):
         net.live.append(net.choose(*kinds)(net.choose(net.live[-1], *net.live)))
@@ -102,7 +109,7 @@ def graphs(draw: Callable) -> Graph:
 @st.composite
 def profiles(draw: Callable) -> Profile:
     """A target: bits, roundings, saturation or wrapping, scales for each channel."""
-    internal = draw(st.one_of(st.none(), WIDE))
+    internal = draw(MAYBE_WIDE)
     bits = Bits(
         input=draw(BITS),
         activation=draw(BITS),
@@ -110,8 +117,9 @@ def profiles(draw: Callable) -> Profile:
         weight_ends=draw(BITS),
         bias=32 if internal is None else draw(WIDE),
         internal=internal,
-        output=draw(st.one_of(st.none(), WIDE)),
+        output=draw(MAYBE_WIDE),
         table=draw(st.one_of(st.none(), st.sampled_from([8, 10, 16]))),
+        norm=draw(MAYBE_WIDE),
     )
     wraps = draw(st.booleans())
     return Profile(

@@ -220,6 +220,19 @@ class ProgramWriter:
         values = self.constant(table)
         return self.step("lookup", x, values, offset=low, low=table.min(), high=table.max())
 
+    def standardize(self, x: str) -> str:
+        """With as many guard bits as there may be, or fewer."""
+        channels, (low, high) = self.tensors[x].shape[-1], self.range_of(x)
+        largest = channels * max(-low, high, 1)
+        if largest >= 1 << 25:
+            x, largest = self.requantize(x, 8), channels * 255
+        guard = self.number(0, 25 - largest.bit_length())
+        shift = guard + self.number(-guard, 12)
+        epsilon = self.pick(0, 1, 1 << self.number(0, 50))
+        reach = (int(np.sqrt(channels)) + 1) << max(shift - guard, 0)
+        attrs = {"guard": guard, "epsilon": epsilon, "shift": shift}
+        return self.step("standardize", x, low=-reach, high=reach, **attrs)
+
     def max_pool(self, x: str) -> str:
         kernel, attrs = self.window(x)
         pads = self.pads(*kernel)
@@ -284,7 +297,7 @@ class ProgramWriter:
 IMAGES = ("conv2d", "depthwise_conv2d", "max_pool")
 ANY = (
     *("with_constant", "with_itself", "clip", "requantize", "requantize", "requantize", "lookup"),
-    *("pad", "transpose", "slice", "take", "reshape", "reduce_max"),
+    *("pad", "transpose", "slice", "take", "reshape", "reduce_max", "standardize"),
 )
 
 
@@ -372,4 +385,5 @@ def every_op() -> Program:
         writer.linear("matmul", vector, codes(7, 4)), shift=16, rounding="half_away"
     )
     least = writer.step("minimum", right, scaled, low=-128, high=127)
-    return writer.program((least, wide, high))
+    normal = writer.step("standardize", vector, guard=7, epsilon=1000, shift=20)
+    return writer.program((least, wide, high, normal))

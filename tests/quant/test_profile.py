@@ -33,7 +33,7 @@ def test_what_the_built_in_profiles_say():
     int4 = load_profile("graffitist-int4").bits
     assert (int4.weight, int4.weight_ends, int4.activation) == (4, 8, 8)
     assert load_profile("int32-bias").bits == Bits(bias=32, internal=None)
-    rim = {"input": 16, "output": 16, "table": 16}
+    rim = {"input": 16, "output": 16, "table": 16, "norm": 16}
     assert load_profile("policy-int8").bits == Bits(**rim)
     assert load_profile("policy-int4").bits == Bits(weight=4, **rim)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from qgraph.backends.onnx.forms import FORMS
-from qgraph.errors import UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.program import lower
 from tests.helpers.exports import assert_form, network
@@ -53,13 +52,11 @@ def test_policies(path, profile: str) -> None:
     size = json.loads(path.with_suffix(".json").read_text())["observation_size"]
     data = np.random.default_rng(0).normal(size=(64, size)).astype(np.float32)
     result = quantize(graph, data, profile=PROFILES[profile], plan="method=max")
-    try:
-        program = lower(result.graph)
-    except UnsupportedError as error:
-        assert "layer_norm" in error.message  # float, between integer layers
-        return
+    program = lower(result.graph)
+    # What is past float32, and layer norms, have no values that QDQ and QONNX could hold.
+    some = profile == "wide-activations" or any(s.op == "standardize" for s in program.steps)
     carried = [f for f in FORMS if f.refusal(network(program)) is None]
     assert {"onnx-integer"} <= {f.name for f in carried}
-    assert profile == "wide-activations" or len(carried) == len(FORMS)
+    assert some or len(carried) == len(FORMS)
     for form in carried:
         assert assert_form(form, program, seed=1)

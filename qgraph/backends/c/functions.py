@@ -104,6 +104,8 @@ class _Writer:
 
     def _rows(self) -> None:
         head = self.layer.head
+        if head.op == "standardize":
+            return self._standardized_rows(head)
         names = ("n", "y", "x", "c") if head.op != "matmul" else ("n", "c")
         counters = [*zip(names, self.shape, strict=True)]
         image, sums = self.tensors[head.inputs[0]], self._row_storage()
@@ -129,9 +131,27 @@ class _Writer:
                 if op == "matmul":
                     rest = f"{w.shape[0]}, {w.shape[1]}"
                 self.text.line(f"{kernel}({x}, {weights}, row, {rest});")
-            with self.text.loops(counters[-1:]):
-                first = "row[c]" if self.shape[-1] > 1 else "row[0]"
-                self._chain(counters, None, {head.output: first})
+            self._chain_of_row(counters)
+        return None
+
+    def _chain_of_row(self, counters: Counters) -> None:
+        with self.text.loops(counters[-1:]):
+            first = "row[c]" if self.shape[-1] > 1 else "row[0]"
+            self._chain(counters, None, {self.layer.head.output: first})
+
+    def _standardized_rows(self, head: Step) -> None:
+        channels, storage = self.shape[-1], self.tensors[head.output].storage
+        outer = [(f"d{k}", size) for k, size in enumerate(self.shape[:-1])]
+        counters = [*outer, ("c", channels)]
+        self.scratch = (storage, channels)
+        x = head.inputs[0]
+        kernel = self.source.kernel("standardize", self.tensors[x].storage, "", storage)
+        numbers = [channels, *(head.attrs[key] for key in ("guard", "epsilon", "shift"))]
+        with self.text.loops(outer):
+            row = index(strides(self.shape)[:-1], outer) if outer else "0"
+            place = self._array(x) + (f" + {row}" if row != "0" else "")
+            self.text.line(f"{kernel}({place}, row, {', '.join(map(number, numbers))});")
+            self._chain_of_row(counters)
 
     def _row_storage(self) -> str:
         head = self.layer.head

@@ -126,10 +126,37 @@ static void {name}(const {x} *restrict row, const {w} *restrict weights,
     }}
 }}
 """
+STANDARDIZE = """\
+/* Codes of a row, less their mean, over their deviation: both in whole numbers, the deviation with
+ * `guard` bits behind the point and `epsilon` in its square; rounded to the nearest, ties go up. */
+static void {name}(const {x} *restrict codes, {a} *restrict row, int32_t channels,
+    int guard, int64_t epsilon, int shift)
+{{
+    int64_t total = 0, square = 0, root = 0;
+
+    for (int32_t c = 0; c < channels; ++c) {{
+        total += codes[c];
+        square += (int64_t)codes[c] * codes[c];
+    }}
+    square = (channels * square - total * total) * (INT64_C(1) << (2 * guard)) + epsilon;
+    for (int64_t bit = INT64_C(1) << 25; bit > 0; bit /= 2) {{
+        if ((root + bit) * (root + bit) <= square)
+            root += bit;
+    }}
+    ++root; /* which makes it more than the root itself, and never 0 */
+    for (int32_t c = 0; c < channels; ++c) {{
+        const int64_t deviation = (int64_t)channels * codes[c] - total;
+        const int64_t doubled = deviation * (INT64_C(2) << shift) + root;
+
+        row[c] = ({a})(doubled / (2 * root) - (doubled % (2 * root) < 0));
+    }}
+}}
+"""
 KERNELS = {
     "conv2d": CONV2D,
     "depthwise_conv2d": DEPTHWISE,
     "depthwise_conv2d_multiplied": DEPTHWISE_MULTIPLIED,
     "max_pool": MAX_POOL,
     "matmul": MATMUL,
+    "standardize": STANDARDIZE,
 }

@@ -32,7 +32,7 @@ COMPUTED, CONSTANT, ENTRY = range(3)
 OPS = (
     *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum"),
     *("clip", "requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose"),
-    *("slice", "concat", "pad", "take"),
+    *("slice", "concat", "pad", "take", "standardize"),
 )
 
 Attrs = Mapping[str, Any]
@@ -161,6 +161,7 @@ NUMBERS: Mapping[str, Callable[[Attrs, Sequence[Shape]], Sequence[int]]] = {
     "clip": lambda attrs, shapes: [*_many(attrs["low"]), *_many(attrs["high"])],
     "requantize": _requantize,
     "lookup": lambda attrs, shapes: [attrs["offset"]],
+    "standardize": lambda a, shapes: [a["guard"], a["epsilon"], a["shift"]],
     "max_pool": lambda attrs, shapes: [*attrs["ksize"], *_window(attrs, dilated=False)],
     "reduce_max": _reduce_max,
     "transpose": lambda attrs, shapes: _many([axis % len(shapes[0]) for axis in attrs["perm"]]),

@@ -204,6 +204,37 @@ class IntegerEmission(Emission):
         value = self.model.add("Gather", [self.get(table, held), index], step.output)
         self.put(step.output, value, held, nchw)
 
+    def _standardize(self, step: Step) -> None:
+        """In int64, as numpy does it; the root is float64's, put right."""
+        (x,), numbers, stem = step.inputs, step.attrs, step.output
+        number = self._number("int64", stem)
+        codes, tensor = self.get(x, "int64"), self.tensors[stem]
+        channels = tensor.shape[-1]
+        axis = self.model.constant(np.array([-1], np.int64), f"{stem}/axis")
+
+        def add(op: str, *values: str, **attrs: Any) -> str:
+            return self.model.add(op, [*values], stem, **attrs)
+
+        def square_is(op: str, root: str) -> str:
+            return self.cast(add(op, add("Mul", root, root), square), "int64", stem)
+
+        total = add("ReduceSum", codes, axis, keepdims=1)
+        squares = add("ReduceSum", add("Mul", codes, codes), axis, keepdims=1)
+        squares = number("Mul", squares, channels)
+        spread = number("Mul", add("Sub", squares, add("Mul", total, total)), 4 ** numbers["guard"])
+        square = number("Add", spread, numbers["epsilon"])
+        root = self.cast(add("Sqrt", self.cast(square, "double", stem)), "int64", stem)
+        root = add("Sub", root, square_is("Greater", root))
+        root = add("Add", root, square_is("LessOrEqual", number("Add", root, 1)))
+        root = number("Add", root, 1)
+        deviation = add("Sub", number("Mul", codes, channels), total)
+        # Div drops what is behind the point: from far enough above 0 that is rounding down.
+        far = max(-tensor.low, tensor.high) + 1
+        above = number("Mul", root, 2 * far + 1)
+        doubled = add("Add", number("Mul", deviation, 2 << numbers["shift"]), above)
+        whole = add("Div", doubled, number("Mul", root, 2))
+        self.put(step.output, number("Sub", whole, far), "int64")
+
     def _max_pool(self, step: Step) -> None:
         (name,) = step.inputs
         if self._in_bytes(name):

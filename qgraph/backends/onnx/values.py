@@ -212,6 +212,13 @@ class ValueEmission(Emission):
         whole = self.cast(index, "int64", f"{step.output}/index")
         self.put(step.output, self.table(step, whole), "float32", nchw)
 
+    def _standardize(self, step: Step) -> None:
+        raise UnsupportedError(
+            f"is a layer norm on integers, of which {self.form} has no op",
+            node=step.output,
+            hint="onnx-integer, C, the engine and TensorFlow carry it",
+        )
+
     # -- windows -----------------------------------------------------------------------------
 
     def _max_pool(self, step: Step) -> None:

@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops import activation, arithmetic, linear, movement, norm, pool, structure
+from qgraph.ir.ops import (
+    activation,
+    arithmetic,
+    linear,
+    movement,
+    norm,
+    pool,
+    standardize,
+    structure,
+)
 from qgraph.ir.ops.base import OpDef
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {
         definition.name: definition
-        for module in (structure, linear, norm, activation, arithmetic, pool, movement)
+        for module in (structure, linear, norm, standardize, activation, arithmetic, pool, movement)
         for definition in module.OPS
     }
 )

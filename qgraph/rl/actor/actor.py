@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from qgraph import kernels
-from qgraph.errors import UnsupportedError, UsageError
+from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.block import as_bytes, read_block, same_program
+from qgraph.rl.actor.block import Block, as_bytes, at_front, read_block, same_program, same_tables
 from qgraph.rl.actor.layout import ALIGNMENT
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
@@ -33,23 +33,11 @@ class Actor:
     """
 
     def __init__(self, block: Any, level: str = "auto", compute_bits: int | None = None) -> None:
-        number = _number(level)
-        self.level = LEVELS[number]
+        self._number = _number(level)
+        self.level = LEVELS[self._number]
         self.refused = 0  # observations that were not finite
-        found = read_block(block)
-        self.shape, self.outputs, self.version = found.shape, found.outputs, found.version
-        self._tables = found.layout.tables
-        bits = {kernel.bits for kernel in found.layout.kernels.values()}
-        self._packer = None
-        if compute_bits is not None and bits != {compute_bits}:
-            self._packer = Packer(found.program, compute_bits)
-            found = read_block(self._packer.pack(read_weights(found)), checksum=False)
-        native = kernels.native_actor()
-        if self.level == "numpy":
-            self._runner: Any = PlainActor(found)
-        else:
-            self._runner = native.Actor(_aligned(found.buffer), number - LEVELS.index("plain"))
-        self._act, self._act_all = self._runner.act, self._runner.act_all
+        self._compute_bits = compute_bits
+        self._begin(read_block(block))
 
     def __call__(self, observations: Array) -> Array:
         """The first output, float32 [n, *its shape], of observations [n, *shape].
@@ -80,6 +68,38 @@ class Actor:
             found = self._packer.pack(read_weights(read_block(found, checksum=False)))
         self._runner.use(_aligned(found))
         self.version = version
+
+    def become(self, block: Any) -> None:
+        """Go on with a block of any program and bits that has the same observations and outputs.
+
+        block: it may stand at the front of a longer buffer. Raises LoadError for one that does not
+        hold or that others than these outputs come from; the one in use stays then.
+        """
+        given = at_front(block)
+        if same_tables(given, self._tables):
+            return self.switch(given)
+        found = read_block(given)
+        shapes, now = found.program.shapes(), self._program.shapes()
+        wanted = {name: now[name] for name in self.outputs}
+        if found.shape != self.shape or {n: shapes[n] for n in found.outputs} != wanted:
+            raise LoadError("the block is of a policy with other observations or outputs")
+        self._begin(found)
+
+    def _begin(self, found: Block) -> None:
+        program, tables, version = found.program, found.layout.tables, found.version
+        bits = {kernel.bits for kernel in found.layout.kernels.values()}
+        packer = None
+        if self._compute_bits is not None and bits != {self._compute_bits}:
+            packer = Packer(program, self._compute_bits)
+            found = read_block(packer.pack(read_weights(found)), checksum=False)
+        if self.level == "numpy":
+            runner: Any = PlainActor(found)
+        else:
+            level = self._number - LEVELS.index("plain")
+            runner = kernels.native_actor().Actor(_aligned(found.buffer), level)
+        self._program, self._tables, self._packer, self._runner = program, tables, packer, runner
+        self.shape, self.outputs, self.version = program.shape, program.outputs, version
+        self._act, self._act_all = runner.act, runner.act_all
 
     def _slowly(self, observations: Array) -> list[Array]:
         """What native code leaves to others: conversions, many observations, and errors."""

@@ -91,13 +91,28 @@ def as_bytes(buffer: Any) -> Array:
 def same_program(block: Array, tables: bytes, checksum: bool = True) -> int:
     """The version of a block that is whole and has these tables. Raises LoadError."""
     header = block[: HEADER.itemsize].tobytes()
-    blank = header[:16] + bytes(8) + header[24:32] + bytes(8) + header[40:]
-    own = blank + block[HEADER.itemsize : len(tables)].tobytes()
-    if own != tables or len(block) != int.from_bytes(header[24:32], "little"):
+    if not same_tables(block, tables) or len(block) != int.from_bytes(header[24:32], "little"):
         raise LoadError("the block is of another program, has other bits, or is damaged")
     if checksum and checksum_of(block) != int.from_bytes(header[16:24], "little"):
         raise LoadError("the checksum of the block is wrong: it is damaged", hint=ANOTHER)
     return int.from_bytes(header[32:40], "little")
+
+
+def same_tables(block: Array, tables: bytes) -> bool:
+    """Is it of that program, in those bits?"""
+    header = block[: HEADER.itemsize].tobytes()
+    blank = header[:16] + bytes(8) + header[24:32] + bytes(8) + header[40:]
+    return blank + block[HEADER.itemsize : len(tables)].tobytes() == tables
+
+
+def at_front(buffer: Any) -> Array:
+    """The block at the front of a buffer, which may be longer: by the size that its header says.
+
+    What is no block is given back as it is, for `read_block` to refuse.
+    """
+    found = as_bytes(buffer)
+    size = int.from_bytes(found[24:32].tobytes(), "little")
+    return found[:size] if 0 < size < len(found) else found
 
 
 def checksum_of(block: Array) -> int:

@@ -72,8 +72,9 @@ class Board:
         return self.rows[number]
 
     def clear(self, number: int) -> None:
-        """Make ready for a process that starts."""
-        self.rows[number] = np.zeros((), ROW)
+        """Make ready for a process that starts: it finds the numbers of one that crashed there."""
+        for field in ("state", "message"):
+            self.rows[field][number] = np.zeros((), ROW)[field]
         self.beat(number)
 
     def beat(self, number: int) -> None:

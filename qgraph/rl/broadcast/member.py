@@ -33,7 +33,8 @@ class Member:
     def __init__(self, board: Board, number: int) -> None:
         self.board = board
         self.number = number
-        self.numbers = board.rows["numbers"][number]  # float64 [8], of any meaning, for all to see
+        # float64 [8], of any meaning, for all to see. At first, those of one that crashed here.
+        self.numbers = board.rows["numbers"][number]
 
     def going(self) -> bool:
         """Say that this process is alive; is the run to go on?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import UsageError
@@ -21,6 +22,9 @@ class Publisher:
 
     bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
     asks for one, not for each `publish`. A dead quantizer shows in `run.check()`.
+
+    module, more, block_size: of a process that packs otherwise, such as a compressor; its settings
+    beside those of the quantizer, and the bytes that its blocks have at most.
     """
 
     def __init__(
@@ -33,11 +37,14 @@ class Publisher:
         first_bits: int | None = None,
         last_bits: int | None = None,
         on_demand: bool = False,
+        module: str = MODULE,
+        more: Mapping[str, Any] = MappingProxyType({}),
+        block_size: int | None = None,
     ) -> None:
         self._run = run
         self._sender = WeightSender(program)
         self.on_demand = on_demand
-        self.block_size = Packer(program, bits, first_bits, last_bits).size
+        self.block_size = block_size or Packer(program, bits, first_bits, last_bits).size
         self._blocks = Channel.create(self.block_size, readers)
         settings = {
             "program": program.as_json(),
@@ -47,8 +54,9 @@ class Publisher:
             "on_demand": on_demand,
             "blocks": self._blocks.name,
             **self._sender.settings(),
+            **more,
         }
-        run.start(NAME, MODULE, settings)
+        run.start(NAME, module, settings)
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Hand over a copy of the weights, arrays or variables; waits for nobody.
@@ -71,8 +79,13 @@ class Publisher:
     @property
     def packed(self) -> tuple[int, float]:
         """Blocks that the quantizer packed, and the seconds that this took."""
-        numbers = self._run.numbers(NAME)
+        numbers = self.packer_numbers
         return int(numbers[PACKED]), float(numbers[SECONDS])
+
+    @property
+    def packer_numbers(self) -> Any:
+        """What the quantizer shows of itself (`Member.numbers`), float64 [8]."""
+        return self._run.numbers(NAME)
 
     def settings(self, reader: int) -> dict[str, Any]:
         """What actor number `reader` makes its `Subscriber` from; it is JSON."""

@@ -120,6 +120,7 @@ class _Node:
             settings["actors"][self._number],
             settings["environment"],
             settings["restarts"],
+            self.numbers,
         )  # fmt: skip
         self.version = -1
         self.call = None

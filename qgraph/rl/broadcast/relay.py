@@ -24,7 +24,7 @@ class Relay:
     form: of a record (`form_of`), as JSON. block_size: bytes of a block. capacity: records in each
     ring. module, settings: what each actor is and gets (JSON), beside its `policy` and its
     `records` (see `Subscriber` and `RecordWriter.of`). environment: variables for them. restarts:
-    how often each may crash.
+    how often each may crash. numbers: what actors in their places showed before, if there were any.
     """
 
     def __init__(
@@ -36,9 +36,12 @@ class Relay:
         settings: Sequence[str],
         environment: Mapping[str, str],
         restarts: int,
+        numbers: Sequence[Sequence[float]] = (),
     ) -> None:
         count = len(settings)
         self._run = Supervisor(count)
+        if numbers:
+            self._run.board.rows["numbers"][:] = numbers
         self._blocks = Channel.create(block_size, count)
         self._writer = self._blocks.writer()
         self._rings = Experience.create(read_form(json.loads(form)), capacity, count)

@@ -14,7 +14,7 @@ from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS
 from qgraph.rl.correct.trajectories import Corrector, Tensor, Trajectories
 
 NONE = "none"
-LINK = re.compile(r"\s*([\w.]+(?::\w+)?)\s*(?:\(([^()]*)\)\s*)?(?:,|$)")
+LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,|$)")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Correction:
 
     @staticmethod
     def parse(text: str) -> Correction:
-        """`vtrace(rho=1, c=0.9),is`; `none`. One of your own is `package.module:Class(0.5)`.
+        """`vtrace(rho=1, c=0.9),is`; `none`. One of your own is `package.module.Class(0.5)`.
 
         Raises UsageError.
         """
@@ -93,11 +93,11 @@ def n_step(steps: Trajectories, xp: Any) -> Tensor:
 
 
 def _made(name: str, arguments: str) -> Corrector:
-    kind = _imported(name) if ":" in name else NAMES.get(name)
+    kind = _imported(name) if "." in name else NAMES.get(name)
     if kind is None:
         raise UsageError(
             f"no corrector is called `{name}`",
-            hint=f"one of {', '.join(NAMES)}, or one of your own: package.module:Class",
+            hint=f"one of {', '.join(NAMES)}, or one of your own: package.module.Class",
         )
     places, named = [], {}
     for part in filter(None, map(str.strip, arguments.split(","))):
@@ -119,7 +119,7 @@ def _made(name: str, arguments: str) -> Corrector:
 
 
 def _imported(name: str) -> Any:
-    module, _, inside = name.partition(":")
+    module, _, inside = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), inside)
     except (ImportError, AttributeError) as error:

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from qgraph.rl.actor import Actor
+from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
@@ -26,14 +27,16 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     block = subscriber.first()
     if block is None:
         return
-    actor = Actor(block, compute_bits=compute_bits(options))
+    actor = Actor(at_front(block), compute_bits=compute_bits(options))
+    use = actor.become if options.compress else actor.switch
 
     def latest() -> Actor:
-        subscriber.look(actor.switch)
+        subscriber.look(use)
         return actor
 
-    head = Head.from_json(settings["head"])
-    worker = Worker(options, int(settings["index"]), head, latest, int(settings["begun"]))
+    head, begun = Head.from_json(settings["head"]), int(settings["begun"])
+    before = int(member.numbers[0])  # steps of one that crashed here: exploring goes on from there
+    worker = Worker(options, int(settings["index"]), head, latest, begun + before)
     waited = 0.0
     while member.going():
         left = worker.step()
@@ -41,7 +44,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         while len(left) and member.going():
             left = left[ring.put(left, SLICE) :]
         waited += time.perf_counter() - began
-        member.numbers[:5] = (worker.taken - settings["begun"], *worker.seconds, waited)
+        member.numbers[:5] = (worker.taken - begun, *worker.seconds, waited)
     worker.close()
 
 

@@ -47,6 +47,9 @@ class Options:
     ray                 address of a Ray cluster that actors are on, "" where they are here
     nodes               of the cluster, which share the actors
     energy              codecarbon estimates what the run takes
+    compress            the chain that makes policies for actors (`qgraph.rl.compress`), "" for none
+    monitor             the strategy that steers it, "" for none
+    monitor_every       policies between its looks
     evaluate_every      learner steps between evaluations of the full-precision policy
     """
 
@@ -94,6 +97,9 @@ class Options:
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
+    compress: str = ""
+    monitor: str = ""
+    monitor_every: int = 10
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
@@ -117,6 +123,8 @@ class Options:
             raise UsageError(f"{self.nodes} nodes for {where}")
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
+        if self.compress or self.monitor:
+            check_compression(self)
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
         if self.queued:
@@ -157,6 +165,23 @@ class Options:
     def from_json(found: Mapping[str, Any]) -> Options:
         lists = {name: tuple(found[name]) for name in ("hidden", "critic")}
         return Options(**{**found, **lists})
+
+
+def check_compression(options: Options) -> None:
+    """Raises UsageError for a chain or strategy that is none, or what does not go with them."""
+    if not options.compress:
+        raise UsageError("a monitor watches compression, and there is none", hint="--compress")
+    own = (options.actor_bits, options.broadcast_bits, options.first_bits, options.last_bits)
+    if own != (32, 32, None, None):
+        raise UsageError(
+            "bits are a link of --compress", hint="--compress 'prune(0.5)|quantize(8)'"
+        )
+    if options.synchronous or options.ray:
+        with_it = "--sync" if options.synchronous else "--ray"
+        raise UsageError(f"--compress does not go with {with_it}")
+    from qgraph.rl.compress.settings import Settings
+
+    Settings(options.compress, options.monitor or "watch", options.monitor_every)
 
 
 # What a task needs beyond its algorithm: exploration and length, mostly.

@@ -7,6 +7,7 @@ from typing import Any
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Experience, Publisher, Supervisor
 from qgraph.rl.broadcast.ray import RayNodes
+from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.sources import (
@@ -24,7 +25,13 @@ class RayActors(ActorProcesses):
     """Actor i is on node i % nodes; all of a node share a ring here."""
 
     def __init__(
-        self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
+        self,
+        options: Options,
+        program: ActorProgram,
+        head: Head,
+        dtype: Any,
+        begun: int,
+        compression: Settings | None = None,  # always None: options refuse it
     ) -> None:
         self.options = options
         self.run = Supervisor(processes=options.actors + 2)

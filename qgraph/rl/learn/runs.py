@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -60,6 +61,8 @@ def train(
         directory.begin(options)
         training = Training(options, directory, resume=resume)
         training.run(watch, tick)
+        if options.compress:
+            _draw(path)
         return training
     finally:
         directory.close()
@@ -73,6 +76,14 @@ def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
                 hint=f"a resumed run can change {', '.join(FREE)}",
             )
     return replace(begun, **{name: v for name, v in said.items() if name in FREE})
+
+
+def _draw(path: Path) -> None:
+    """What the monitor saw and decided, where matplotlib is installed."""
+    if find_spec("matplotlib") is not None:
+        from qgraph.rl.monitor.plots import plot
+
+        plot(path)
 
 
 def use_threads(count: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +12,12 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer
 from qgraph.rl.broadcast import Experience, Publisher, Supervisor
+from qgraph.rl.compress.publisher import CompressingPublisher
+from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.worker import Worker
+from qgraph.rl.monitor import Facts
 
 RING = 64  # transitions of each actor that wait for the learner: more would be older
 RESTARTS = 5
@@ -23,9 +28,17 @@ PARTS = ("steps", "looking", "acting", "environment", "waiting")
 
 
 class Source(Protocol):
-    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name."""
+    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name.
+
+    Where policies are compressed, `tell` is what the compressor learns beside the weights of the
+    next `publish`, and `acting` the newest policy that it made.
+    """
+
+    def tell(self, facts: Facts, observations: Array | None) -> None: ...
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
+
+    def acting(self) -> Actor | None: ...
 
     def take(self, most: int, timeout: float) -> Array: ...
 
@@ -37,27 +50,25 @@ class Source(Protocol):
 
 
 class ActorProcesses:
-    """A process for each actor, and one that packs policies for them.
+    """A process for each actor, and one that packs policies for them, or compresses them.
 
     The first weights have to be published before there are transitions. `take` raises RunError
     where a process died that cannot be replaced.
     """
 
     def __init__(
-        self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
+        self,
+        options: Options,
+        program: ActorProgram,
+        head: Head,
+        dtype: Any,
+        begun: int,
+        compression: Settings | None = None,
     ) -> None:
         self.options = options
         self.run = Supervisor(processes=options.actors + 1)
         try:
-            self.publisher = Publisher(
-                self.run,
-                program,
-                options.actors,
-                bits=options.broadcast_bits,
-                first_bits=options.first_bits,
-                last_bits=options.last_bits,
-                on_demand=options.on_demand,
-            )
+            self.publisher = self._publisher(program, head, compression)
             self.experience = Experience.create(dtype, RING, options.actors)
             self.reader = self.experience.reader()
             for index in range(options.actors):
@@ -66,8 +77,17 @@ class ActorProcesses:
             self.close()
             raise
 
+    def tell(self, facts: Facts, observations: Array | None) -> None:
+        if isinstance(self.publisher, CompressingPublisher):
+            self.publisher.tell(facts, observations)
+
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         self.publisher.publish(weights, version)
+
+    def acting(self) -> Actor | None:
+        """The newest policy that actors run, where policies are compressed."""
+        found = self.publisher
+        return found.acting() if isinstance(found, CompressingPublisher) else None
 
     def take(self, most: int, timeout: float) -> Array:
         """At most `most` records; where there are none it waits so many seconds for some."""
@@ -84,18 +104,31 @@ class ActorProcesses:
     def close(self) -> None:
         self.run.stop()
 
+    def _publisher(
+        self, program: ActorProgram, head: Head, compression: Settings | None
+    ) -> Publisher:
+        options = self.options
+        if compression is not None:
+            return CompressingPublisher(
+                self.run, program, head, options.actors, compression, on_demand=options.on_demand
+            )
+        return Publisher(
+            self.run,
+            program,
+            options.actors,
+            bits=options.broadcast_bits,
+            first_bits=options.first_bits,
+            last_bits=options.last_bits,
+            on_demand=options.on_demand,
+        )
+
     def _start(self, index: int, head: Head, begun: int) -> None:
         settings = {
             **actor_settings(self.options, index, head, begun),
             "policy": self.publisher.settings(index),
             "records": self.experience.settings(index),
         }
-
-        def freed() -> None:
-            # The one that takes its place explores as this one would have gone on.
-            settings["begun"] += int(self.run.numbers(_name(index))[0])
-            self.publisher.freed(index)
-
+        freed = partial(self.publisher.freed, index)
         self.run.start(
             _name(index), MODULE, settings, restarts=RESTARTS, freed=freed, environment=ONE_THREAD
         )
@@ -105,28 +138,49 @@ class LocalActors:
     """Actors in this process, a step each in turn: every run with one seed is the same."""
 
     def __init__(
-        self, options: Options, program: ActorProgram, head: Head, dtype: Any, begun: int
+        self,
+        options: Options,
+        program: ActorProgram,
+        head: Head,
+        dtype: Any,
+        begun: int,
+        compression: Settings | None = None,
     ) -> None:
         self.options, self.head, self.begun = options, head, begun // options.actors
         bits = options.broadcast_bits, options.first_bits, options.last_bits
         self.packer = Packer(program, *bits)
         self.compute_bits = compute_bits(options)
+        self.compressor = None if compression is None else compression.worker(program, head)
+        self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
         self.actor: Actor | None = None
         self.left = np.empty(0, dtype)
         self.turn = 0
 
+    def tell(self, facts: Facts, observations: Array | None) -> None:
+        self.told = facts, observations
+
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         arrays = {name: np.asarray(weight) for name, weight in weights.items()}
-        block = self.packer.pack(arrays, version)
+        if self.compressor is None:
+            block = self.packer.pack(arrays, version)
+        else:
+            facts, observations = self.told
+            made = self.compressor.step(arrays, replace(facts, version=version), observations)
+            if made is None:
+                return
+            block = made
         if self.actor is not None:
-            self.actor.switch(block)
+            self.actor.become(block)
             return
         self.actor = actor = Actor(block, compute_bits=self.compute_bits)
         self.workers = [
             Worker(self.options, index, self.head, lambda: actor, self.begun)
             for index in range(self.options.actors)
         ]
+
+    def acting(self) -> Actor | None:
+        return self.actor
 
     def take(self, most: int, timeout: float) -> Array:
         """`most` records."""

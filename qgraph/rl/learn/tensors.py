@@ -79,6 +79,8 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -
         return _activated(step, tf.cast(x, tf.float32) + bias)
     if step.op == "affine":
         return x * weights[0] + weights[1]
+    if step.op == "clip":
+        return tf.clip_by_value(x, weights[0], weights[1])
     if step.op == "layer_norm":
         mean, variance = tf.nn.moments(x, -1, keepdims=True)
         gamma, beta = weights

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.compress.notes import Sample
+from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import (
     BOARD,
@@ -48,6 +50,7 @@ from qgraph.rl.learn.status import (
     Watch,
 )
 from qgraph.rl.learn.stopping import stoppable
+from qgraph.rl.monitor import Facts
 from qgraph.rl.policy.play import Returns, play
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
@@ -84,6 +87,9 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: Source | None = None  # while it runs
+        self.compression = self._compression(resume)
+        self.sample = Sample(self.environment.shape, options.seed) if self.compression else None
+        self.facts = Facts()
 
     @property
     def done(self) -> bool:
@@ -102,7 +108,7 @@ class Training:
         self.actors = actors = self._actors()
         saved = time.monotonic()
         try:
-            actors.publish(self.learner.policy, self.counts.learner_steps)
+            self._publish(actors)
             with stoppable() as stopped:
                 while not self.done and not stopped():
                     learnt = self._turn(actors)
@@ -135,7 +141,34 @@ class Training:
         begun = self.limiter.inserts
         processes = RayActors if self.options.ray else ActorProcesses
         kind = LocalActors if self.options.in_process else processes
-        return kind(self.options, self.learner.program, self.learner.head, dtype, begun)
+        program, head = self.learner.program, self.learner.head
+        return kind(self.options, program, head, dtype, begun, self.compression)
+
+    def _publish(self, actors: Source) -> None:
+        if self.sample is not None:
+            facts = replace(
+                self.facts,
+                seconds=self.counts.seconds,
+                returned=_mean(self.recent),
+                staleness=_mean(self.behind),
+            )
+            actors.tell(facts, self.sample.seen())
+        actors.publish(self.learner.policy, self.counts.learner_steps)
+
+    def _compression(self, resume: bool) -> Settings | None:
+        options = self.options
+        if not options.compress:
+            return None
+        found = Settings(
+            options.compress,
+            options.monitor or "watch",
+            options.monitor_every,
+            str(self.directory.path.resolve()),
+            self.counts.learner_steps if resume else None,
+            options.seed,
+        )
+        found.check(self.learner.program, self.learner.head)
+        return found
 
     def _turn(self, actors: Source) -> bool:
         """Insert what may be inserted, then learn once if that is allowed: whether it was."""
@@ -148,7 +181,7 @@ class Training:
         if learns:
             self._learn()
             if self.counts.learner_steps % self.options.publish_every == 0:
-                actors.publish(self.learner.policy, self.counts.learner_steps)
+                self._publish(actors)
         passed = time.perf_counter() - began
         self.counts.seconds += passed
         self.counts.waited += 0.0 if learns else passed
@@ -156,6 +189,8 @@ class Training:
 
     def _insert(self, records: Array) -> None:
         self.replay.add(records)
+        if self.sample is not None:
+            self.sample.add(records["observation"])
         self.limiter.insert(len(records))
         self.behind.append(self.counts.learner_steps - float(records["version"].mean()))
         for record in records[records["length"] > 0]:
@@ -182,6 +217,10 @@ class Training:
     def _report(self, actors: Source, watch: Watch) -> None:
         parts = actors.breakdown()
         found = self._evaluate()
+        acting = actors.acting() if self.options.monitor else None
+        if acting is not None:
+            compressed = self._play(acting).mean
+            self.facts = Facts(original_return=found.mean, compressed_return=compressed)
         if self.counts.best is None or found.mean >= self.counts.best:
             self.counts.best = found.mean
             self._write_policy(found)
@@ -212,7 +251,9 @@ class Training:
 
     def _evaluate(self) -> Returns:
         weights = {name: v.numpy() for name, v in self.learner.policy.items()}
-        policy = Actor(Packer(self.learner.program, bits=32).pack(weights))
+        return self._play(Actor(Packer(self.learner.program, bits=32).pack(weights)))
+
+    def _play(self, policy: Actor) -> Returns:
         seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.options.episodes)
         return play(self.options.environment, policy, self.learner.head, seeds)
 

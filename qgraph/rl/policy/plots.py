@@ -37,11 +37,12 @@ def plot(study: Study, folder: Path) -> list[Path]:
 
 def check_figures(folder: Path) -> None:
     """Raise early what `plot` would raise late."""
-    _figure(1, 1, 1, 1)
+    figure_of(1, 1, 1, 1)
     check_free(folder, [p.name for p in folder.glob("*.png")] if folder.is_dir() else [])
 
 
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+def figure_of(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+    """A figure, and its axes [rows, columns]. Raises UsageError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -57,7 +58,7 @@ def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, 
 
 
 def _returns(study: Study) -> Any:
-    figure, axes = _figure(1, 1, 6, 3.6)
+    figure, axes = figure_of(1, 1, 6, 3.6)
     axis, floating = axes[0, 0], study.floating
     axis.axhline(floating.mean, color="0.3", linewidth=1, label="float")
     low, high = floating.mean - floating.error, floating.mean + floating.error
@@ -85,7 +86,7 @@ def _actions(study: Study, rows: list[Row]) -> Any:
     panels = [(row, i) for row in rows for i in range(len(row.frequencies))]
     columns = len(study.frequencies) if len(study.frequencies) > 1 else min(COLUMNS, len(rows))
     columns = min(columns, COLUMNS)
-    figure, axes = _figure(math.ceil(len(panels) / columns), columns, 2.7, 2.0)
+    figure, axes = figure_of(math.ceil(len(panels) / columns), columns, 2.7, 2.0)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, (row, i) in zip(axes.flat, panels, strict=False):

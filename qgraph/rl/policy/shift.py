@@ -41,7 +41,9 @@ def shift(head: Head, wanted: Array, found: Array) -> Shift:
         strict=True,
     )
     apart = [divergence(p, q) for p, q in counts]
-    return Shift(float(same.mean()), float(np.mean(apart)), _of_policies(head, wanted, found))
+    drawn = divergences(head, wanted, found)
+    kl_policy = None if drawn is None else float(drawn.mean())
+    return Shift(float(same.mean()), float(np.mean(apart)), kl_policy)
 
 
 def frequencies(head: Head, actions: Array, outputs: int) -> Array:
@@ -63,19 +65,23 @@ def divergence(p: Array, q: Array) -> float:
     return float((p * np.log(p / q)).sum())
 
 
-def _of_policies(head: Head, wanted: Array, found: Array) -> float | None:
+def divergences(head: Head, wanted: Array, found: Array) -> Array | None:
+    """KL(wanted || found) of what both draw from for each observation, float64 [n].
+
+    From their outputs, [n, m]; None where a head draws nothing.
+    """
     p, q = np.asarray(wanted, np.float64), np.asarray(found, np.float64)
     if head.kind == "categorical":
         p, q = _log_softmax(p), _log_softmax(q)
-        return float((np.exp(p) * (p - q)).sum(-1).mean())
+        return np.asarray((np.exp(p) * (p - q)).sum(-1))
     if head.kind == "gaussian":
         apart = (p - q) / np.exp(np.asarray(head.log_std))
-        return float((apart**2 / 2).sum(-1).mean())
+        return np.asarray((apart**2 / 2).sum(-1))
     if head.kind == "squashed_gaussian":  # tanh is one to one: it changes no divergence
         (p, p_log), (q, q_log) = np.split(p, 2, -1), np.split(q, 2, -1)
         p_log, q_log = np.clip(p_log, *LOG_STD), np.clip(q_log, *LOG_STD)
         wide = (np.exp(2 * p_log) + (p - q) ** 2) / (2 * np.exp(2 * q_log))
-        return float((q_log - p_log + wide - 0.5).sum(-1).mean())
+        return np.asarray((q_log - p_log + wide - 0.5).sum(-1))
     return None
 
 

@@ -61,6 +61,27 @@ def test_a_block_says_what_it_is_and_is_packed_in_place():
     assert found.program.weight_shapes == program.weight_shapes
 
 
+def test_an_actor_becomes_another_program_with_the_same_ends():
+    wide, narrow = mlp(6, 20, 3), mlp(6, 5, 3)
+    actor = Actor(Packer(wide, 8).pack(random_weights(wide), version=1))
+    block = Packer(narrow, 4).pack(random_weights(narrow), version=2)
+    room = np.full(4096 + len(block), 255, np.uint8)
+    room[: len(block)] = block
+    actor.become(room)
+    x = observations(narrow)
+    assert actor.version == 2 and (actor(x) == Actor(block)(x)).all()
+    other = random_weights(narrow, seed=3)
+    actor.become(Packer(narrow, 4).pack(other, version=3))
+    assert (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
+    renamed = ActorProgram(narrow.shape, (narrow.steps[0],), ("y0",), {"w0": (6, 5), "b0": (5,)})
+    for strange in (mlp(5, 5, 3), mlp(6, 5, 4), renamed):
+        with pytest.raises(LoadError, match="other observations or outputs"):
+            actor.become(Packer(strange, 8).pack(random_weights(strange)))
+    with pytest.raises(LoadError, match="is no block"):
+        actor.become(np.zeros(4096, np.uint8))
+    assert actor.version == 3 and (actor(x) == Actor(Packer(narrow, 4).pack(other))(x)).all()
+
+
 def test_switching_goes_on_with_other_weights():
     program = mlp(6, 20, 3)
     packer, x = Packer(program), observations(program)

@@ -39,11 +39,11 @@ def checked(records: np.ndarray) -> np.ndarray:
 class Afar:
     """A relay, of which only bytes are known."""
 
-    def __init__(self, actors: int, restarts: int = 0) -> None:
+    def __init__(self, actors: int, restarts: int = 0, numbers: Any = ()) -> None:
         rings = Experience.create(RECORD, 50, 1)
         texts = [json.dumps(settings(actor)) for actor in range(actors)]
         size = Packer(PROGRAM).size
-        self.relay = Relay(form_text(rings), size, 50, MODULE, texts, {}, restarts)
+        self.relay = Relay(form_text(rings), size, 50, MODULE, texts, {}, restarts, numbers)
         self.crashes, self.asked = 0, False
 
     def until(
@@ -95,6 +95,15 @@ def test_a_relay_restarts_its_actors_and_says_so(afar: Callable[..., Afar]) -> N
     os.kill(int(again["pid"][-1]), signal.SIGKILL)
     with pytest.raises(RunError, match="actor 0: was killed by SIGKILL"):
         here.until(lambda found: False)
+
+
+def test_actors_of_a_new_relay_find_what_those_before_them_showed(
+    afar: Callable[..., Afar],
+) -> None:
+    here = afar(1, 0, [[7.0, *[0.5] * 7]])
+    here.until(lambda found: here.asked)
+    assert here.numbers == [[7.0, *[0.5] * 7]]
+    here.until(lambda found: here.numbers[0][0] == 1, packed(1), 1)  # the new one's own
 
 
 # With Ray: two nodes of a cluster, on this machine.

@@ -212,7 +212,7 @@ class Halved:
 
 def test_a_corrector_of_ones_own():
     steps = trajectories(6)
-    mine = Correction.parse(f"vtrace, {__name__}:Halved(0.5)")
+    mine = Correction.parse(f"vtrace, {__name__}.Halved(0.5)")
     assert mine.links == (VTrace(), Halved(0.5))
     found = mine(steps)
     assert found.weights == pytest.approx(np.minimum(np.exp(steps.log_pi - steps.log_mu), 0.5) / 2)
@@ -247,8 +247,8 @@ def test_text_says_constants():
         ("vtrace(1", "no list of correctors"),
         ("vtrace,retrace", "VTrace and Retrace both correct targets"),
         ("is,is", "both correct weights"),
-        ("nowhere.at.all:Mine", "cannot be imported"),
-        ("math:Mine", "cannot be imported"),
+        ("nowhere.at.all.Mine", "cannot be imported"),
+        ("math.Mine", "cannot be imported"),
     ],
 )
 def test_what_is_no_correction_is_said(text, said):

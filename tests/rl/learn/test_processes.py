@@ -67,22 +67,24 @@ def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
 
 def test_an_actor_that_is_killed_is_replaced(tmp_path):
     training = begun(tmp_path)
-    killed = []
+    killed, taken = [], []
 
     def tick(done, total):
         if done > 200 and not killed:
             kill(training, "actor 1")
             killed.append(training.actors)
         elif killed and killed[0].run.crashes("actor 1"):
+            numbers = killed[0].run.numbers("actor 1")
+            taken.append(numbers[0])
             end = time.monotonic() + 30  # until the new one is there
-            while not killed[0].run.numbers("actor 1")[0] and time.monotonic() < end:
+            while numbers[0] == taken[0] and time.monotonic() < end:
                 time.sleep(0.01)
 
     assert training.run(no_watch, tick)
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
-    # Who takes its place goes on exploring where it was.
-    assert actors.run.children["actor 1"].settings["begun"] > 0
+    # Who takes its place goes on exploring where it was, and counts on from there.
+    assert taken[0] > 0 and sorted(taken) == taken and taken[-1] > taken[0]
     late = training.replay.records[-100:]
     assert set(late["actor"]) == {0, 1}
 

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from qgraph.errors import CalibrationError, LoadError, OutputError, UnsupportedError, UsageError
+from qgraph.errors import CalibrationError, LoadError, OutputError, UsageError
 from qgraph.exact.reference import Reference
+from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.head import Head
@@ -168,17 +169,22 @@ def test_what_cannot_be_packed_is_told(network, tmp_path):
         pack(network, head).write(tmp_path / "missing" / "p.qpol")
 
 
-def test_a_layer_norm_between_layers_has_no_static_form():
+def test_a_layer_norm_between_layers_is_integer(tmp_path):
     graph = Graph("normed")
     x = graph.input("seen", "float32", (None, 2))
     rng = np.random.default_rng(0)
     weights = [graph.const(rng.normal(size=s).astype("f")) for s in ((2, 8), (8, 3))]
-    ones = [graph.const(np.full(8, v, np.float32)) for v in (1, 0)]
+    scales = [graph.const((rng.normal(size=8) + v).astype("f")) for v in (1, 0)]
     hidden = graph.add("matmul", x, weights[0])
-    hidden = graph.add("layer_norm", hidden, *ones, name="norm", attrs={"epsilon": 1e-5})
+    hidden = graph.add("layer_norm", hidden, *scales, name="norm", attrs={"epsilon": 1e-5})
     graph.outputs = {"out": graph.add("matmul", graph.add("relu", hidden), weights[1])}
-    with pytest.raises(UnsupportedError, match="norm: `layer_norm`"):
-        pack(read_policy(graph), Head("argmax"), 8, "static", seen())
+    packed = pack(read_policy(graph), Head("argmax"), 8, "static", seen())
+    policy, x = load_policy(packed.write(tmp_path / "p.qpol")), seen(300, 2)
+    assert packed.manifest["entry"] and {"standardize"} <= {s.op for s in policy.program.steps}
+    wanted = Reference(Static(packed).session.graph).outputs({"seen": x})["out"]
+    np.testing.assert_array_equal(policy.outputs(x), wanted)
+    exact = evaluate(graph, {"seen": x})["out"]
+    assert np.abs(wanted - exact).std() < exact.std() / 40
 
 
 def test_policies_run_without_tensorflow(packed, file):

@@ -9,6 +9,7 @@ from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower
 from qgraph.backends.tf.lower.linear import LINEAR
 from qgraph.backends.tf.lower.movement import MOVEMENT
+from qgraph.backends.tf.lower.norm import NORM
 from qgraph.backends.tf.lower.pointwise import POINTWISE
 from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
@@ -48,5 +49,5 @@ def _foreign(node: Node) -> UnsupportedError:
 
 
 LOWER: Mapping[str, Lower] = MappingProxyType(
-    {**LINEAR, **MOVEMENT, **POINTWISE, **QUANTIZERS, "opaque": _opaque}
+    {**LINEAR, **MOVEMENT, **POINTWISE, **QUANTIZERS, **NORM, "opaque": _opaque}
 )

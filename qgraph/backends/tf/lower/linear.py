@@ -176,37 +176,6 @@ def _reduce(op: str) -> Lower:
     return lower
 
 
-def _batch_norm(e: Emission, node: Node) -> str:
-    dtype = e.dtypes[node.name]
-    return e.builder.add(
-        "FusedBatchNormV3", node.name, [e.tensor(v, dtype) for v in node.inputs],
-        T=DType(dtype), U=DType(dtype), epsilon=float(node.attrs["epsilon"]), is_training=False,
-    )  # fmt: skip
-
-
-def _layer_norm(e: Emission, node: Node) -> str:
-    """Step by step in float64, as the reference does it."""
-    wide, name = DType("float64"), node.name
-    axis = e.builder.const(np.array([-1], np.int32), f"{name}/axis")
-
-    def add(op: str, step: str, *inputs: str) -> str:
-        return e.builder.add(op, f"{name}/{step}", list(inputs), T=wide)
-
-    def mean(value: str, step: str) -> str:
-        axes = {"T": wide, "Tidx": DType("int32"), "keep_dims": True}
-        return e.builder.add("Mean", f"{name}/{step}", [value, axis], **axes)
-
-    x, gamma, beta = (e.tensor(v, "float64") for v in node.inputs)
-    centred = add("Sub", "centred", x, mean(x, "mean"))
-    variance = mean(add("Square", "square", centred), "variance")
-    epsilon = e.builder.scalar(node.attrs["epsilon"], "float64")
-    deviation = add("Sqrt", "deviation", add("AddV2", "shifted", variance, epsilon))
-    normal = add("RealDiv", "normal", centred, deviation)
-    result = add("AddV2", "result", add("Mul", "scaled", normal, gamma), beta)
-    types = {"SrcT": wide, "DstT": DType(e.dtypes[node.name])}
-    return e.builder.add("Cast", name, [result], **types)
-
-
 def _argmax(e: Emission, node: Node) -> str:
     axis = e.builder.scalar(node.attrs["axis"], "int32")
     types = {"T": DType(e.type_name(node.inputs[0])), "Tidx": DType("int32")}
@@ -220,8 +189,6 @@ LINEAR: Mapping[str, Lower] = {
     "matmul": simple("MatMul"),
     "batch_matmul": simple("BatchMatMulV2"),
     "bias_add": simple("BiasAdd"),
-    "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
     "max_pool": _pool("MaxPool"),
     "avg_pool": _pool("AvgPool"),
     "mean": _reduce("Mean"),

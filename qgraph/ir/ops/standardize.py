@@ -1,0 +1,116 @@
+"""Standardization over channels, `(x - mean) / sqrt(variance + epsilon)`: what a layer norm begins
+with, and the one form of it that integers have (docs/numerics.md, section 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import ExactnessError, GraphError
+from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.types import Codes, Fixed, QuantSpec, TensorType
+from qgraph.numerics import fake_quantize, finest_exponent
+
+SQUARE_BITS = 52  # of what a root is taken of: floor(sqrt) of float64 is exact below 2^52
+INPUT_BITS = 25  # of sums of codes: their squares leave room for epsilon
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """The numbers of one layer.
+
+    `guard` are bits that the root has behind the point, `epsilon` is in units of squares, with the
+    guard; `shift` is that of deviations before they are divided.
+    """
+
+    guard: int
+    epsilon: int
+    shift: int
+
+
+def widest_input(channels: int) -> int:
+    """The most bits that codes may have for sums over so many channels to be exact."""
+    return INPUT_BITS - (channels - 1).bit_length()
+
+
+def result_spec(spec: QuantSpec, channels: int) -> QuantSpec:
+    """`spec` on the finest scale that holds every result: no channel is past sqrt(channels - 1)."""
+    exponent = finest_exponent(np.sqrt(channels - 1.0), spec.bits, spec.signed)
+    return replace(spec, exponent=exponent, rounding="half_up", overflow="saturate")
+
+
+def largest_square(attrs: Attrs, channels: int) -> int:
+    """What no square of a sum of input codes is above."""
+    return int((channels * ((1 << attrs["domain"].bits) - 1)) ** 2)
+
+
+def standardization(
+    attrs: Attrs, channels: int, exponent: Any, name: str | None = None
+) -> Standardization:
+    """The numbers for an input of this exponent.
+
+    Raises ExactnessError where scales are too far apart for them.
+    """
+    if np.ndim(exponent):
+        raise ExactnessError("its input has a scale for each channel", node=name)
+    largest = float(largest_square(attrs, channels))
+    epsilon = float(np.ldexp(attrs["epsilon"] * channels**2, 2 * int(exponent)))
+    made = int(attrs["spec"].exponent)
+    for guard in range(SQUARE_BITS // 2, max(-made, 0) - 1, -1):
+        if np.ldexp(largest + epsilon, 2 * guard) < 1 << SQUARE_BITS:
+            return Standardization(guard, int(np.rint(np.ldexp(epsilon, 2 * guard))), made + guard)
+    raise ExactnessError(
+        f"its root passes {SQUARE_BITS} bits: it has {channels} channels, and epsilon "
+        f"{attrs['epsilon']:g} is large beside its input's unit, 2^-{exponent}",
+        node=name,
+        hint="fewer bits, or a profile override for the layer in front of it",
+    )
+
+
+def standardized(codes: Any, numbers: Standardization) -> Codes:
+    """`round(deviation * 2^shift / root)`, ties upwards: codes of the last axis, standardized."""
+    channels = codes.shape[-1]
+    total = codes.sum(axis=-1, keepdims=True)
+    square = channels * (codes * codes).sum(axis=-1, keepdims=True) - total * total
+    square = (square << 2 * numbers.guard) + numbers.epsilon
+    # One more than the root's whole part: never 0, and so large that no code leaves the range.
+    root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64) + 1
+    deviation = (channels * codes - total) << numbers.shift
+    result: Codes = (2 * deviation + root) // (2 * root)
+    return result
+
+
+def normal(attrs: Attrs, x: Any) -> Any:
+    """What codes stand for, in float64: then the order of sums does not show."""
+    centred = x - x.mean(axis=-1, keepdims=True, dtype=np.float64)
+    variance = (centred * centred).mean(axis=-1, keepdims=True)
+    # Where all of it is 0, so are the deviations.
+    deviation = np.sqrt(np.maximum(variance + attrs["epsilon"], np.finfo(np.float64).tiny))
+    return centred / deviation
+
+
+def _infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+    x = inputs[0]
+    if not x.is_float or not x.shape or x.shape[-1] is None:
+        raise GraphError(f"standardizes floats of known channels, found {x}")
+    return x
+
+
+def _evaluate(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    return fake_quantize(normal(attrs, inputs[0]), attrs["spec"]).astype(inputs[0].dtype)
+
+
+def _integer(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    x = inputs[0]
+    numbers = standardization(attrs, x.codes.shape[-1], x.exponent)
+    return Fixed(standardized(x.codes, numbers), attrs["spec"].exponent)
+
+
+OPS = (
+    # Codes of `domain` in, codes of `spec` out; on the scale of `result_spec`.
+    OpDef("standardize", (1, 1), _infer, _evaluate, _integer, ("epsilon", "domain", "spec")),
+)

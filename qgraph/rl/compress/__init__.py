@@ -1,0 +1,6 @@
+"""Policies made smaller and quicker for actors, by a chain of links (docs/rl.md)."""
+
+from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.form import Link, Policy, Task
+
+__all__ = ["Compressor", "Link", "Policy", "Task"]

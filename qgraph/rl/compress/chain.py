@@ -1,0 +1,121 @@
+"""The compressor: links one behind the other, said in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from qgraph.errors import QGraphError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.distill import Distill
+from qgraph.rl.compress.factorize import Factorize
+from qgraph.rl.compress.form import End, Link, Policy, Task
+from qgraph.rl.compress.fuse import Fuse
+from qgraph.rl.compress.pack import Pack
+from qgraph.rl.compress.prune import Prune
+from qgraph.rl.compress.quantize import Quantize
+from qgraph.rl.compress.static import Static
+from qgraph.rl.compress.text import parse_call, print_call, split
+
+LINKS: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "prune": Prune,
+        "distill": Distill,
+        "factorize": Factorize,
+        "fuse": Fuse,
+        "quantize": Quantize,
+        "pack": Pack,
+        "static": Static,
+    }
+)
+Memory = dict[int, dict[str, Any]]  # of each link, by its place
+
+
+@dataclass(frozen=True)
+class Compressor:
+    """A chain of responsibility over policies (AcceRL, section 2.2, table 1).
+
+        compressor = Compressor().prune(0.5).distill("net3").quantize(8).pack()
+        compressor = Compressor.parse("prune(0.5)|distill(net3)|quantize(8)|pack")
+        block = compressor(policy, observations).block
+
+    Its text is `str(compressor)`. Raises UsageError for a link behind one that ends the chain.
+    """
+
+    links: tuple[Link, ...] = ()
+
+    def __post_init__(self) -> None:
+        for link in self.links[:-1]:
+            if isinstance(link, End):
+                raise UsageError(f"nothing can follow `{_text(link)}`: it ends the chain")
+
+    def then(self, link: Link) -> Compressor:
+        """With one more link, such as one of your own."""
+        return Compressor((*self.links, link))
+
+    def prune(self, sparsity: float) -> Compressor:
+        return self.then(Prune(sparsity))
+
+    def distill(self, student: str | ActorProgram = "", **settings: Any) -> Compressor:
+        """settings: fields of `Distill`."""
+        return self.then(Distill(student, **settings))
+
+    def factorize(self, energy: float = 0.99) -> Compressor:
+        return self.then(Factorize(energy))
+
+    def fuse(self) -> Compressor:
+        return self.then(Fuse())
+
+    def quantize(
+        self, bits: int = 8, first: int | None = None, last: int | None = None
+    ) -> Compressor:
+        return self.then(Quantize(bits, first, last))
+
+    def pack(self) -> Compressor:
+        return self.then(Pack())
+
+    def static(self, bits: int = 8) -> Compressor:
+        return self.then(Static(bits))
+
+    def __call__(
+        self, policy: Policy, observations: Array | None = None, memory: Memory | None = None
+    ) -> Policy:
+        """The compressed policy; `policy` stays as it is.
+
+        observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is
+        given again with the next policy of the same program, so that a distilled network goes on
+        from where it was. Raises what links raise, with the link's text in front.
+        """
+        original, memory = policy, {} if memory is None else memory
+        for i, link in enumerate(self.links):
+            try:
+                policy = link(policy, Task(original, observations, memory.setdefault(i, {})))
+            except QGraphError as error:
+                error.message = f"`{_text(link)}`: {error.message}"
+                raise
+        return policy
+
+    def first(self, kind: type[Any]) -> Any:
+        """The first link of that class, None without one."""
+        return next((link for link in self.links if isinstance(link, kind)), None)
+
+    def changed(self, kind: type[Any], change: Callable[[Any], Any]) -> Compressor:
+        """The same chain with the links of that class changed."""
+        links = (change(link) if isinstance(link, kind) else link for link in self.links)
+        return Compressor(tuple(links))
+
+    def __str__(self) -> str:
+        return "|".join(map(_text, self.links))
+
+    @staticmethod
+    def parse(text: str) -> Compressor:
+        """The chain of that text. Raises UsageError."""
+        parts = split(text, "|") if text.strip() else []
+        return Compressor(tuple(parse_call(part, LINKS, "link") for part in parts))
+
+
+def _text(link: Link) -> str:
+    return print_call(link, LINKS).removesuffix("()")

@@ -1,0 +1,92 @@
+"""Units of layers, and where each goes: what has to be removed together.
+
+A unit is an output channel of a dense step (a neuron) or of a convolution (a feature map). Numbers
+of units are given to the last axis of every value that carries them, so that rows and columns of
+weights can be chosen by unit, whatever lies between the layers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import shared
+
+LAYERS = ("dense", "conv")
+MIXING = ("center", "softmax")  # another number of channels is another function
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Of a program.
+
+    of      units of each value's last axis (of all numbers of a flattened one)
+    groups  units of each layer that can lose some, by the layer's output
+    count   of all units, those of the observation too
+    """
+
+    of: dict[str, Array]
+    groups: dict[str, Array]
+    count: int
+
+
+def channels_of(program: ActorProgram) -> Channels:
+    """Layers whose units reach an output, a mean over channels, or a sum with others keep them."""
+    shapes = program.shapes()
+    of = {program.observation: np.arange(shapes[program.observation][-1])}
+    count = len(of[program.observation])
+    kept, made = [of[program.observation]], {}
+    common = shared(program)
+    for step in program.steps:
+        inputs = [of[name] for name in step.inputs]
+        if step.op in LAYERS:
+            width = shapes[step.output][-1]
+            of[step.output] = made[step.output] = np.arange(count, count + width)
+            count += width
+        else:
+            of[step.output] = _carried(step, inputs, shapes[step.inputs[0]])
+        if step.op in MIXING or not _alike(step, inputs):
+            kept += inputs
+        if common.intersection(step.weights):
+            kept += [*inputs, of[step.output]]
+    kept += [of[name] for name in program.outputs]
+    fixed = np.unique(np.concatenate(kept))
+    groups = {name: units for name, units in made.items() if not np.isin(units, fixed).any()}
+    return Channels(of, groups, count)
+
+
+def without(
+    program: ActorProgram, weights: dict[str, Array], channels: Channels, removed: Array
+) -> tuple[ActorProgram, dict[str, Array]]:
+    """The program and the weights that are left without the units `removed`, bool [count]."""
+    left, shapes = dict(weights), program.shapes()
+    for step in program.steps:
+        if not step.weights:
+            continue
+        stays = [~removed[channels.of[name]] for name in (*step.inputs, step.output)]
+        if step.op in LAYERS:
+            kernel, bias = step.weights
+            left[kernel] = weights[kernel][..., stays[0], :][..., stays[-1]]
+            left[bias] = weights[bias][stays[-1]]
+        else:
+            width = shapes[step.output][-1]
+            left.update({name: weights[name][stays[-1][:width]] for name in step.weights})
+    made = replace(program, weight_shapes={k: left[k].shape for k in program.weight_shapes})
+    return made, left
+
+
+def _carried(step: Step, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    if step.op == "flatten":
+        return np.tile(inputs[0], math.prod(shape[:-1]))
+    if step.op == "concat":
+        return np.concatenate(inputs)
+    return inputs[0]
+
+
+def _alike(step: Step, inputs: list[Array]) -> bool:
+    """Two values that meet number by number carry the same units."""
+    return step.op not in ("add", "multiply") or np.array_equal(inputs[0], inputs[1])

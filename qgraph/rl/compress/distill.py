@@ -1,0 +1,86 @@
+"""Knowledge distillation: a smaller network learns to act as the original one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.soft import outputs_of
+from qgraph.rl.compress.students import Network, check_outputs, initial, program_of
+
+if TYPE_CHECKING:
+    from qgraph.rl.compress.distiller import Distiller
+
+
+@dataclass(frozen=True)
+class Distill:
+    """Train a student on what the compressor was given (AcceRL, equation 1).
+
+    The loss is KL(original || student) of the actions, `value` times half the squared difference of
+    values where the policy has an output for them, less `entropy` times the student's entropy.
+    `original` is the policy in front of the whole chain, so that no link before adds its error to
+    what is learnt. Imports TensorFlow when it is called.
+
+    student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program.
+                It takes the place of what came in, and goes on learning with the next policy.
+                Without one, what came in learns, such as a pruned policy
+    steps       of Adam in each call, of `batch` observations, with step size `rate`
+    temperature logits are divided by it
+
+    Raises UsageError for settings that are none; UnsupportedError for a student of other
+    observations or outputs, CalibrationError without observations, when it is called.
+    """
+
+    student: str | ActorProgram = ""
+    steps: int = 200
+    batch: int = 128
+    rate: float = 1e-3
+    value: float = 1.0
+    entropy: float = 1e-3
+    temperature: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.student, str) and self.student:
+            Network.parse(self.student)
+        if min(self.steps, self.batch) < 1 or min(self.rate, self.temperature) <= 0:
+            raise UsageError("steps, batch, rate and temperature of a distillation are above 0")
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        original, seen = task.original, task.seen()
+        program = self.program(policy, original)
+        distiller = self._distiller(policy, program, task)
+        teacher = replace(original, bits=(32, None, None), block=None).actor()
+        wanted = outputs_of(teacher.run(seen))
+        distiller.learn(seen, wanted, self.steps, self.batch)
+        return replace(policy, program=program, weights=distiller.weights())
+
+    def program(self, policy: Policy, original: Policy) -> ActorProgram:
+        """The student's, which fits the original's observations and outputs."""
+        if isinstance(self.student, ActorProgram):
+            found = self.student
+        elif self.student:
+            found = program_of(Network.parse(self.student), original.program)
+        else:
+            return policy.program
+        check_outputs(found, original.program)
+        return found
+
+    def _distiller(self, policy: Policy, program: ActorProgram, task: Task) -> Distiller:
+        """A student goes on from where it was; what came in begins from its own weights."""
+        from qgraph.rl.compress.distiller import Distiller
+
+        found: Distiller | None = task.memory.get("distiller")
+        known = found is not None and found.program == program
+        if found is None or not known:
+            head = task.original.head
+            found = Distiller(program, head, self.rate, self.value, self.entropy, self.temperature)
+            task.memory["distiller"] = found
+        if not self.student:
+            found.begin(policy.weights, self.seed)
+        elif not known:
+            found.begin(initial(program, task.original, self.seed), self.seed)
+        return found

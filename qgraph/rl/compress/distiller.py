@@ -1,0 +1,101 @@
+"""A student at work.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.errors import TrainingError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.losses import divergence, entropy
+from qgraph.rl.compress.soft import Outputs, outputs_of, soft
+from qgraph.rl.compress.students import learnt
+from qgraph.rl.head import Head
+from qgraph.rl.learn.adam import Adam
+from qgraph.rl.learn.tensors import run, variables
+
+Tensor = Any
+NORM = 10.0  # that gradients are held to
+
+
+class Distiller:
+    """Learns the weights of `program`, whose outputs make actions by `head`.
+
+    rate: of Adam; value, beta: what values and the entropy count; temperature: logits are divided
+    by it. One that was begun
+    with other weights goes on without a trace of those before.
+    """
+
+    def __init__(
+        self,
+        program: ActorProgram,
+        head: Head,
+        rate: float,
+        value: float,
+        beta: float,
+        temperature: float,
+    ) -> None:
+        self.program, self.head = program, head
+        self.value, self.beta, self.temperature = value, beta, temperature
+        shapes = program.weight_shapes.items()
+        self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
+        self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
+        self.rng = np.random.default_rng(0)
+        self._compiled = tf.function(self._step, reduce_retracing=True)
+
+    def begin(self, weights: Mapping[str, Array], seed: int) -> None:
+        """Anew, with these weights."""
+        for name, variable in self.policy.items():
+            variable.assign(weights[name])
+        for name, state in self.adam.state.items():
+            state.assign([0.9, 0.999] if name == "powers" else tf.zeros_like(state))
+        self.rng = np.random.default_rng(seed)
+
+    def weights(self) -> dict[str, Array]:
+        return {name: variable.numpy() for name, variable in self.policy.items()}
+
+    def learn(self, seen: Array, wanted: Outputs, steps: int, batch: int) -> float:
+        """Take steps on observations [n, *shape] and what the original makes of them: the last
+        loss. Raises TrainingError where it is not finite.
+        """
+        loss = 0.0
+        values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
+        for _ in range(steps):
+            rows = self.rng.integers(len(seen), size=batch)
+            x = tf.constant(np.asarray(seen[rows], np.float32))
+            actions, value = tf.constant(wanted.actions[rows]), tf.constant(values[rows])
+            loss = self._compiled(x, actions, value)
+        if not np.isfinite(loss):
+            raise TrainingError(f"the student's loss is {float(loss)}", hint="a lower rate")
+        return float(loss)
+
+    def _step(self, x: Tensor, actions: Tensor, values: Tensor) -> Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(x, actions, values)
+        self.adam.descend(tape, loss)
+        return loss
+
+    def _loss(self, x: Tensor, actions: Tensor, values: Tensor) -> Tensor:
+        found = outputs_of(self._run(x))
+        head, logits = soft(self.head), found.actions
+        if head.kind == "categorical":
+            logits, actions = logits / self.temperature, actions / self.temperature
+        loss = divergence(head, actions, logits) - self.beta * entropy(head, logits)
+        if found.values is not None:
+            loss += self.value * (values - found.values) ** 2 / 2
+        return tf.reduce_mean(loss)
+
+    def _run(self, x: Tensor) -> dict[str, Tensor]:
+        """Every output by name; what they have in common is computed once, by the graph."""
+        return {
+            name: run(replace(self.program, outputs=(name,)), self.policy, x)
+            for name in self.program.outputs
+        }

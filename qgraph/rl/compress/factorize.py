@@ -1,0 +1,73 @@
+"""Low-rank factorization: a dense layer as two narrow ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Step
+from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+
+
+@dataclass(frozen=True)
+class Factorize:
+    """Split dense layers by their singular values, where two layers are fewer numbers than one.
+
+    energy: the share of the squared singular values that is kept, above 0 to 1; with 1 the function
+    stays, and only layers whose rank is low as it is are split. Layers that would not get smaller
+    stay. How wide the new layers are depends on the weights. Raises UsageError for other shares,
+    UnsupportedError for a policy without dense layers.
+    """
+
+    energy: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0 < self.energy <= 1:
+            raise UsageError(f"energy is {self.energy}; it is a share, above 0 to 1")
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        program, weights = policy.program, dict(policy.weights)
+        if all(step.op != "dense" for step in program.steps):
+            raise UnsupportedError("the policy has no dense layer")
+        common, steps, taken = shared(program), list[Step](), set(program.shapes())
+        for step in program.steps:
+            if step.op == "dense" and not common.intersection(step.weights):
+                left, right = factors(np.asarray(weights[step.weights[0]]), self.energy)
+                if left.size + right.size + len(right) < weights[step.weights[0]].size:
+                    steps += _two(step, left, right, weights, taken)
+                    continue
+            steps.append(step)
+        return rebuilt(policy, steps, weights)
+
+
+def factors(kernel: Array, energy: float) -> tuple[Array, Array]:
+    """[k, r] and [r, m], float32, whose product is nearest to a kernel [k, m] for its rank r.
+
+    r is the least rank that keeps this share of the squared singular values.
+    """
+    u, s, v = np.linalg.svd(np.asarray(kernel, np.float64), full_matrices=False)
+    kept = np.cumsum(s**2) / max(float((s**2).sum()), 1e-300)
+    # 1e-12: what float32 leaves of singular values that are 0.
+    rank = min(int(np.searchsorted(kept, energy - 1e-12)) + 1, len(s))
+    half = np.sqrt(s[:rank])
+    return (u[:, :rank] * half).astype(np.float32), (half[:, None] * v[:rank]).astype(np.float32)
+
+
+def _two(
+    step: Step, left: Array, right: Array, weights: dict[str, Array], taken: set[str]
+) -> list[Step]:
+    """The steps for one; their weights go into `weights`."""
+    name = f"{step.output}/narrow"
+    while name in taken:
+        name += "er"
+    taken.add(name)
+    kernel, bias = step.weights
+    weights.update({f"{name}/kernel": left, f"{name}/bias": np.zeros(len(right), np.float32)})
+    weights[kernel] = right
+    return [
+        Step("dense", step.inputs, name, (f"{name}/kernel", f"{name}/bias")),
+        Step("dense", (name,), step.output, (kernel, bias), step.attrs),
+    ]

@@ -1,0 +1,107 @@
+"""What the links of a compressor pass on, and what a link is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from qgraph.errors import CalibrationError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.head import Head
+
+if TYPE_CHECKING:
+    from qgraph.rl.policy import Packed
+
+VALUES = Head("argmax")
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """A policy between two links: what is computed, by which float32 weights, in which bits.
+
+    bits    of the weights once they are packed: of most layers, of the first, of the last, as
+            `Packer` has them
+    block   what actors run, behind the link `pack`
+    file    behind the link `static`
+
+    Raises GraphError for weights that do not fit the program.
+    """
+
+    program: ActorProgram
+    weights: Mapping[str, Array]
+    head: Head = VALUES
+    bits: tuple[int, int | None, int | None] = (32, None, None)
+    block: Array | None = None
+    file: Packed | None = None
+
+    def __post_init__(self) -> None:
+        self.program.check(self.weights)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the weights are."""
+        return sum(int(weight.size) for weight in self.weights.values())
+
+    def pack(self, version: int = 0) -> Array:
+        """The block that actors run. Raises as `Packer` does."""
+        return Packer(self.program, *self.bits).pack(self.weights, version)
+
+    def actor(self) -> Actor:
+        return Actor(self.pack() if self.block is None else self.block)
+
+
+@dataclass
+class Task:
+    """What a link has at hand beside the policy.
+
+    original        what the compressor was given; distillation learns from it
+    observations    [n, *shape], None where there are none (yet)
+    memory          of this link alone, from one call of its compressor to the next
+    """
+
+    original: Policy
+    observations: Array | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
+
+    def seen(self) -> Array:
+        """The observations. Raises CalibrationError where there are none of the right shape."""
+        shape = self.original.program.shape
+        found = self.observations
+        if found is None or not len(found):
+            raise CalibrationError("needs observations, and there are none yet")
+        if found.shape[1:] != shape:
+            raise CalibrationError(f"observations are [n, *{shape}], found {found.shape}")
+        return found
+
+
+class Link(Protocol):
+    """One way to make a policy smaller or quicker: a frozen dataclass, whose fields are its text.
+
+    Raises UnsupportedError for a policy that it does not fit. The policy given stays as it is.
+    """
+
+    def __call__(self, policy: Policy, task: Task) -> Policy: ...
+
+
+class End:
+    """Of links that make what is run: none may follow."""
+
+
+def rebuilt(policy: Policy, steps: Sequence[Step], weights: Mapping[str, Array]) -> Policy:
+    """The policy with other steps, and of these weights those that they use."""
+    used = [name for step in steps for name in step.weights]
+    left = {name: np.asarray(weights[name], np.float32) for name in dict.fromkeys(used)}
+    shapes = {name: weight.shape for name, weight in left.items()}
+    program = replace(policy.program, steps=tuple(steps), weight_shapes=shapes)
+    return replace(policy, program=program, weights=left)
+
+
+def shared(program: ActorProgram) -> set[str]:
+    """Weights that several steps use."""
+    uses = Counter(name for step in program.steps for name in step.weights)
+    return {name for name, count in uses.items() if count > 1}

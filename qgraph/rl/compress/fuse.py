@@ -1,0 +1,114 @@
+"""Graph fusion: two steps as one, where nobody sees the value between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+
+Merged = tuple[Step, dict[str, Array]]  # the one step, and its weights by name
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Merge pairs of steps, with the same function to float rounding (AcceRL, section 2.2).
+
+    Activations and scales behind a layer go into it, the mean of advantages into their weights,
+    and two linear dense layers become one where that is no more numbers. A scale in front of a
+    layer goes into it only where it is one for all features: else features of different size would
+    come to share a range, which few bits cannot do without loss.
+    """
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        while (made := _once(policy)) is not None:
+            policy = made
+        return policy
+
+
+def _once(policy: Policy) -> Policy | None:
+    """With the first pair that can be merged as one step; None where there is none."""
+    program, common = policy.program, shared(policy.program)
+    for first, then in _pairs(program):
+        rule = RULES.get((first.op, then.op))
+        if rule is None or common.intersection((*first.weights, *then.weights)):
+            continue
+        values = {name: _wide(policy.weights[name]) for name in (*first.weights, *then.weights)}
+        merged = rule(first, then, values)
+        if merged is None:
+            continue
+        step, weights = merged
+        step = replace(step, inputs=first.inputs, output=then.output)
+        steps = [step if s is then else s for s in program.steps if s is not first]
+        return rebuilt(policy, steps, {**policy.weights, **weights})
+    return None
+
+
+def _pairs(program: ActorProgram) -> list[tuple[Step, Step]]:
+    """Steps of which the second alone takes what the first makes."""
+    found = []
+    for first in program.steps:
+        takers = [s for s in program.steps if first.output in s.inputs]
+        if len(takers) == 1 and len(takers[0].inputs) == 1 and first.output not in program.outputs:
+            found.append((first, takers[0]))
+    return found
+
+
+def _wide(weight: Array) -> Array:
+    return np.asarray(weight, np.float64)
+
+
+# -- rules: what two steps are as one, None where they stay two -----------------------------------
+
+
+def _scale_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+    scale, offset = (values[name] for name in first.weights)
+    kernel, bias = then.weights
+    if np.any(offset) or np.any(scale != scale[0]):
+        return None
+    return then, {kernel: values[kernel] * scale[0], bias: values[bias]}
+
+
+def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+    scale, offset = (values[name] for name in then.weights)
+    kernel, bias = first.weights
+    if first.activation != "linear":
+        return None
+    return first, {kernel: values[kernel] * scale, bias: values[bias] * scale + offset}
+
+
+def _activation(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+    if first.activation != "linear":
+        return None
+    return replace(first, attrs={**first.attrs, **then.attrs}), {}
+
+
+def _mean_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+    if first.activation != "linear":
+        return None
+    return first, {name: w - w.mean(-1, keepdims=True) for name, w in values.items()}
+
+
+def _two_linear(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+    (before, shift), (kernel, bias) = first.weights, then.weights
+    made = values[before] @ values[kernel]
+    if first.activation != "linear" or made.size > values[before].size + values[kernel].size:
+        return None
+    return then, {kernel: made, bias: values[shift] @ values[kernel] + values[bias]}
+
+
+Rule = Callable[[Step, Step, Mapping[str, Array]], Merged | None]
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("affine", "dense"): _scale_into_layer,
+    ("affine", "conv"): _scale_into_layer,
+    ("dense", "affine"): _scale_behind_layer,
+    ("conv", "affine"): _scale_behind_layer,
+    ("dense", "activate"): _activation,
+    ("conv", "activate"): _activation,
+    ("dense", "center"): _mean_into_layer,
+    ("dense", "dense"): _two_linear,
+}

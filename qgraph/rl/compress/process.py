@@ -1,0 +1,67 @@
+"""The compressor as a process: it takes the place of the quantizer, beside learner and actors.
+
+python -m qgraph.rl.compress.process, started by `qgraph.rl.broadcast.publisher.Publisher`
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.member import Member, joined
+from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
+from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
+from qgraph.rl.compress.notes import NoteReceiver
+from qgraph.rl.compress.settings import Settings
+from qgraph.rl.head import Head
+
+MODULE = "qgraph.rl.compress.process"
+FAILED = 2  # of the member's numbers: how often compression failed
+
+
+def compress(member: Member, settings: dict[str, Any]) -> None:
+    """Compress the latest weights, each time there are newer ones, until the run ends.
+
+    Versions that come meanwhile are passed over.
+    """
+    program = ActorProgram.from_json(settings["program"])
+    head = Head.from_json(settings["head"])
+    compression = Settings.from_json(settings["compression"])
+    # What links import takes seconds: before the first weights it makes no policy old.
+    compression.check(program, head)
+    worker = compression.worker(program, head)
+    weights = WeightReceiver(program, settings, member)
+    notes = NoteReceiver(settings, program.shape)
+    blocks = Channel.open(settings["blocks"]).writer()
+    while weights.wait():
+        if settings["on_demand"]:
+            if not member.wait(blocks.wait_asked):
+                return
+            blocks.asked()
+        found = weights.take()
+        begin = time.perf_counter()
+        try:
+            for name in program.weight_shapes:
+                weights.arrived(name)
+        except RunEnded:
+            return
+        facts, seen = notes.latest()
+        block = worker.step(found, replace(facts, version=weights.version), seen)
+        if block is not None:
+            blocks.room()[: len(block)] = block
+            blocks.publish(weights.version)
+            member.numbers[PACKED] += 1
+        member.numbers[SECONDS] += time.perf_counter() - begin
+        member.numbers[FAILED] = worker.failures
+
+
+def main() -> None:
+    with joined() as (member, settings):
+        compress(member, settings)
+
+
+if __name__ == "__main__":
+    main()

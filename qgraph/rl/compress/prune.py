@@ -1,0 +1,76 @@
+"""Structured pruning: units of least weight go, with their rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.channels import LAYERS, Channels, channels_of, without
+from qgraph.rl.compress.form import Policy, Task
+
+
+@dataclass(frozen=True)
+class Prune:
+    """Remove a share of the neurons and feature maps of each hidden layer (AcceRL, section 2.2).
+
+    The program that is left computes what the whole one does with the removed units' way to the
+    next layers cut; a layer norm is over the units that are left. Every layer loses the same
+    share, rounded down, so that the program depends on the sparsity alone and not on weights.
+
+    sparsity: from 0, which changes nothing, to below 1. Raises UsageError for others,
+    UnsupportedError where no layer has units to lose.
+    """
+
+    sparsity: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sparsity < 1:
+            raise UsageError(
+                f"sparsity is {self.sparsity}; it is the share of units to remove, "
+                "from 0 to below 1"
+            )
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        if self.sparsity == 0:
+            return policy
+        channels = channels_of(policy.program)
+        if not channels.groups:
+            raise UnsupportedError("no layer of the policy has units that can be removed")
+        weights = {name: np.asarray(value) for name, value in policy.weights.items()}
+        removed = chosen(policy.program, weights, channels, self.sparsity)
+        program, left = without(policy.program, weights, channels, removed)
+        return replace(policy, program=program, weights=left)
+
+
+def chosen(
+    program: ActorProgram, weights: dict[str, Array], channels: Channels, sparsity: float
+) -> Array:
+    """Which units go, bool [channels.count]: of each group those of least importance."""
+    scores = importance(program, weights, channels)
+    removed = np.zeros(channels.count, bool)
+    for units in channels.groups.values():
+        count = int(np.floor(sparsity * len(units) + 1e-9))
+        removed[units[np.argsort(scores[units], kind="stable")[:count]]] = True
+    return removed
+
+
+def importance(program: ActorProgram, weights: dict[str, Array], channels: Channels) -> Array:
+    """The L2 norm of what makes a unit times that of what takes it, [channels.count].
+
+    A product, since ReLU lets any factor move from one to the other without a change.
+    """
+    made, taken = np.zeros(channels.count), np.zeros(channels.count)
+    for step in program.steps:
+        if step.op not in LAYERS:
+            continue
+        kernel = weights[step.weights[0]].astype(np.float64)
+        bias = weights[step.weights[1]].astype(np.float64)
+        others = tuple(range(kernel.ndim - 1))
+        made[channels.of[step.output]] = (kernel**2).sum(others) + bias**2
+        rows = (kernel**2).sum((*others[:-1], kernel.ndim - 1))
+        np.add.at(taken, channels.of[step.inputs[0]], rows)
+    return np.asarray(np.sqrt(made * taken))

@@ -1,0 +1,65 @@
+"""The learner's end where policies are compressed on their way to actors."""
+
+from __future__ import annotations
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor, ActorProgram
+from qgraph.rl.actor.block import at_front
+from qgraph.rl.broadcast import Publisher, Supervisor
+from qgraph.rl.compress.notes import NoteSender
+from qgraph.rl.compress.process import FAILED, MODULE
+from qgraph.rl.compress.settings import Settings
+from qgraph.rl.compress.worker import room_for
+from qgraph.rl.head import Head
+from qgraph.rl.monitor import Facts
+
+
+class CompressingPublisher(Publisher):
+    """Publishes to `readers` actors what a compressor, a process of its own, makes of the weights.
+
+    Blocks are of any program and bits: actors `become` them, and cut them by `block.at_front`.
+    """
+
+    def __init__(
+        self,
+        run: Supervisor,
+        program: ActorProgram,
+        head: Head,
+        readers: int,
+        compression: Settings,
+        *,
+        on_demand: bool = False,
+    ) -> None:
+        self._notes = NoteSender(program.shape)
+        more = {
+            "compression": compression.as_json(),
+            "head": head.as_json(),
+            **self._notes.settings(),
+        }
+        super().__init__(
+            run,
+            program,
+            readers + 1,
+            on_demand=on_demand,
+            module=MODULE,
+            more=more,
+            block_size=room_for(program),
+        )
+        self._own = self._blocks.reader(readers)
+        self._acting: Actor | None = None
+
+    def tell(self, facts: Facts, observations: Array | None) -> None:
+        """What the compressor learns beside the weights that are published next."""
+        self._notes.send(facts, observations)
+
+    def acting(self) -> Actor | None:
+        """The newest compressed policy; None before the first."""
+        found = self._own.latest()
+        if found is not None:
+            self._acting = Actor(at_front(found))
+        return self._acting
+
+    @property
+    def failures(self) -> int:
+        """How often compression failed, so that the last good policy acted on."""
+        return int(self.packer_numbers[FAILED])

@@ -1,0 +1,36 @@
+"""Quantization: fewer bits for the weights, put there by the packer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor.layout import BITS
+from qgraph.rl.compress.form import Policy, Task
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """Kernels of 32 (float32), 16 (float16) or 8 to 2 bits; first and last: of those layers.
+
+    With 8 bits and fewer, what goes into layers has 8 bits and a range in each step, so that no
+    observations are needed (`qgraph.rl.actor.Packer`). Raises UsageError for other bits.
+    """
+
+    bits: int = 8
+    first: int | None = None
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        for given in (self.bits, self.first, self.last):
+            if given not in (None, *BITS):
+                raise UsageError(f"weights have 32, 16 or 8 to 2 bits, not {given}")
+
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        return replace(policy, bits=(self.bits, self.first, self.last))
+
+    def with_bits(self, bits: int) -> Quantize:
+        """The same with other bits; layers of their own keep theirs where these are more."""
+        own = (self.first, self.last)
+        first, last = (None if one is None or one <= bits else one for one in own)
+        return Quantize(bits, first, last)

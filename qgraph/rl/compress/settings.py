@@ -1,0 +1,83 @@
+"""How a run compresses, as text and numbers that go to the process that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.distill import Distill
+from qgraph.rl.compress.form import Policy
+from qgraph.rl.compress.static import Static
+from qgraph.rl.compress.worker import Worker, room_for
+from qgraph.rl.head import Head
+from qgraph.rl.learn.networks import initial_weights
+from qgraph.rl.monitor import Monitor, parse_strategy
+from qgraph.rl.monitor.growth import Growth
+from qgraph.rl.monitor.log import Log
+
+
+@dataclass(frozen=True)
+class Settings:
+    """compressor and monitor are texts.
+
+    every   snapshots between looks of the monitor
+    folder  where its log is written, "" for none
+    until   of a run that goes on: the version of its checkpoint, after which rows are made again
+
+    Raises UsageError for texts that are none, and for a strategy that cannot steer the chain.
+    """
+
+    compressor: str
+    monitor: str = "watch"
+    every: int = 10
+    folder: str = ""
+    until: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise UsageError(f"the monitor looks every {self.every} snapshots; 1 or more")
+        chain = Compressor.parse(self.compressor)
+        if chain.first(Static) is not None:
+            raise UsageError(
+                "`static` is for deployment; what actors run changes too often for it",
+                hint="quantize(8)",
+            )
+        Monitor(parse_strategy(self.monitor), chain)
+
+    def check(self, program: ActorProgram, head: Head) -> None:
+        """Run the chain, and what a bandit may choose, once, with a single step of distillation, on
+        a policy of that program.
+
+        Raises what links raise for a graph that they do not fit, UsageError for a chain that makes
+        a policy larger.
+        """
+        weights = initial_weights(program, np.random.default_rng(self.seed))
+        seen = np.random.default_rng(self.seed).normal(size=(8, *program.shape))
+        begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
+        chains = strategy.chains(begun) if isinstance(strategy, Growth) else []
+        for chain in (begun, *chains):
+            short = chain.changed(Distill, lambda link: replace(link, steps=1))
+            made = short(Policy(program, weights, head), seen.astype(np.float32))
+            if len(made.pack()) > room_for(program):
+                raise UsageError(f"`{chain}` makes the policy larger")
+
+    def worker(self, program: ActorProgram, head: Head) -> Worker:
+        log = Log(Path(self.folder), self.until) if self.folder else None
+        chain = Compressor.parse(self.compressor)
+        monitor = Monitor(parse_strategy(self.monitor), chain, log)
+        return Worker(program, head, monitor, self.every, self.seed)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Settings:
+        return Settings(**found)

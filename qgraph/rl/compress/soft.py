@@ -1,0 +1,67 @@
+"""Policies as distributions of actions, those too whose head draws nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.head import LOG_STD, Head
+
+SIGMA = 0.1  # of an action's range: the deviation that a head of means is given
+
+
+def soft(head: Head) -> Head:
+    """The head that draws actions where `head` takes the best one.
+
+    Values of actions are taken as logits. Actions get a deviation of a tenth of their range, which
+    is that of the largest exploration of `d4pg`.
+    """
+    if head.kind == "argmax":
+        return replace(head, kind="categorical")
+    if head.kind in ("clip", "scale"):
+        span = (
+            np.subtract(head.high, head.low) if head.kind == "clip" else np.full(len(head.low), 2)
+        )
+        return replace(head, kind="gaussian", log_std=tuple(map(float, np.log(SIGMA * span))))
+    return head
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a policy gives for n observations: what actions are made of, and values where it has.
+
+    actions     [n, m], the first output
+    values      [n], an output of one number; None without one. Of `argmax` there are none: actions
+                hang on the differences of its numbers alone, and their level is learnt in vain
+    """
+
+    actions: Array
+    values: Array | None
+
+
+def outputs_of(found: Mapping[str, Any]) -> Outputs:
+    """From outputs by name, the first of which makes actions; arrays or tensors."""
+    actions, *others = found.values()
+    values = [other[:, 0] for other in others if tuple(other.shape[1:]) == (1,)]
+    return Outputs(actions, values[0] if values else None)
+
+
+def entropy(head: Head, actions: Array) -> Array:
+    """Of what is drawn for each observation, in nats, float64 [n]; before tanh, where there is one.
+
+    head: one that draws (`soft`).
+    """
+    x = np.asarray(actions, np.float64)
+    if head.kind == "categorical":
+        x = x - x.max(-1, keepdims=True)
+        log = x - np.log(np.exp(x).sum(-1, keepdims=True))
+        return np.asarray(-(np.exp(log) * log).sum(-1))
+    if head.kind == "squashed_gaussian":
+        log_std = np.clip(np.split(x, 2, -1)[1], *LOG_STD)
+    else:
+        log_std = np.asarray(head.log_std) + np.zeros_like(x)
+    return np.asarray((log_std + 0.5 * np.log(2 * np.pi * np.e)).sum(-1))

@@ -1,0 +1,165 @@
+"""Networks to distill into: by name, by layers, or any actor program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import Policy
+from qgraph.rl.learn.networks import initial_weights
+
+FIXED = ("affine", "clip")  # how observations are normalised; nothing of it is learnt
+
+
+@dataclass(frozen=True)
+class Network:
+    """Convolutions, as channels, kernel, stride, and the units of dense layers behind them."""
+
+    convolutions: tuple[tuple[int, int, int], ...]
+    units: tuple[int, ...]
+
+    @staticmethod
+    def parse(name: str) -> Network:
+        """One of NETWORKS, or dense layers, like `64-64`. Raises UsageError."""
+        if name in NETWORKS:
+            return NETWORKS[name]
+        units = name.split("-")
+        if all(part.isdecimal() and int(part) for part in units):
+            return Network((), tuple(map(int, units)))
+        known = ", ".join(NETWORKS)
+        raise UsageError(f"no network is called `{name}`", hint=f"{known}, or layers like 64-64")
+
+
+# AcceRL, table 6. It does not say the strides: these are those of the Nature network.
+NETWORKS: Mapping[str, Network] = MappingProxyType(
+    {
+        "original": Network(((32, 8, 4), (64, 4, 2), (64, 3, 1)), (2048,)),
+        "net1": Network(((16, 8, 4), (32, 4, 2)), (256,)),
+        "net2": Network(((8, 8, 4), (16, 4, 2)), (128,)),
+        "net3": Network(((4, 8, 4), (4, 4, 2)), (32,)),
+    }
+)
+
+
+def program_of(network: Network, teacher: ActorProgram) -> ActorProgram:
+    """The network on the observations of `teacher`, with its normalisation and its outputs.
+
+    Raises UnsupportedError where they do not fit each other.
+    """
+    if (len(teacher.shape) == 3) != bool(network.convolutions):
+        kind = "images" if network.convolutions else "rows of numbers"
+        raise UnsupportedError(
+            f"the student is for {kind}, but observations are {list(teacher.shape)}",
+            hint="net1 to net3 for images, layers like 64-64 for rows",
+        )
+    build = _Builder(teacher)
+    for i, (units, size, stride) in enumerate(network.convolutions):
+        build.conv(f"conv_{i}", units, size, stride)
+    if network.convolutions:
+        build.flatten()
+    for i, units in enumerate(network.units):
+        build.value = build.dense(f"hidden_{i}", units, "relu")
+    for name in teacher.outputs:
+        build.dense(name, teacher.size(name), _last(teacher, name))
+    return build.program()
+
+
+class _Builder:
+    """Adds steps behind `value`; their names are not those that the teacher's outputs have."""
+
+    def __init__(self, teacher: ActorProgram) -> None:
+        self.teacher, self.steps = teacher, _normalisation(teacher)
+        self.shapes = {n: teacher.weight_shapes[n] for step in self.steps for n in step.weights}
+        self.value = self.steps[-1].output if self.steps else teacher.observation
+        self.taken = {teacher.observation, *teacher.outputs, *(s.output for s in self.steps)}
+
+    def program(self) -> ActorProgram:
+        teacher = self.teacher
+        return ActorProgram(
+            teacher.shape, tuple(self.steps), teacher.outputs, self.shapes, teacher.observation
+        )
+
+    def conv(self, name: str, units: int, size: int, stride: int) -> None:
+        height, width, channels = self._shape()
+        if min(height, width) < size:
+            raise UnsupportedError(f"images of {height} x {width} are too small for the student")
+        weights = {"kernel": (size, size, channels, units), "bias": (units,)}
+        strides = (stride, stride)
+        self.value = self._add("conv", name, weights, activation="relu", strides=strides)
+
+    def flatten(self) -> None:
+        self.value = self._add("flatten", "flat", {})
+
+    def dense(self, name: str, units: int, activation: str) -> str:
+        weights = {"kernel": (self._shape()[0], units), "bias": (units,)}
+        return self._add("dense", name, weights, activation=activation)
+
+    def _shape(self) -> tuple[int, ...]:
+        made = ActorProgram(
+            self.teacher.shape, tuple(self.steps), (), self.shapes, self.teacher.observation
+        )
+        return made.shapes()[self.value]
+
+    def _add(
+        self, op: str, name: str, weights: Mapping[str, tuple[int, ...]], **attrs: object
+    ) -> str:
+        if name not in self.teacher.outputs:
+            while name in self.taken:
+                name = f"student_{name}"
+            self.taken.add(name)
+        names = tuple(f"{name}/{part}" for part in weights)
+        self.shapes.update(zip(names, weights.values(), strict=True))
+        self.steps.append(Step(op, (self.value,), name, names, attrs))
+        return name
+
+
+def check_outputs(student: ActorProgram, teacher: ActorProgram) -> None:
+    """Raises UnsupportedError for a student of other observations or outputs."""
+    if student.shape != teacher.shape:
+        raise UnsupportedError(
+            f"the student takes observations {list(student.shape)}, "
+            f"the policy {list(teacher.shape)}"
+        )
+    found, wanted = (
+        {name: list(program.shapes()[name]) for name in program.outputs}
+        for program in (student, teacher)
+    )
+    if list(found.items()) != list(wanted.items()):
+        raise UnsupportedError(f"the student has outputs {found}, the policy {wanted}")
+
+
+def initial(student: ActorProgram, teacher: Policy, seed: int) -> dict[str, Array]:
+    """Weights to begin with; those of the normalisation, of the same names, are the teacher's."""
+    weights = initial_weights(student, np.random.default_rng(seed))
+    fixed = [name for name in weights if name not in learnt(student)]
+    return {**weights, **{n: teacher.weights[n] for n in fixed if n in teacher.weights}}
+
+
+def learnt(program: ActorProgram) -> list[str]:
+    """The weights that are: all but those of the normalisation."""
+    return [name for step in program.steps if step.op not in FIXED for name in step.weights]
+
+
+def _normalisation(teacher: ActorProgram) -> list[Step]:
+    """The steps that observations go through before any layer."""
+    steps, value = list[Step](), teacher.observation
+    for step in teacher.steps:
+        if step.op in FIXED and step.inputs == (value,):
+            steps.append(step)
+            value = step.output
+    return steps
+
+
+def _last(teacher: ActorProgram, output: str) -> str:
+    (step,) = (s for s in teacher.steps if s.output == output)
+    if step.op == "softmax":
+        raise UnsupportedError(
+            "is an output of probabilities; a student learns logits", node=output
+        )
+    return step.activation

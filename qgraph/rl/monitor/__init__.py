@@ -1,0 +1,16 @@
+"""How far compressed policies are from the original, and what is done about it (docs/rl.md)."""
+
+from qgraph.rl.monitor.indicators import Facts, Indicators, measure
+from qgraph.rl.monitor.monitor import Monitor, parse_strategy
+from qgraph.rl.monitor.strategy import Decision, Look, Strategy
+
+__all__ = [
+    "Decision",
+    "Facts",
+    "Indicators",
+    "Look",
+    "Monitor",
+    "Strategy",
+    "measure",
+    "parse_strategy",
+]

@@ -1,0 +1,93 @@
+"""What is watched: how far the compressed policy is from the original, and how learning goes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.compress.form import Policy
+from qgraph.rl.compress.soft import entropy, soft
+from qgraph.rl.policy.shift import divergences
+
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the learner knows; NaN for what it does not (yet).
+
+    version             learner steps so far
+    seconds             that the run has taken
+    returned            mean undiscounted return of the actors' newest episodes
+    original_return     of an evaluation of the original policy, and
+    compressed_return   of what actors run, on the same seeds
+    staleness           learner steps that the policies which acted are behind, on average
+    """
+
+    version: int = 0
+    seconds: float = 0.0
+    returned: float = NAN
+    original_return: float = NAN
+    compressed_return: float = NAN
+    staleness: float = NAN
+
+
+@dataclass(frozen=True)
+class Indicators:
+    """One look. Divergences are KL(original || compressed) in nats, over observations.
+
+    kl_mean, kl_max, kl_variance    (AcceRL, section 2.4, equation 5)
+    entropy     mean entropy of the compressed policy, in nats
+    returned    as `Facts` has it
+    reward_gap  return of the original less that of the compressed policy; negative where the
+                compressed one is better
+    """
+
+    version: int
+    seconds: float
+    kl_mean: float = NAN
+    kl_max: float = NAN
+    kl_variance: float = NAN
+    entropy: float = NAN
+    returned: float = NAN
+    reward_gap: float = NAN
+    staleness: float = NAN
+
+
+def measure(original: Policy, compressed: Policy, seen: Array, facts: Facts) -> Indicators:
+    """Of two policies on observations [n, *shape]; the compressed one as packed, in its bits.
+
+    Heads that draw nothing are taken as `soft` has them.
+    """
+    head = soft(original.head)
+    actions = compressed.actor()(seen)
+    apart = divergences(head, original.actor()(seen), actions)
+    assert apart is not None, "a soft head draws"
+    # Rounding leaves about -1e-16 where both are the same.
+    apart = np.maximum(apart, 0)
+    return Indicators(
+        facts.version,
+        facts.seconds,
+        float(apart.mean()),
+        float(apart.max()),
+        float(apart.var()),
+        float(entropy(head, actions).mean()),
+        facts.returned,
+        facts.original_return - facts.compressed_return,
+        facts.staleness,
+    )
+
+
+def unmeasured(facts: Facts) -> Indicators:
+    """Where there is nothing to compare."""
+    gap = facts.original_return - facts.compressed_return
+    return Indicators(
+        facts.version,
+        facts.seconds,
+        returned=facts.returned,
+        reward_gap=gap,
+        staleness=facts.staleness,
+    )

@@ -1,0 +1,78 @@
+"""The monitor: it looks at intervals, asks its strategy, and writes down what it says and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.text import parse_call, print_call
+from qgraph.rl.monitor.growth import Growth
+from qgraph.rl.monitor.indicators import Indicators
+from qgraph.rl.monitor.log import Log
+from qgraph.rl.monitor.mix import Mix
+from qgraph.rl.monitor.strategy import Decision, Look, Strategy
+from qgraph.rl.monitor.thresholds import KlMax, RewardGap
+from qgraph.rl.monitor.watch import Watch
+
+STRATEGIES: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "kl_max": KlMax,
+        "reward_gap": RewardGap,
+        "mix": Mix,
+        "growth": Growth,
+        "watch": Watch,
+    }
+)
+MOST = 10_000  # looks that are remembered
+
+
+def parse_strategy(text: str) -> Strategy:
+    """`kl_max:14`, `reward_gap:10,step=0.3`, `mix:0.5`, `growth`, `watch`.
+
+    A name with a dot is that of a dataclass to be imported: `my.module.Careful:3`. Raises
+    UsageError.
+    """
+    name, _, arguments = text.partition(":")
+    found: Strategy = parse_call(f"{name}({arguments})", STRATEGIES, "strategy")
+    for method in ("check", "decide"):
+        if not callable(getattr(found, method, None)):
+            raise UsageError(f"`{name}` is no strategy: it has no `{method}`")
+    return found
+
+
+def print_strategy(strategy: Strategy) -> str:
+    """The text that `parse_strategy` reads."""
+    name, _, arguments = print_call(strategy, STRATEGIES).partition("(")
+    arguments = arguments.removesuffix(")")
+    return f"{name}:{arguments}" if arguments else name
+
+
+class Monitor:
+    """Of one run: `decision` is the one in force.
+
+    Raises UsageError for a strategy that cannot steer the chain.
+    """
+
+    def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
+        strategy.check(begun)
+        self.strategy, self.begun, self.log = strategy, begun, log
+        self.looks: list[Look] = []
+        self.decision = strategy.decide(begun, ())
+
+    def look(self, seen: Indicators) -> Decision:
+        """The decision after one more look; it is in force from now on."""
+        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision)]
+        self.decision = self.strategy.decide(self.begun, self.looks)
+        if self.log is not None:
+            self.log.add(seen, self.decision)
+        return self.decision
+
+    def failed(self, seen: Indicators, reason: str) -> None:
+        """Write down that compression failed, and that the last good policy acts on."""
+        if self.log is not None:
+            told = f"failed, the last policy acts: {reason}"
+            self.log.add(seen, dataclasses.replace(self.decision, reason=told))

@@ -1,0 +1,54 @@
+"""Indicators and decisions of a run as a PNG file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qgraph.rl.monitor.log import LINES, changes, read_log
+from qgraph.rl.monitor.strategy import Look
+from qgraph.rl.policy.plots import figure_of
+
+FIGURE = "monitor.png"
+PANELS = (
+    ("KL of actions", ("kl_mean", "kl_max")),
+    ("return", ("returned", "reward_gap")),
+    ("entropy", ("entropy",)),
+    ("learner steps behind", ("staleness",)),
+)
+
+
+def plot(folder: Path) -> Path:
+    """Write `monitor.png` from the log in `folder`; lines stand where the chain was changed.
+
+    Raises LoadError without a log, UsageError without matplotlib.
+    """
+    looks = read_log(folder / LINES)
+    figure, axes = figure_of(len(PANELS) + 1, 1, 7, 1.8)
+    steps = [look.seen.version for look in looks]
+    for axis, (title, names) in zip(axes.flat, PANELS, strict=False):
+        for name in names:
+            axis.plot(steps, [getattr(look.seen, name) for look in looks], label=name, marker=".")
+        axis.set_ylabel(title, fontsize=8)
+        axis.legend(fontsize=7)
+    share = axes.flat[-1]
+    share.step(steps, [look.acted.share for look in looks], where="post", color="0.3")
+    share.set_ylabel("share compressed", fontsize=8)
+    share.set_ylim(-0.05, 1.05)
+    share.set_xlabel("learner steps", fontsize=9)
+    _mark(list(axes.flat), changes(looks))
+    path = folder / FIGURE
+    figure.savefig(path, dpi=100)
+    return path
+
+
+def _mark(axes: Sequence[Any], made: Sequence[Look]) -> None:
+    first = axes[0]
+    for look in made:
+        for axis in axes:
+            axis.axvline(look.seen.version, color="tab:red", linewidth=0.8)
+        first.text(
+            look.seen.version, 1.02, str(look.acted.compressor), fontsize=6, rotation=20,
+            transform=first.get_xaxis_transform(),
+        )  # fmt: skip

@@ -1,0 +1,34 @@
+"""Links and strategies of one's own, found by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qgraph.errors import UnsupportedError
+from qgraph.rl.monitor import Decision
+
+
+@dataclass(frozen=True)
+class FailsAbove:
+    """Fits policies whose first bias is at most `limit`."""
+
+    limit: float = 0.0
+
+    def __call__(self, policy, task):
+        if next(v for k, v in policy.weights.items() if v.ndim == 1)[0] > self.limit:
+            raise UnsupportedError("does not fit")
+        return policy
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Twice as many bits each look."""
+
+    begin: int = 4
+
+    def check(self, begun):
+        """Any chain will do."""
+
+    def decide(self, begun, looks):
+        bits = min(self.begin * 2 ** len(looks), 32)
+        return Decision(type(begun)().quantize(bits), reason=f"look {len(looks)}")

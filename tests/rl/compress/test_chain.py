@@ -1,0 +1,103 @@
+"""Chains: one line to compose, a text, and a policy that acts."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qgraph.errors import GraphError, UsageError
+from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.head import Head
+from qgraph.rl.learn.networks import initial_weights, network
+from tests.helpers.actors import mlp, random_weights
+
+BITS = st.sampled_from((32, 16, *range(2, 9)))
+LINKS = {
+    "fuse": st.just(()),
+    "factorize": st.tuples(st.floats(0, 1, exclude_min=True)),
+    "distill": st.tuples(st.sampled_from(("", "original", "net1", "net2", "net3", "8", "64-32"))),
+    "prune": st.tuples(st.floats(0, 1, exclude_max=True)),
+    "quantize": st.tuples(BITS, st.none() | BITS, st.none() | BITS),
+}
+
+
+@st.composite
+def chains(draw):
+    made = Compressor()
+    for name in draw(st.lists(st.sampled_from(sorted(LINKS)), max_size=5)):
+        made = getattr(made, name)(*draw(LINKS[name]))
+    return draw(st.sampled_from((made, made.pack(), made.static(6))))
+
+
+@given(chains())
+def test_text_and_chain_are_one(chain):
+    assert Compressor.parse(str(chain)) == chain
+
+
+def test_a_chain_in_one_line():
+    made = Compressor().prune(0.5).quantize(8, last=16).pack()
+    assert str(made) == "prune(0.5)|quantize(8, last=16)|pack"
+    assert Compressor.parse(" prune( 0.5 ) | quantize(bits=8,last=16)|pack() ") == made
+    assert Compressor.parse("") == Compressor()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("prun(0.5)", "no link is called `prun`"),
+        ("prune(0.5", "is no link"),
+        ("prune(half)", "`sparsity` of `prune(half)` is a number, not `half`"),
+        ("prune()", "`prune()` does not say its sparsity"),
+        ("prune(0.5, 3)", "has no place for `3`; it takes sparsity"),
+        ("prune(0.5, sparsity=0.5)", "has no place for `sparsity=0.5`"),
+        ("quantize(8.5)", "is a whole number"),
+        ("quantize(9)", "32, 16 or 8 to 2 bits, not 9"),
+        ("prune(0.5)||pack", "`` is no link"),
+        ("pack|prune(0.5)", "nothing can follow `pack`"),
+        ("os.path(1)", "no link is called `os.path`"),
+    ],
+)
+def test_texts_that_are_no_chain(text, complaint):
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        Compressor.parse(text)
+
+
+def test_what_is_packed_is_the_pruned_policy_in_few_bits():
+    program = mlp(6, 64, 64, 3)
+    whole = Policy(program, random_weights(program))
+    compressed = Compressor().prune(0.5).quantize(4).pack()(whole)
+    assert compressed.program.weight_shapes["w1"] == (32, 32)
+    small = Packer(compressed.program, 4).pack(compressed.weights)
+    assert (compressed.block == small).all()
+    assert len(compressed.block) < len(Packer(program, 8).pack(whole.weights)) / 2
+    assert whole.weights["w1"].shape == (64, 64)
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype("f4")
+    assert (Actor(compressed.block)(x) == compressed.actor()(x)).all()
+
+
+def test_a_compressed_policy_acts_on_cartpole():
+    gymnasium = pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+    program = network((4,), (64, 64), 2)
+    weights = initial_weights(program, np.random.default_rng(0))
+    block = Compressor().prune(0.5).quantize(8).pack()(Policy(program, weights)).block
+    actor, head, environment = Actor(block), Head("argmax"), gymnasium.make("CartPole-v1")
+    seen, over, steps = environment.reset(seed=0)[0], False, 0
+    while not over:
+        seen, _, ended, cut, _ = environment.step(int(head.actions(actor(seen[None]))[0]))
+        over, steps = ended or cut, steps + 1
+    assert 5 < steps <= 500
+
+
+def test_a_chain_of_no_links_gives_what_it_was_given():
+    program = mlp(3, 4, 2)
+    whole = Policy(program, random_weights(program))
+    assert Compressor()(whole) is whole
+
+
+def test_weights_that_do_not_fit_make_no_policy():
+    program = mlp(3, 4, 2)
+    with pytest.raises(GraphError, match="is a weight that is not given"):
+        Policy(program, {})

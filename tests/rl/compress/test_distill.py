@@ -1,0 +1,178 @@
+"""Distillation: what is learnt, from whom, and into which network."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import CalibrationError, UnsupportedError, UsageError
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress import Compressor, Policy, losses
+from qgraph.rl.compress.soft import entropy, outputs_of, soft
+from qgraph.rl.compress.students import NETWORKS, Network, initial, program_of
+from qgraph.rl.head import Head
+from qgraph.rl.learn.networks import network
+from qgraph.rl.policy.shift import divergences
+from tests.helpers.actors import cnn, every_op, mlp, random_weights
+
+ENDS = {"low": (-1.0, 0.0), "high": (1.0, 4.0)}
+HEADS = {
+    "argmax": Head("argmax"),
+    "categorical": Head("categorical"),
+    "clip": Head("clip", **ENDS),
+    "scale": Head("scale", **ENDS),
+    "gaussian": Head("gaussian", **ENDS, log_std=(-0.5, 0.3)),
+    "squashed_gaussian": Head("squashed_gaussian", **ENDS),
+}
+
+
+def seen(n=512, size=5, seed=1):
+    return np.random.default_rng(seed).normal(size=(n, size)).astype("f4")
+
+
+def teacher(head=HEADS["categorical"], outputs=4):
+    program = mlp(5, 32, 32, outputs, activation="tanh")
+    weights = random_weights(program)
+    return Policy(program, {**weights, "w2": 3 * weights["w2"]}, head)
+
+
+def apart(a, b, x):
+    """Mean KL of the actions, of b from a."""
+    return float(divergences(soft(a.head), a.actor()(x), b.actor()(x)).mean())
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from(sorted(HEADS)), st.integers(0, 999))
+def test_the_loss_has_the_divergence_and_entropy_of_numpy(kind, seed):
+    rng, head = np.random.default_rng(seed), soft(HEADS[kind])
+    p, q = rng.normal(size=(2, 6, 4 if kind == "squashed_gaussian" else 2)).astype("f4")
+    tensors = tf.constant(p), tf.constant(q)
+    found = losses.divergence(head, *tensors).numpy()
+    assert found == pytest.approx(divergences(head, p, q), rel=1e-4, abs=1e-5)
+    assert losses.entropy(head, tensors[0]).numpy() == pytest.approx(entropy(head, p), rel=1e-4)
+
+
+def test_entropy_is_that_of_the_distribution():
+    assert entropy(Head("categorical"), np.zeros((1, 8)))[0] == pytest.approx(np.log(8))
+    draws = np.random.default_rng(0).normal(0, 0.7, 100_000)
+    wanted = -np.log(np.exp(-(draws**2) / 0.98) / (0.7 * np.sqrt(2 * np.pi))).mean()
+    head = Head("gaussian", (0.0,), (1.0,), (float(np.log(0.7)),))
+    assert entropy(head, np.zeros((1, 1)))[0] == pytest.approx(wanted, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["categorical", "argmax", "scale", "squashed_gaussian"])
+def test_a_student_comes_to_act_as_its_teacher(kind):
+    whole = teacher(HEADS[kind], 4 if kind == "squashed_gaussian" else 2)
+    x = seen()
+    chain = Compressor().distill("16", steps=300, rate=3e-3)
+    untrained = Policy(*begun(whole), whole.head)
+    small = chain(whole, x)
+    assert small.weights["hidden_0/kernel"].shape == (5, 16)
+    assert small.program.outputs == whole.program.outputs
+    fresh = seen(seed=2)
+    left = 0.5 if kind == "squashed_gaussian" else 0.2  # its deviations are learnt late
+    assert apart(whole, small, fresh) < left * apart(whole, untrained, fresh)
+
+
+def begun(whole):
+    program = program_of(Network.parse("16"), whole.program)
+    return program, initial(program, whole, 0)
+
+
+def test_a_student_goes_on_from_where_it_was():
+    whole, x, memory = teacher(), seen(), {}
+    chain = Compressor().distill("16", steps=60)
+    found = [apart(whole, chain(whole, x, memory), x) for _ in range(3)]
+    assert found[2] < found[1] < found[0]
+    assert apart(whole, chain(whole, x), x) == pytest.approx(found[0], rel=1e-3)
+
+
+def test_of_values_of_actions_the_differences_are_learnt():
+    whole = teacher(HEADS["argmax"])
+    shifted = Policy(whole.program, {**whole.weights, "b2": whole.weights["b2"] + 50}, whole.head)
+    chain, x = Compressor().distill("16", steps=100), seen()
+    found, wanted = (chain(policy, x).actor()(x) for policy in (shifted, whole))
+    assert found == pytest.approx(wanted, rel=1e-3, abs=1e-3)
+
+
+def test_an_output_of_one_number_is_the_value_and_is_learnt_too():
+    program = network((5,), (16,), 3, dueling=True)
+    program = ActorProgram(
+        program.shape, program.steps, ("advantage", "value"), program.weight_shapes
+    )
+    whole = Policy(program, random_weights(program), Head("categorical"))
+    small = Compressor().distill("32", steps=500, rate=3e-3)(whole, seen())
+    assert small.program.outputs == ("advantage", "value")
+    x = seen(seed=2)
+    found, wanted = small.actor().run(x)["value"], whole.actor().run(x)["value"]
+    assert ((found - wanted) ** 2).mean() < 0.1 * wanted.var()
+    assert outputs_of(whole.actor().run(x)).values.shape == (512,)
+
+
+def test_a_pruned_policy_recovers():
+    whole, x = teacher(), seen()
+    pruned = Compressor().prune(0.5)(whole)
+    recovered = Compressor().prune(0.5).distill(steps=300, rate=3e-3)(whole, x)
+    assert recovered.program == pruned.program
+    fresh = seen(seed=2)
+    assert apart(whole, recovered, fresh) < 0.3 * apart(whole, pruned, fresh)
+
+
+def test_normalisation_is_the_teachers_and_is_not_learnt():
+    whole = Policy(every := normalised(), random_weights(every), Head("categorical"))
+    small = Compressor().distill("8", steps=5)(whole, seen(64, 21))
+    assert [step.op for step in small.program.steps] == ["affine", "clip", "dense", "dense"]
+    for name in ("scale", "offset", "low", "high"):
+        assert (small.weights[name] == whole.weights[name]).all()
+
+
+def normalised():
+    program = every_op()
+    return ActorProgram(program.shape, program.steps, ("q",), program.weight_shapes)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_table_6(name):
+    program = network((84, 84, 4), (64,), 6)
+    made = program_of(Network.parse(name), program)
+    table = {  # channels (kernel) of convolutions, units
+        "original": ([(32, 8), (64, 4), (64, 3)], 2048),
+        "net1": ([(16, 8), (32, 4)], 256),
+        "net2": ([(8, 8), (16, 4)], 128),
+        "net3": ([(4, 8), (4, 4)], 32),
+    }[name]
+    kernels = [made.weight_shapes[s.weights[0]] for s in made.steps if s.op in ("conv", "dense")]
+    assert [(shape[-1], shape[0]) for shape in kernels[:-2]] == table[0]
+    assert [shape[-1] for shape in kernels[-2:]] == [table[1], 6]
+    assert made.steps[0].op == "affine" and made.shapes()["output"] == (6,)
+
+
+def test_students_that_do_not_fit():
+    whole = teacher()
+    with pytest.raises(UsageError, match="no network is called `net9`"):
+        Compressor().distill("net9")
+    with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
+        Compressor().distill("net3")(whole, seen())
+    with pytest.raises(UnsupportedError, match="the student is for rows"):
+        program_of(Network.parse("8-8"), network((84, 84, 4), (8,), 2))
+    with pytest.raises(UnsupportedError, match="are too small for the student"):
+        program_of(Network.parse("net3"), cnn(11))
+    with pytest.raises(UnsupportedError, match="the student has outputs"):
+        Compressor().distill(mlp(5, 8, 3))(whole, seen())
+    with pytest.raises(UnsupportedError, match="the student takes observations"):
+        Compressor().distill(mlp(6, 8, 4))(whole, seen())
+    with pytest.raises(CalibrationError, match="needs observations"):
+        Compressor().distill("8")(whole)
+    with pytest.raises(CalibrationError, match="observations are"):
+        Compressor().distill("8")(whole, seen(9, 4))
+    with pytest.raises(UsageError, match="above 0"):
+        Compressor().distill("8", rate=0)
+
+
+def test_a_student_of_ones_own():
+    student = network((5,), (7,), 3)
+    program = network((5,), (32, 32), 3)
+    whole = Policy(program, random_weights(program), Head("categorical"))
+    small = Compressor().distill(student, steps=5)(whole, seen())
+    assert small.program is student

@@ -1,0 +1,114 @@
+"""Runs whose actors act by compressed policies."""
+
+import json
+import re
+
+import pytest
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.rl.learn.directory import RunDirectory
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.runs import train
+from qgraph.rl.learn.training import Training
+from qgraph.rl.monitor.log import LINES, read_log
+from tests.helpers.cli import run as qgraph
+
+pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+SMALL = {
+    "steps": 400,
+    "hidden": (16, 16),
+    "least": 50,
+    "batch": 16,
+    "spi": 4.0,
+    "evaluate_every": 30,
+    "episodes": 2,
+    "publish_every": 5,
+    "monitor_every": 1,
+    "actor_update_period": 10,
+}
+
+
+def unwatched(status):
+    pass
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 2}, {"on_demand": True}])
+def test_actors_run_what_the_chain_makes(tmp_path, where):
+    settings = {**SMALL, **where, "compress": "prune(0.5)|quantize(4)", "monitor": "reward_gap:9"}
+    options = options_for("dqn", "CartPole-v1", **settings)
+    directory = RunDirectory(tmp_path, resume=False)
+    directory.begin(options)
+    training = Training(options, directory)
+    acted = []
+    report = training._report
+
+    def reported(actors, watch):
+        report(actors, watch)
+        acted.append(actors.acting())
+
+    training._report = reported
+    assert training.run(unwatched)
+    last = acted[-1]
+    assert last._program.weight_shapes["hidden_1/kernel"] == (8, 8)  # of 16, 16
+    looks = read_log(tmp_path / LINES)
+    assert looks and looks[-1].seen.kl_mean > 0
+    gaps = [look.seen.reward_gap for look in looks if look.seen.reward_gap == look.seen.reward_gap]
+    assert gaps or "in_process" not in where
+    directory.close()
+
+
+def test_one_seed_one_result(tmp_path):
+    settings = {**SMALL, "in_process": True, "compress": "prune(0.25)|quantize(8)"}
+    found = []
+    for name in "ab":
+        train(tmp_path / name, "dqn", "CartPole-v1", settings)
+        columns = [line.split(",") for line in (tmp_path / name / "episodes.csv").open()]
+        found.append([row[:5] for row in columns])
+    assert found[0] == found[1] and len(found[0]) > 5
+
+
+def test_a_resumed_run_goes_on_with_its_log(tmp_path):
+    settings = {**SMALL, "in_process": True, "compress": "quantize(4)", "monitor": "kl_max:1e-9"}
+    train(tmp_path, "dqn", "CartPole-v1", settings)
+    before = read_log(tmp_path / LINES)
+    assert [look.acted.compressor.links[0].bits for look in before][-1] == 32
+    train(tmp_path, settings={"steps": 600}, resume=True)
+    after = read_log(tmp_path / LINES)
+    assert repr(after[: len(before)]) == repr(before) and len(after) > len(before)
+    versions = [look.seen.version for look in after]
+    assert versions == sorted(versions)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"compress": "prune(1)"}, "from 0 to below 1"),
+        ({"compress": "shrink(2)"}, "no link is called `shrink`"),
+        ({"monitor": "kl_max:14"}, "a monitor watches compression, and there is none"),
+        ({"compress": "quantize(8)", "monitor": "kl_max:inf"}, "can never be passed"),
+        ({"compress": "quantize(8)", "actor_bits": 8}, "bits are a link of --compress"),
+        ({"compress": "quantize(8)", "synchronous": True}, "does not go with --sync"),
+        ({"compress": "quantize(8)", "ray": "auto"}, "does not go with --ray"),
+    ],
+)
+def test_options_that_do_not_fit(given, complaint):
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        options_for("dqn", "CartPole-v1", **given)
+
+
+def test_a_chain_that_does_not_fit_ends_a_run_before_it_begins(tmp_path):
+    with pytest.raises(UnsupportedError, match="the student is for images"):
+        train(tmp_path, "dqn", "CartPole-v1", {**SMALL, "compress": "distill(net3)"})
+
+
+def test_the_verb_takes_both(tmp_path):
+    out = tmp_path / "run"
+    found = qgraph(
+        "rl", "train", "--algo", "dqn", "--env", "CartPole-v1", "--steps", "1100", "--hidden", "16",
+        "--spi", "2", "--in-process", "--out", str(out), "--episodes", "1",
+        "--compress", "prune(0.5)|quantize(8)", "--monitor", "kl_max:14", "--monitor-every", "1",
+    )  # fmt: skip
+    assert found.code == 0, found.err
+    options = json.loads((out / "options.json").read_text())
+    assert options["compress"] == "prune(0.5)|quantize(8)" and options["monitor_every"] == 1
+    assert read_log(out / LINES)

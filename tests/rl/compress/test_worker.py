@@ -1,0 +1,130 @@
+"""The compressor at work: snapshots in, blocks out, and the last good policy where it fails."""
+
+import numpy as np
+import pytest
+
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.rl.actor import Actor, Packer, read_block
+from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress.settings import Settings
+from qgraph.rl.head import Head
+from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor.log import LINES, read_log
+from tests.helpers.actors import mlp, random_weights
+
+PROGRAM, HEAD = mlp(4, 32, 3), Head("argmax")
+FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
+
+
+def worker(text, **more):
+    return Settings(text, **more).worker(PROGRAM, HEAD)
+
+
+def weights(bias=-1.0, seed=0):
+    found = random_weights(PROGRAM, seed)
+    found["b0"][0] = bias
+    return found
+
+
+def seen(n=64):
+    return np.random.default_rng(5).normal(size=(n, 4)).astype("f4")
+
+
+def original(found, version):
+    return Policy(PROGRAM, found).pack(version)
+
+
+def test_a_block_is_what_the_chain_makes_with_the_version_of_the_snapshot():
+    made = worker("prune(0.5)|quantize(4)|pack").step(weights(), Facts(version=7))
+    chain = Compressor().prune(0.5).quantize(4)
+    assert (made == chain(Policy(PROGRAM, weights())).pack(7)).all()
+    assert read_block(made).version == 7
+
+
+def test_a_failed_link_leaves_the_last_good_policy_acting(tmp_path):
+    one = worker(FAILS, folder=str(tmp_path))
+    assert read_block(one.step(weights(), Facts(1))).bits == 8
+    assert one.step(weights(bias=1.0), Facts(2)) is None
+    assert one.step(weights(bias=2.0), Facts(3)) is None
+    assert one.failures == 2
+    assert read_block(one.step(weights(), Facts(4))).version == 4
+    reasons = [look.acted.reason for look in read_log(tmp_path / LINES)]
+    assert reasons[0] == "stays" and "does not fit" in reasons[1]
+    assert len(reasons) == 2  # the same complaint once; the next look is later
+
+
+def test_before_the_first_good_policy_the_original_acts():
+    one = worker(FAILS)
+    for version in (1, 2):
+        found = one.step(weights(bias=1.0), Facts(version))
+        assert (found == original(weights(bias=1.0), version)).all()
+
+
+def test_weights_that_are_not_finite_fail_too():
+    one = worker("quantize(8)")
+    one.step(weights(), Facts(1))
+    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, Facts(2)) is None
+
+
+def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
+    one = worker(
+        "quantize(4)", monitor="tests.helpers.links.Steps:4", every=2, folder=str(tmp_path)
+    )
+    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in range(6)]
+    assert bits == [4, 8, 8, 16, 16, 32]
+    looks = read_log(tmp_path / LINES)
+    assert [look.seen.version for look in looks] == [0, 2, 4]
+    assert looks[0].seen.kl_mean > looks[1].seen.kl_mean > looks[2].seen.kl_mean > 0
+
+
+def test_the_mix_gives_actors_the_original_so_often():
+    one = worker("prune(0.9)|quantize(2)", monitor="mix:0.1", every=1)
+    wide = {**weights(), "w1": 10 * weights()["w1"]}
+    found = [one.step(wide, Facts(i), seen()) for i in range(20)]
+    assert read_block(found[0]).bits == 2  # before the first look
+    assert {read_block(block).bits for block in found[1:]} == {32}
+    one = worker("quantize(8)", monitor="mix:0.1", every=1)
+    small = {**weights(), "w1": weights()["w1"] * 1e-3}
+    assert {read_block(one.step(small, Facts(i), seen())).bits for i in range(20)} == {8}
+
+
+def test_a_student_learns_from_snapshot_to_snapshot():
+    one, x = worker("distill(8, steps=60)"), seen(256)
+    assert (one.step(weights(), Facts(0)) == original(weights(), 0)).all()  # nothing seen yet
+
+    def error(block):
+        wanted = Actor(original(weights(), 0))(x)
+        found = Actor(block)(x)
+        centred = [y - y.mean(1, keepdims=True) for y in (wanted, found)]
+        return float(((centred[0] - centred[1]) ** 2).mean())
+
+    errors = [error(one.step(weights(), Facts(i), x)) for i in (1, 2, 3)]
+    assert errors[2] < errors[1] < errors[0]
+
+
+def test_a_policy_that_would_be_larger_is_refused():
+    with pytest.raises(UsageError, match="makes the policy larger"):
+        Settings("distill(512-512)").check(PROGRAM, HEAD)
+    one = worker("distill(512-512, steps=1)")
+    assert (one.step(weights(), Facts(1), seen()) == original(weights(), 1)).all()
+    assert one.failures == 1
+
+
+def test_settings_are_checked_before_a_run():
+    with pytest.raises(UsageError, match="`static` is for deployment"):
+        Settings("static(8)")
+    with pytest.raises(UsageError, match="has none to give more to"):
+        Settings("prune(0.5)", monitor="kl_max:14")
+    with pytest.raises(UsageError, match="1 or more"):
+        Settings("quantize(8)", every=0)
+    with pytest.raises(UnsupportedError, match="the student is for images"):
+        Settings("distill(net3)").check(PROGRAM, HEAD)
+    with pytest.raises(UnsupportedError, match="the student is for images"):
+        Settings("quantize(8)", monitor="growth:quantize(4);distill(net1)").check(PROGRAM, HEAD)
+    Settings("prune(0.5)|distill|quantize(8)|pack").check(PROGRAM, HEAD)
+    assert Settings.from_json(Settings("quantize(8)", until=3).as_json()).until == 3
+
+
+def test_blocks_have_room_where_those_of_the_original_have():
+    one = worker("quantize(8)")
+    assert len(Packer(PROGRAM, 32).pack(weights())) < one.room

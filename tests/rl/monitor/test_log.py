@@ -1,0 +1,75 @@
+"""The log says every decision and its reason, and can be read back and drawn."""
+
+import csv
+import json
+import math
+
+import pytest
+
+from qgraph.errors import LoadError, OutputError
+from qgraph.rl.compress import Compressor
+from qgraph.rl.monitor import Indicators, Monitor
+from qgraph.rl.monitor.log import LINES, TABLE, Log, changes, read_log
+from qgraph.rl.monitor.thresholds import KlMax
+
+CHAIN = Compressor().prune(0.5).quantize(8)
+
+
+def watched(folder, values=(1.0, 15.0, math.nan), **more):
+    log = Log(folder, **more)
+    monitor = Monitor(KlMax(14), CHAIN, log)
+    seen = [Indicators(10 * i, 0.5 * i, kl_max=v, staleness=3.0) for i, v in enumerate(values)]
+    made = [monitor.look(one) for one in seen]
+    log.close()
+    return seen, made
+
+
+def test_what_is_written_is_read(tmp_path):
+    seen, made = watched(tmp_path)
+    found = read_log(tmp_path / LINES)
+    assert [look.acted for look in found] == made
+    for look, one in zip(found, seen, strict=True):
+        assert repr(look.seen) == repr(one)  # NaN too
+    lines = [json.loads(line) for line in (tmp_path / LINES).read_text().splitlines()]
+    assert lines[1]["reason"] == "KL max 15 > 14: 8 -> 16 bits" and lines[2]["kl_max"] is None
+    with (tmp_path / TABLE).open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["compressor"] for row in rows] == [str(m.compressor) for m in made]
+    assert rows[1]["kl_max"] == "15.0" and rows[1]["reason"] == made[1].reason
+    assert [look.seen.version for look in changes(found)] == [0, 10]
+
+
+def test_a_resumed_run_keeps_what_is_before_its_checkpoint(tmp_path):
+    watched(tmp_path)
+    with (tmp_path / LINES).open("a") as stream:
+        stream.write('{"cut')
+    log = Log(tmp_path, until=10)
+    log.close()
+    assert [look.seen.version for look in read_log(tmp_path / LINES)] == [0, 10]
+    watched(tmp_path)
+    assert len(read_log(tmp_path / LINES)) == 3
+
+
+def test_a_failure_is_written_too(tmp_path):
+    log = Log(tmp_path)
+    Monitor(KlMax(14), CHAIN, log).failed(Indicators(4, 1.0), "no layer")
+    (look,) = read_log(tmp_path / LINES)
+    assert look.acted.reason == "failed, the last policy acts: no layer"
+
+
+def test_places_and_files_that_are_not_there(tmp_path):
+    with pytest.raises(OutputError, match="cannot be written"):
+        Log(tmp_path / "nowhere")
+    with pytest.raises(LoadError, match="cannot be read"):
+        read_log(tmp_path / LINES)
+    (tmp_path / LINES).write_text("{}\n")
+    with pytest.raises(LoadError, match="cannot be read"):
+        read_log(tmp_path / LINES)
+
+
+def test_a_figure(tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `figures`")
+    from qgraph.rl.monitor.plots import plot
+
+    watched(tmp_path)
+    assert plot(tmp_path).read_bytes().startswith(b"\x89PNG")

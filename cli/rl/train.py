@@ -29,6 +29,7 @@ class Algorithm(str, Enum):
     dqn = "dqn"
     d4pg = "d4pg"
     sac = "sac"
+    impala = "impala"
 
 
 BY_TASK = "by algorithm and task"
@@ -38,7 +39,9 @@ COMPRESSION = "Compression"
 def train(
     algo: Annotated[
         Algorithm | None,
-        typer.Option(metavar="NAME", help="dqn (one of several actions), d4pg or sac (numbers)."),
+        typer.Option(
+            metavar="NAME", help="dqn, impala (one of several actions), d4pg or sac (numbers)."
+        ),
     ] = None,
     env: Annotated[
         str | None,
@@ -152,7 +155,48 @@ def train(
     n: Annotated[
         int | None,
         typer.Option(
-            "--n", min=1, metavar="STEPS", help="Steps of a transition.", show_default=BY_TASK
+            "--n",
+            min=1,
+            metavar="STEPS",
+            help="Of a transition; impala: of a trajectory.",
+            show_default=BY_TASK,
+        ),
+    ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="impala: for what the actors' policy does differently: vtrace, retrace, "
+            "tree_backup, is; with constants, like vtrace(rho=1,c=0.9).",
+            show_default="vtrace,is",
+        ),
+    ] = None,
+    entropy: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="WEIGHT", help="impala: in the loss.", show_default="0.02"),
+    ] = None,
+    value: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="impala: GPUs that share the learner's batch.",
+            show_default="1",
+        ),
+    ] = None,
+    reward_scale: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="FACTOR",
+            help="impala, sac: rewards times this are learnt from.",
+            show_default=BY_TASK,
         ),
     ] = None,
     hidden: Annotated[
@@ -270,6 +314,11 @@ def train(
         "dueling": dueling,
         "alpha": None if prioritized is None else 0.6 * prioritized,
         "n": n,
+        "correct": correct,
+        "entropy": entropy,
+        "value": value,
+        "replicas": replicas,
+        "reward_scale": reward_scale,
         "hidden": _units(hidden),
         "layer_norm": layer_norm,
         "rate": rate,

@@ -16,22 +16,29 @@ Tensor = Any
 class Adam:
     """Moves `variables` (Kingma and Ba, 2015). `state` is what it remembers, by name.
 
-    norm: gradients are scaled down together where their norm is above it; 0 for never.
+    norm: gradients are scaled down together where their norm is above it; 0 for never. epsilon:
+    added to the root of the second moment, so that small gradients move less.
     """
 
-    def __init__(self, variables: Mapping[str, Any], rate: float, norm: float = 0.0) -> None:
-        self.variables, self.rate, self.norm = variables, rate, norm
+    def __init__(
+        self, variables: Mapping[str, Any], rate: float, norm: float = 0.0, epsilon: float = 1e-8
+    ) -> None:
+        self.variables, self.rate, self.norm, self.epsilon = variables, rate, norm, epsilon
         self.state: dict[str, Any] = {
             f"{moment}/{name}": tf.Variable(tf.zeros_like(variable), trainable=False)
             for moment in ("first", "second")
             for name, variable in variables.items()
         }
-        self.state["powers"] = tf.Variable([0.9, 0.999], trainable=False)
+        self.state["powers"] = tf.Variable(
+            [0.9, 0.999], trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
 
     def descend(self, tape: tf.GradientTape, loss: Tensor) -> None:
         """One step down `loss`, which `tape` recorded."""
         names = list(self.variables)
         gradients = tape.gradient(loss, [self.variables[name] for name in names])
+        # The mean of all replicas, where there are several; else nothing changes.
+        gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
         self.apply(dict(zip(names, gradients, strict=True)))
 
     def apply(self, gradients: Mapping[str, Tensor]) -> None:
@@ -49,7 +56,7 @@ class Adam:
                 lr=self.rate,
                 beta1=0.9,
                 beta2=0.999,
-                epsilon=1e-8,
+                epsilon=self.epsilon,
                 grad=gradient,
             )
         powers.assign(powers * [0.9, 0.999])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,10 +13,21 @@ from qgraph.rl.head import Head
 LOG_STD = (-10.0, 2.0)  # that deviations of a drawn policy are held to: exp(-10) is one of float16
 
 
-class Exploration(Protocol):
-    """Chooses by outputs [m] at an actor's step: what is stored, and what the environment gets."""
+class Choice(NamedTuple):
+    """An action as it is stored and as the environment gets it, and its log probability.
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]: ...
+    That is NaN where the action was not drawn from what the policy says.
+    """
+
+    action: Any
+    sent: Any
+    log_probability: float = float("nan")
+
+
+class Exploration(Protocol):
+    """Chooses by outputs [m] at an actor's step."""
+
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice: ...
 
 
 @dataclass
@@ -33,7 +44,7 @@ class Epsilon:
     held: int = 0  # the random action, and for how many steps more
     left: int = 0
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
         share = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
         if self.left == 0 and rng.random() < share / (share + self.hold * (1 - share)):
             self.held = int(rng.integers(len(outputs)))
@@ -42,7 +53,7 @@ class Epsilon:
             action = int(outputs.argmax())
         else:
             action, self.left = self.held, self.left - 1
-        return action, action
+        return Choice(action, action)
 
 
 @dataclass(frozen=True)
@@ -52,24 +63,36 @@ class Noise:
     sigma: float
     head: Head
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
         noisy = outputs + self.sigma * rng.standard_normal(outputs.shape, np.float32)
         action = np.clip(noisy, -1, 1).astype(np.float32)
-        return action, self.head.actions(action[None])[0]
+        return Choice(action, self.head.actions(action[None])[0])
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Categorical:
+    """Draws from the policy's own distribution over actions, whose logits the outputs are."""
+
+    head: Head
+
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
+        action = int(self.head.actions(outputs[None], rng)[0])
+        logits = outputs.astype(np.float64) - outputs.max()
+        return Choice(action, action, float(logits[action] - np.log(np.exp(logits).sum())))
+
+
+@dataclass(frozen=True)
+class SquashedGaussian:
     """Draws from the policy's own distribution, squashed to -1..1; the head stretches that."""
 
     head: Head
     log_std: tuple[float, float] = LOG_STD
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
         mean, log_std = np.split(outputs, 2)
         noise = rng.standard_normal(mean.shape, np.float32)
         action = np.tanh(mean + np.exp(np.clip(log_std, *self.log_std)) * noise)
-        return action, self.head.actions(action[None])[0]
+        return Choice(action, self.head.actions(action[None])[0])
 
 
 def epsilon_ladder(actor: int, actors: int, base: float) -> float:

@@ -12,6 +12,8 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
 
+DISCRETE = ("dqn", "impala")  # which choose one of several actions
+
 
 class Learner(Protocol):
     """`state` is every variable by name, `policy` those of what actors run."""
@@ -28,11 +30,11 @@ class Learner(Protocol):
 
 def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
     """Raises UsageError where an algorithm cannot choose such actions."""
-    if actions.discrete != (algorithm == "dqn"):
+    if actions.discrete != (algorithm in DISCRETE):
         raise UsageError(
             f"{algorithm} does not fit `{environment}`, whose actions are "
             + ("one of several" if actions.discrete else "numbers"),
-            hint="dqn chooses one of several; d4pg and sac choose numbers",
+            hint="dqn and impala choose one of several; d4pg and sac choose numbers",
         )
 
 
@@ -45,6 +47,10 @@ def learner_of(options: Options, environment: Environment) -> Learner:
         from qgraph.rl.learn.sac import Sac
 
         return Sac(options, environment)
+    if options.algorithm == "impala":
+        from qgraph.rl.learn.impala import Impala
+
+        return Impala(options, environment)
     from qgraph.rl.learn.d4pg import D4pg
 
     return D4pg(options, environment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class _Builder:
         self.shape = (height * width * channels,)
 
     def program(self, shape: Shape, output: str) -> ActorProgram:
-        return ActorProgram(shape, tuple(self.steps), (output,), self.weight_shapes)
+        return ActorProgram(shape, tuple(self.steps), (output,), dict(self.weight_shapes))
 
 
 def network(
@@ -93,6 +94,22 @@ def network(
     advantage = build.add("center", "centered", {})
     build.steps.append(Step("add", (advantage, value), "output"))
     return build.program(shape, "output")
+
+
+def actor_critic(
+    shape: Shape, hidden: Sequence[int], outputs: int, values: int, *, layer_norm: bool = False
+) -> tuple[ActorProgram, ActorProgram]:
+    """A policy, which is what actors run, and the same with `value` [values] beside its `output`.
+
+    Both heads are on one torso.
+    """
+    build = _Builder(shape)
+    build.torso(hidden, "relu", layer_norm)
+    torso, width = build.value, build.shape
+    policy = build.program(shape, build.dense("output", outputs))
+    build.value, build.shape = torso, width
+    whole = build.program(shape, build.dense("value", values))
+    return policy, replace(whole, outputs=("output", "value"))
 
 
 def initial_weights(

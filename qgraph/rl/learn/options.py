@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.rl.correct import Correction
 from qgraph.rl.environments import ATARI
 from qgraph.rl.half.methods import PRECISIONS, check_methods
 
-ALGORITHMS = ("dqn", "d4pg", "sac")
+ALGORITHMS = ("dqn", "d4pg", "sac", "impala")
 AT_LEAST_ONE = (
     "steps", "actors", "n", "batch", "least", "capacity", "target_period",
     "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
+    "replicas",
 )  # fmt: skip
 BITS = (32, 16, *range(2, 9))
 
@@ -25,7 +27,12 @@ class Options:
 
     actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
     first_bits          of the first layer where it has others, last_bits: of the last
-    n                   steps of a transition
+    n                   steps of a transition, or of a trajectory (impala)
+    correct             of what compressed policies did (`qgraph.rl.correct`), by impala
+    entropy, value      what both weigh in impala's loss
+    reward_scale        impala, sac: what rewards are multiplied by. Weights of impala's loss fit
+                        rewards of about 1 in 100 steps
+    replicas            devices that share a batch of impala's learner
     spi                 samples per insert: how often a transition is sampled on average
     least               transitions before learning begins
     target_period       learner steps between copies to the target network
@@ -41,7 +48,6 @@ class Options:
     ray                 address of a Ray cluster that actors are on, "" where they are here
     nodes               of the cluster, which share the actors
     tau                 sac: share of the critics that their average takes, each target_period
-    reward_scale        sac: what rewards are multiplied by
     precision           sac: what is stored and computed in (`half.methods.PRECISIONS`)
     methods             sac: what float16 needs (`half.methods.METHODS`)
     significand         sac: bits that numbers are rounded to, 1 to 10; None for those of the type
@@ -93,6 +99,10 @@ class Options:
     precision: str = "float32"
     methods: tuple[str, ...] = ()
     significand: int | None = None
+    correct: str = "none"
+    entropy: float = 0.02
+    value: float = 0.25
+    replicas: int = 1
     evaluate_every: int = 1000
     episodes: int = 10
     energy: bool = False
@@ -127,6 +137,36 @@ class Options:
             check_compression(self)
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
+        if self.queued:
+            self._check_queued()
+        elif self.correct != "none":
+            raise UsageError(
+                f"{self.algorithm} corrects nothing", hint="--correct is for --algo impala"
+            )
+
+    @property
+    def queued(self) -> bool:
+        """Whether trajectories are learnt from once, in order, and not sampled from a replay."""
+        return self.algorithm == "impala"
+
+    @property
+    def steps_of_a_record(self) -> int:
+        """Trajectories are put together by the learner, out of single steps."""
+        return 1 if self.queued else self.n
+
+    def _check_queued(self) -> None:
+        if self.spi != 1:
+            raise UsageError(
+                f"spi is {self.spi:g}, but {self.algorithm} learns from each step once"
+            )
+        share = self.n * self.replicas
+        if self.batch % share:
+            each = f" for each of {self.replicas} replicas" if self.replicas > 1 else ""
+            raise UsageError(
+                f"a batch of {self.batch} steps is no whole number of trajectories of "
+                f"{self.n}{each}",
+                hint=f"--batch {self.batch // share * share or share}",
+            )
 
     def _check_precision(self) -> None:
         if self.precision not in PRECISIONS:
@@ -201,6 +241,19 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "publish_every": 1,
             "episodes": 5,
         },
+        # Table 5 of AcceRL.
+        "impala": {
+            "steps": 400_000,
+            "hidden": (256, 256),
+            "n": 5,
+            "batch": 160,
+            "spi": 1.0,
+            "rate": 3e-4,
+            "correct": "vtrace,is",
+            "publish_every": 1,
+            "actor_update_period": 5,
+            "evaluate_every": 250,
+        },
     }
 )
 OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
@@ -209,6 +262,12 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
         # Values of 1600 would have a step of 1 in float16.
         ("sac", "Pendulum-v1"): {"reward_scale": 0.1, "rate": 1e-3, "steps": 10_000},
+        # A reward in each step, 100 to come.
+        ("impala", "CartPole-v1"): {
+            "steps": 200_000,
+            "hidden": (64, 64),
+            "reward_scale": 0.05,
+        },
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {
             "steps": 1_000_000,
@@ -241,5 +300,6 @@ def options_for(algorithm: str, environment: str, **given: Any) -> Options:
     said = {name: value for name, value in given.items() if value is not None}
     if "actor_bits" in said:
         said.setdefault("broadcast_bits", said["actor_bits"])
-    plain = Options(algorithm, environment, steps=1)
-    return replace(plain, **{**settings, **said})
+    found = Options(algorithm, environment, **{**settings, **said})
+    Correction.parse(found.correct)  # raises UsageError
+    return found

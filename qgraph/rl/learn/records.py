@@ -16,8 +16,9 @@ def record_type(environment: Environment) -> np.dtype[Any]:
     """One transition: after `action` in `observation`, n steps brought `reward`.
 
     `discount` is what the value of `next_observation` counts by. `version` is that of the policy
-    which chose the action, `actor` who did. Where an episode ended with this record, `returned`
-    is its undiscounted return and `length` its steps; else they are NaN and 0.
+    which chose the action, `log_probability` that of the action by this very policy, as it was
+    packed (NaN where it was not drawn from one), `actor` who did. Where an episode ended with this
+    record, `returned` is its undiscounted return and `length` its steps; else they are NaN and 0.
     """
     actions = environment.actions
     action: Any = np.int64 if actions.discrete else (np.float32, (len(actions.low),))
@@ -29,6 +30,7 @@ def record_type(environment: Environment) -> np.dtype[Any]:
             ("discount", np.float32),
             ("next_observation", environment.dtype, environment.shape),
             ("version", np.int64),
+            ("log_probability", np.float32),
             ("actor", np.int32),
             ("returned", np.float32),
             ("length", np.int32),
@@ -41,6 +43,7 @@ class _Begun:
     observation: Array
     action: Any
     version: int
+    log_probability: float
 
 
 @dataclass
@@ -52,13 +55,18 @@ class Window:
     begun: deque[tuple[_Begun, Outcome]] = field(default_factory=deque)
 
     def add(
-        self, observation: Array, action: Any, version: int, outcome: Outcome
+        self,
+        observation: Array,
+        action: Any,
+        version: int,
+        outcome: Outcome,
+        log_probability: float = float("nan"),
     ) -> list[tuple[Any, ...]]:
         """The transitions that this step completes: one, at first none, at the end all left.
 
-        Each has the first fields of a record, up to its version.
+        Each has the first fields of a record, up to its log probability.
         """
-        self.begun.append((_Begun(observation, action, version), outcome))
+        self.begun.append((_Begun(observation, action, version, log_probability), outcome))
         found = []
         while self.begun and (outcome.over or len(self.begun) == self.steps):
             found.append(self._oldest())
@@ -71,5 +79,6 @@ class Window:
             discount *= self.gamma * outcome.discount
         first, _ = self.begun.popleft()
         return (
-            first.observation, first.action, reward, discount, outcome.observation, first.version
+            first.observation, first.action, reward, discount, outcome.observation, first.version,
+            first.log_probability,
         )  # fmt: skip

@@ -29,7 +29,7 @@ class Replay:
     def __init__(
         self, capacity: int, dtype: np.dtype[Any], alpha: float = 0.0, beta: float = 0.4
     ) -> None:
-        self.records = np.zeros(capacity, dtype)
+        self.records, self.dtype = np.zeros(capacity, dtype), dtype
         self.alpha, self.beta = alpha, beta
         self.size = self.next = 0
         self.most = 1.0  # priority of what was not sampled yet

@@ -34,7 +34,20 @@ def run(
     dtype: Any = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The first output [n, m] of observations [n, *shape].
+    """The first output [n, m] of observations [n, *shape]; else as `run_all`."""
+    return run_all(program, weights, x, half=half, dtype=dtype, through=through)[0]
+
+
+def run_all(
+    program: ActorProgram,
+    weights: Mapping[str, Tensor],
+    x: Tensor,
+    *,
+    half: bool = False,
+    dtype: Any = tf.float32,
+    through: Callable[[Tensor], Tensor] | None = None,
+) -> list[Tensor]:
+    """Every output [n, m] of observations [n, *shape].
 
     half: products in bfloat16, sums of them and all else in float32 (mixed_bfloat16).
     dtype: of weights, and of all that is computed. through: what each step's result goes through.
@@ -44,7 +57,7 @@ def run(
         inputs = [values[name] for name in step.inputs]
         found = _step(step, inputs, [weights[name] for name in step.weights], half)
         values[step.output] = found if through is None else through(found)
-    return values[program.outputs[0]]
+    return [values[name] for name in program.outputs]
 
 
 def variables(weights: Mapping[str, Array], prefix: str, dtype: Any = tf.float32) -> dict[str, Any]:

@@ -36,11 +36,10 @@ from qgraph.rl.learn.directory import (
 )
 from qgraph.rl.learn.energy import Meter
 from qgraph.rl.learn.learners import learner_of
-from qgraph.rl.learn.limiter import RateLimiter
+from qgraph.rl.learn.memory import limiter_of, memory_of
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.replay import Replay
 from qgraph.rl.learn.sources import ActorProcesses, LocalActors, Source
 from qgraph.rl.learn.status import (
     BREAKDOWN_COLUMNS,
@@ -70,9 +69,8 @@ class Training:
         self.options, self.directory = options, directory
         self.environment = make(options.environment)
         self.learner = learner_of(options, self.environment)
-        capacity = min(options.capacity, options.steps)
-        self.replay = Replay(capacity, record_type(self.environment), options.alpha)
-        self.limiter = RateLimiter(options.spi, options.least, options.batch)
+        self.replay = memory_of(options, record_type(self.environment))
+        self.limiter = limiter_of(options)
         self.rng = np.random.default_rng(options.seed)
         self.counts = Counts()
         if resume:
@@ -139,7 +137,7 @@ class Training:
                 written.close()
 
     def _actors(self) -> Source:
-        dtype = self.replay.records.dtype
+        dtype = self.replay.dtype
         begun = self.limiter.inserts
         processes = RayActors if self.options.ray else ActorProcesses
         kind = LocalActors if self.options.in_process else processes
@@ -305,7 +303,7 @@ class Training:
     def _identity(self) -> str:
         """Runs whose variables fit each other have the same."""
         shapes = {name: list(v.shape) for name, v in self.learner.state.items()}
-        text = json.dumps([shapes, str(self.replay.records.dtype)], sort_keys=True)
+        text = json.dumps([shapes, str(self.replay.dtype)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

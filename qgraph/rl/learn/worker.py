@@ -12,10 +12,11 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments import Environment, make
 from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import (
-    Drawn,
+    Categorical,
     Epsilon,
     Exploration,
     Noise,
+    SquashedGaussian,
     epsilon_ladder,
     sigma_ladder,
 )
@@ -45,7 +46,7 @@ class Worker:
         self.environment: Environment = make(options.environment)
         self.dtype = record_type(self.environment)
         self.explore = exploration(options, index, head)
-        self.window = Window(options.n, options.gamma)
+        self.window = Window(options.steps_of_a_record, options.gamma)
         # What a resumed run draws is not what it drew before.
         self.rng = np.random.default_rng([options.seed, index, begun])
         self.taken = begun
@@ -60,7 +61,7 @@ class Worker:
             self.policy = self.latest()
         times.append(time.perf_counter())
         outputs = self.policy(self.observation[None])[0]
-        action, sent = self.explore.choose(outputs, self.taken, self.rng)
+        action, sent, chance = self.explore.choose(outputs, self.taken, self.rng)
         times.append(time.perf_counter())
         outcome = self.environment.step(sent)
         times.append(time.perf_counter())
@@ -68,7 +69,8 @@ class Worker:
         self.taken += 1
         self.returned += outcome.reward
         self.length += 1
-        found = self.window.add(self.observation, action, self.policy.version, outcome)
+        version = self.policy.version
+        found = self.window.add(self.observation, action, version, outcome, chance)
         self.observation = outcome.observation
         records = self._records(found)
         if outcome.over:
@@ -88,9 +90,11 @@ class Worker:
 
 
 def exploration(options: Options, index: int, head: Head) -> Exploration:
+    if head.kind == "categorical":
+        return Categorical(head)
     if head.discrete:
         last = epsilon_ladder(index, options.actors, options.explore)
         return Epsilon(last, options.explore_steps // options.actors, options.explore_hold)
     if head.kind == "squashed_gaussian":
-        return Drawn(Head("scale", head.low, head.high))
+        return SquashedGaussian(Head("scale", head.low, head.high))
     return Noise(sigma_ladder(index, options.actors, options.explore), head)

@@ -27,7 +27,7 @@ def transitions(steps, rewards, *, ended, gamma=0.5):
 def test_each_step_is_one_transition(steps, rewards, ended):
     found = transitions(steps, rewards, ended=ended)
     assert len(found) == len(rewards)
-    for t, (observation, action, reward, discount, following, version) in enumerate(found):
+    for t, (observation, action, reward, discount, following, version, _) in enumerate(found):
         last = min(t + steps, len(rewards))
         assert (observation, action, version, following) == (t, t, 7, last)
         assert reward == pytest.approx(sum(0.5**k * r for k, r in enumerate(rewards[t:last])))
@@ -74,9 +74,9 @@ def test_held_actions_have_their_share_of_steps_and_their_length(share):
 def test_noise_has_its_deviation_and_stays_within_bounds():
     explore, rng = Noise(0.2, Head("scale", (0.0,), (10.0,))), np.random.default_rng(0)
     drawn = [explore.choose(np.zeros(1, np.float32), 0, rng) for _ in range(4000)]
-    stored = np.array([action for action, _ in drawn])
+    stored = np.array([choice.action for choice in drawn])
     assert stored.std() == pytest.approx(0.2, rel=0.05)
-    sent = np.array([action for _, action in drawn])
+    sent = np.array([choice.sent for choice in drawn])
     assert np.allclose(sent, (stored + 1) * 5, atol=1e-5)
-    action, _ = explore.choose(np.array([3.0], np.float32), 0, rng)
+    action, *_ = explore.choose(np.array([3.0], np.float32), 0, rng)
     assert action <= 1

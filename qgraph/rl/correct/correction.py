@@ -1,0 +1,126 @@
+"""Correctors together, as a value and as text: `vtrace,is`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS
+from qgraph.rl.correct.trajectories import Corrector, Tensor, Trajectories
+
+NONE = "none"
+LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,|$)")
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """What an actor-critic learner learns from, [n, b].
+
+    targets     of its critic: of V(x_t), or of Q(x_t, a_t)
+    advantages  of the actions, by these targets
+    weights     of the steps in the policy's gradient
+    """
+
+    targets: Tensor
+    advantages: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Correctors of different things, so that their order does not matter.
+
+    Without one of targets these are returns of n steps; without one of weights all are 1. Raises
+    UsageError where two correct the same.
+    """
+
+    links: tuple[Corrector, ...] = ()
+
+    def __post_init__(self) -> None:
+        for thing in (TARGETS, WEIGHTS):
+            names = [type(link).__name__ for link in self.links if link.corrects == thing]
+            if len(names) > 1:
+                raise UsageError(
+                    f"{' and '.join(names)} both correct {thing}", hint="one of them is enough"
+                )
+
+    @staticmethod
+    def parse(text: str) -> Correction:
+        """`vtrace(rho=1, c=0.9),is`; `none`. One of your own is `package.module.Class(0.5)`.
+
+        Raises UsageError.
+        """
+        if text.strip() in ("", NONE):
+            return Correction()
+        found, at = [], 0
+        while at < len(text):
+            link = LINK.match(text, at)
+            if link is None:
+                raise UsageError(
+                    f"`{text}` is no list of correctors", hint="like vtrace,is or vtrace(1, c=0.9)"
+                )
+            found.append(_made(link[1], link[2] or ""))
+            at = link.end()
+        return Correction(tuple(found))
+
+    @property
+    def of_actions(self) -> bool:
+        """Whether the critic has to know values of actions."""
+        return any(link.of_actions for link in self.links if link.corrects == TARGETS)
+
+    def __call__(self, steps: Trajectories, xp: Any = np) -> Corrected:
+        """xp: `numpy`, or `tensorflow` for tensors. Raises UsageError for what steps lack."""
+        made = {link.corrects: link(steps, xp) for link in self.links}
+        targets = made[TARGETS] if TARGETS in made else n_step(steps, xp)
+        weights = made[WEIGHTS] if WEIGHTS in made else xp.ones_like(steps.rewards)
+        if self.of_actions:
+            advantages = targets - steps.values
+        else:
+            ahead = steps.ahead(targets, xp)
+            advantages = steps.rewards + steps.discounts * ahead - steps.values
+        return Corrected(targets, advantages, weights)
+
+
+def n_step(steps: Trajectories, xp: Any) -> Tensor:
+    """Returns as they were, to the end of each trajectory and V from there on."""
+    every = xp.ones_like(steps.rewards)
+    return steps.values + steps.summed(steps.errors(steps.values), every, xp)
+
+
+def _made(name: str, arguments: str) -> Corrector:
+    kind = _imported(name) if "." in name else NAMES.get(name)
+    if kind is None:
+        raise UsageError(
+            f"no corrector is called `{name}`",
+            hint=f"one of {', '.join(NAMES)}, or one of your own: package.module.Class",
+        )
+    places, named = [], {}
+    for part in filter(None, map(str.strip, arguments.split(","))):
+        key, equals, value = part.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            raise UsageError(f"{name}: `{part}` is no number") from None
+        if equals:
+            key = key.strip()
+            named["lambda_" if key == "lambda" else key] = number
+        else:
+            places.append(number)
+    try:
+        corrector: Corrector = kind(*places, **named)
+    except TypeError as error:
+        raise UsageError(f"{name} does not take ({arguments}): {error}") from None
+    return corrector
+
+
+def _imported(name: str) -> Any:
+    module, _, inside = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), inside)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the corrector `{name}` cannot be imported: {error}") from None

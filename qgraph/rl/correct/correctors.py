@@ -1,0 +1,128 @@
+"""V-trace, importance sampling, Retrace and tree backup. What each computes, written as its
+paper's sum, is in `reference.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from qgraph.errors import UsageError
+from qgraph.rl.correct.trajectories import Tensor, Trajectories
+
+TARGETS, WEIGHTS = "targets", "weights"
+
+
+@dataclass(frozen=True)
+class VTrace:
+    """Targets of V (Espeholt et al., 2018; equation 2 of AcceRL).
+
+    rho: ratios in errors are at most this. It decides what is learnt: the value of the policy
+    min(rho mu, pi), normalised, which is pi for infinity and near mu for small ones. c: those in
+    traces are; it decides how fast, and is at most rho.
+    """
+
+    corrects: ClassVar[str] = TARGETS
+    of_actions: ClassVar[bool] = False
+
+    rho: float = 1.0
+    c: float = 1.0
+
+    def __post_init__(self) -> None:
+        _above_zero(self, "rho", "c")
+        if self.c > self.rho:
+            raise UsageError(
+                f"vtrace: c is {self.c:g}, above rho, {self.rho:g}",
+                hint="rho of at least c, without which it need not converge",
+            )
+
+    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+        ratios = steps.ratios(xp)
+        errors = xp.minimum(ratios, self.rho) * steps.errors(steps.values)
+        return steps.values + steps.summed(errors, xp.minimum(ratios, self.c), xp)
+
+
+@dataclass(frozen=True)
+class ImportanceSampling:
+    """Weights of the policy's gradient (equation 3 of AcceRL): ratios, at most rho."""
+
+    corrects: ClassVar[str] = WEIGHTS
+    of_actions: ClassVar[bool] = False
+
+    rho: float = 1.0
+
+    def __post_init__(self) -> None:
+        _above_zero(self, "rho")
+
+    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+        return xp.minimum(steps.ratios(xp), self.rho)
+
+
+@dataclass(frozen=True)
+class Retrace:
+    """Targets of Q (Munos et al., 2016): those of pi, whatever mu is.
+
+    lambda_: 0, one step, to 1. c: ratios in traces are at most this; above 1 they vary more.
+    """
+
+    corrects: ClassVar[str] = TARGETS
+    of_actions: ClassVar[bool] = True
+
+    lambda_: float = 1.0
+    c: float = 1.0
+
+    def __post_init__(self) -> None:
+        _share(self, self.lambda_)
+        _above_zero(self, "c")
+
+    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+        traces = self.lambda_ * xp.minimum(steps.ratios(xp), self.c)
+        return steps.q + steps.summed(steps.errors(steps.q), _later(traces, xp), xp)
+
+
+@dataclass(frozen=True)
+class TreeBackup:
+    """Targets of Q (Precup et al., 2000): traces are lambda pi(a|x), and mu need not be known."""
+
+    corrects: ClassVar[str] = TARGETS
+    of_actions: ClassVar[bool] = True
+
+    lambda_: float = 1.0
+
+    def __post_init__(self) -> None:
+        _share(self, self.lambda_)
+
+    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+        traces = self.lambda_ * xp.exp(steps.log_pi)
+        return steps.q + steps.summed(steps.errors(steps.q), _later(traces, xp), xp)
+
+
+NAMES = {"vtrace": VTrace, "is": ImportanceSampling, "retrace": Retrace, "tree_backup": TreeBackup}
+
+
+def _later(traces: Tensor, xp: Any) -> Tensor:
+    """One row later: the first action is given, so that only those after it are weighed.
+
+    The last row stays; it does not count.
+    """
+    last = traces.shape[0] - 1
+    return xp.stack([traces[min(t + 1, last)] for t in range(last + 1)])
+
+
+def _above_zero(corrector: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(corrector, name)
+        if not value > 0:
+            raise UsageError(
+                f"{_name(corrector)}: {name} is {value:g}, but has to be above 0",
+                hint="1, or inf for no limit",
+            )
+
+
+def _share(corrector: Any, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise UsageError(f"{_name(corrector)}: lambda is {value:g}, but has to be in 0..1")
+
+
+def _name(corrector: Any) -> str:
+    return next(name for name, kind in NAMES.items() if isinstance(corrector, kind))

@@ -1,0 +1,127 @@
+"""IMPALA (Espeholt et al., 2018) as AcceRL has it: an actor-critic that learns from trajectories
+of compressed policies, corrected.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.ir.types import Array
+from qgraph.rl.correct import Correction, Trajectories
+from qgraph.rl.environments import Environment
+from qgraph.rl.head import Head
+from qgraph.rl.learn.adam import Adam
+from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, learnt
+from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.queue import follows
+from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.replicas import joined, split, strategy_of
+from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
+
+Tensor = Any
+NORM, EPSILON = 0.5, 1e-5  # of Adam: what keeps one odd batch from undoing a good policy
+
+
+class Impala:
+    """Policy and critic have one torso; actors get the policy alone.
+
+    The critic's head has one value, V(x), or one for each action, Q(x, .), by what the correction
+    gives targets of.
+    """
+
+    def __init__(self, options: Options, environment: Environment) -> None:
+        self.options, self.head = options, Head("categorical")
+        self.correct = Correction.parse(options.correct)
+        actions = environment.actions.count
+        values = actions if self.correct.of_actions else 1
+        self.program, self.network = actor_critic(
+            environment.shape, options.hidden, actions, values, layer_norm=options.layer_norm
+        )
+        rng = np.random.default_rng(options.seed)
+        self.strategy = strategy_of(options.replicas)
+        with self.strategy.scope():
+            self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
+            trained = {name: v for name, v in self.weights.items() if learnt(name)}
+            self.adam = Adam(trained, options.rate, NORM, EPSILON)
+        self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
+        self._compiled = tf.function(self._run, autograph=False)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Every variable that a run goes on from, by name."""
+        return by_name({"network": self.weights, "adam": self.adam.state})
+
+    def step(self, batch: Batch) -> tuple[Array, float]:
+        """One step by trajectories [n, b]: the critic's error of each step, and the loss.
+
+        Raises UsageError where the correction needs log probabilities and records have none.
+        """
+        records = batch.records
+        log_mu = records["log_probability"]
+        columns = [*(records[name] for name in TRANSITION), follows(records)]
+        if np.isfinite(log_mu).all():
+            columns.append(log_mu)
+        errors, loss = self._compiled(*(split(self.strategy, column) for column in columns))
+        return errors.numpy(), float(loss)
+
+    def _run(self, *columns: Tensor) -> tuple[Tensor, Tensor]:
+        """A step of each replica, whose gradients `Adam` brings together."""
+        errors, loss = self.strategy.run(self._step, args=columns)
+        return joined(self.strategy, errors), self.strategy.reduce("MEAN", loss, axis=None)
+
+    def _step(
+        self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
+        goes_on: Tensor, log_mu: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        with tf.GradientTape() as tape:
+            logits, judged = self._outputs(x)
+            logs = tf.nn.log_softmax(logits)
+            log_pi = tf.gather(logs, action, batch_dims=2)
+            values = self._values(logits, judged)
+            chosen = tf.gather(judged, action, batch_dims=2) if self.correct.of_actions else values
+            steps = Trajectories(
+                tf.stop_gradient(log_pi),
+                log_mu,
+                self.options.reward_scale * reward,
+                discount,
+                goes_on,
+                tf.stop_gradient(values),
+                self._next_values(values, following, goes_on),
+                tf.stop_gradient(chosen) if self.correct.of_actions else None,
+            )
+            found = self.correct(steps, tf)
+            # Equation 4 of AcceRL, as losses whose gradients these are.
+            errors = found.targets - chosen
+            policy_loss = -tf.reduce_mean(found.weights * found.advantages * log_pi)
+            value_loss = tf.reduce_mean(errors * errors) / 2
+            entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(logs) * logs, -1))
+            options = self.options
+            loss = policy_loss + options.value * value_loss - options.entropy * entropy
+        self.adam.descend(tape, loss)
+        return tf.abs(errors), loss
+
+    def _next_values(self, values: Tensor, following: Tensor, goes_on: Tensor) -> Tensor:
+        """V of where each step led: of the next row, or judged anew where that is another state."""
+        elsewhere = tf.where(goes_on == 0)  # the last row is among them
+        found = self._values(*self._outputs(tf.gather_nd(following, elsewhere)))
+        later = tf.concat([values[1:], values[-1:]], 0)
+        return tf.stop_gradient(tf.tensor_scatter_nd_update(later, elsewhere, found))
+
+    def _values(self, logits: Tensor, judged: Tensor) -> Tensor:
+        """V(x) of outputs: the mean of Q(x, .) under the policy, or what the critic says."""
+        if self.correct.of_actions:
+            return tf.reduce_sum(tf.nn.softmax(logits) * judged, -1)
+        return judged[..., 0]
+
+    def _outputs(self, x: Tensor) -> list[Tensor]:
+        """Logits and values [..., m] of observations [..., *shape]."""
+        shape = self.program.shape
+        flat = tf.reshape(x, [-1, *shape])
+        found = run_all(self.network, self.weights, flat, half=self.options.half)
+        front = tf.shape(x)[: x.shape.rank - len(shape)]
+        return [tf.reshape(y, tf.concat([front, [y.shape[-1]]], 0)) for y in found]

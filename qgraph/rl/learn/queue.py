@@ -1,0 +1,74 @@
+"""A queue of trajectories: what actors did is learnt from once, in the order in which it came."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.learn.replay import Batch
+
+
+class TrajectoryQueue:
+    """Puts the single steps of each actor together, n in a row. Who fills it bounds it.
+
+    A trajectory may go on from one episode to the next; `follows` says where.
+    """
+
+    def __init__(self, n: int, dtype: np.dtype[Any]) -> None:
+        self.n, self.dtype = n, dtype
+        self.whole: deque[Array] = deque()  # trajectories [n], the oldest first
+        self.begun: dict[int, Array] = {}  # steps of an actor that are no trajectory yet
+
+    def __len__(self) -> int:
+        """Steps that are in."""
+        return self.n * len(self.whole) + sum(map(len, self.begun.values()))
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * self.dtype.itemsize
+
+    def add(self, records: Array) -> None:
+        """Single steps, those of one actor in their order."""
+        for actor in np.unique(records["actor"]).tolist():
+            steps = records[records["actor"] == actor]
+            if actor in self.begun:
+                steps = np.concatenate([self.begun[actor], steps])
+            end = len(steps) // self.n * self.n
+            self.whole.extend(steps[:end].reshape(-1, self.n))
+            self.begun[actor] = steps[end:]
+
+    def sample(self, count: int, rng: np.random.Generator) -> Batch:
+        """The oldest trajectories, `count` steps in all, [n, count / n]; they are taken out."""
+        found = np.stack([self.whole.popleft() for _ in range(count // self.n)], axis=1)
+        return Batch(found, np.arange(count), np.ones(count, np.float32))
+
+    def update(self, places: Array, priorities: Array) -> None:
+        """Nothing is sampled again."""
+
+    def state(self) -> dict[str, Array]:
+        empty = np.empty((0, self.n), self.dtype)
+        return {
+            "whole": np.concatenate([empty, *(one[None] for one in self.whole)]),
+            "begun": np.concatenate([empty[:, 0], *self.begun.values()]),
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        self.whole = deque(state["whole"])
+        self.begun = {}
+        self.add(state["begun"])
+
+
+def follows(records: Array) -> Array:
+    """1 where a step [n, b] is followed by the next of its episode, float32; 0 in the last row.
+
+    Between two steps there may be the end of an episode, or an actor that was replaced by another
+    one: then the second step did not see what the first one led to.
+    """
+    found = np.zeros(records.shape, np.float32)
+    seen = records["next_observation"][:-1] == records["observation"][1:]
+    seen = seen.reshape(*seen.shape[:2], -1).all(-1)
+    found[:-1] = seen & (records["length"][:-1] == 0)
+    return found

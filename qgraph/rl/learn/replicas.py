@@ -1,0 +1,59 @@
+"""Data parallelism: a learner's step on several devices, each with its part of the batch.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+
+Tensor = Any
+
+
+def strategy_of(replicas: int) -> tf.distribute.Strategy:
+    """So many GPUs; without any, as many parts of the processor, which is for trying it out.
+
+    Raises UsageError where there are fewer GPUs, or where it is too late to divide the processor.
+    """
+    if replicas == 1:
+        return tf.distribute.get_strategy()
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if 0 < gpus < replicas:
+        raise UsageError(f"{replicas} replicas, but {gpus} GPUs")
+    if not gpus:
+        _divide_processor(replicas)
+    kind = "GPU" if gpus else "CPU"
+    return tf.distribute.MirroredStrategy([f"{kind}:{i}" for i in range(replicas)])
+
+
+def split(strategy: tf.distribute.Strategy, column: Array) -> Tensor:
+    """An array [n, b] as a tensor, or as one for each replica, [n, b / replicas]."""
+    parts = np.split(column, strategy.num_replicas_in_sync, axis=1)
+    if len(parts) == 1:
+        return tf.convert_to_tensor(column)
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.convert_to_tensor(parts[context.replica_id_in_sync_group])
+    )
+
+
+def joined(strategy: tf.distribute.Strategy, found: Tensor) -> Tensor:
+    """What replicas found of their parts [n, b / replicas], as one tensor [n, b]."""
+    return tf.concat(strategy.experimental_local_results(found), 1)
+
+
+def _divide_processor(parts: int) -> None:
+    (processor,) = tf.config.list_physical_devices("CPU")
+    configuration = [tf.config.LogicalDeviceConfiguration() for _ in range(parts)]
+    try:
+        tf.config.set_logical_device_configuration(processor, configuration)
+    except RuntimeError:
+        if len(tf.config.list_logical_devices("CPU")) < parts:
+            raise UsageError(
+                "TensorFlow is at work already: the processor cannot be divided now"
+            ) from None

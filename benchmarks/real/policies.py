@@ -98,7 +98,7 @@ def tables() -> Iterator[Table]:
         notes=["each row adds to the one before, up to the plan that the search found"],
     )  # fmt: skip
     for file in files:
-        task = _task(file, played)
+        task = task_of(file, played)
         for profile, effort in WAYS:
             result = _rows(table, steps, task, profile, effort)
         if float_ops(result.graph):
@@ -106,16 +106,18 @@ def tables() -> Iterator[Table]:
     yield from (table, steps)
 
 
-def _task(file: Path, played: bool) -> Task:
+def task_of(file: Path, played: bool, tested: range | None = TESTED) -> Task:
+    """A policy and what it sees; what it earns in `tested` episodes."""
     about = json.loads(file.with_suffix(".json").read_text())
     size = (CALIBRATION + TEST, about["observation_size"])
     seen = np.random.default_rng(0).normal(size=size).astype(np.float32)
     task = Task(file.stem, about, load(file), seen, None)
     if not played:
         return task
-    seen, _ = _play(about, task.act, range(SEEN_EPISODES))
+    seen, _ = play(about, task.act, range(SEEN_EPISODES))
     shuffled = np.random.default_rng(0).permutation(seen)[: CALIBRATION + TEST]
-    return replace(task, observations=shuffled, earned=_play(about, task.act, TESTED)[1])
+    earned = play(about, task.act, tested)[1] if tested else None
+    return replace(task, observations=shuffled, earned=earned)
 
 
 def _rows(table: Table, steps: Table, task: Task, profile: str, effort: str) -> Quantized:
@@ -145,7 +147,7 @@ def _measured(task: Task, graph: Graph) -> tuple[float, tuple[float | None, ...]
     def act(observations: Array) -> Array:
         return checker.program.run({INPUT: observations}, [OUTPUT])[0]
 
-    earned = None if task.earned is None else _play(task.about, act, TESTED)[1]
+    earned = None if task.earned is None else play(task.about, act, TESTED)[1]
     return (
         _same_action(task.about, task.act(test), act(test)),
         _compared(task.earned, earned),
@@ -176,7 +178,7 @@ def _same_action(about: Mapping[str, Any], wanted: Array, found: Array) -> float
     return float((np.abs(ours - theirs) <= 0.02 * about["action_high"]).all(-1).mean())
 
 
-def _play(about: Mapping[str, Any], policy: Policy, seeds: range) -> tuple[Array, Array]:
+def play(about: Mapping[str, Any], policy: Policy, seeds: range) -> tuple[Array, Array]:
     """What was seen, and the return of each episode. All are played side by side."""
     gymnasium: Any = importlib.import_module("gymnasium")
     environments = [gymnasium.make(about["env"]) for _ in seeds]

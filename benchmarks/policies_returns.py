@@ -1,0 +1,90 @@
+"""Returns of one policy in fixed point and in float over many episodes: where falls decide.
+
+python -m benchmarks.policies_returns ppo2_BipedalWalker-v2 --episodes 2000 --jobs 2
+
+Quantized as in `benchmarks.real.policies`, on the same observations; then other episodes. Each
+episode is played from one seed by all of them, but a difference in the last bit soon makes another
+walk of it: returns of policies that sometimes fall differ between two runs in float as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.real.policies import (
+    EPISODES,
+    FIRST_SEED,
+    INPUT,
+    OUTPUT,
+    TEST,
+    folder,
+    play,
+    task_of,
+)
+from benchmarks.real.tables import Table
+from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.program import TFProgram
+from qgraph.cli.console import console
+from qgraph.compiler import quantize
+from qgraph.ir.types import Array
+
+PROFILES = ("policy-int8", "policy-int4")
+FIRST = FIRST_SEED + EPISODES  # none that the other benchmark plays
+FLOATS = ("float32, numpy", "float32, TensorFlow")
+
+
+def returns(name: str, seeds: range) -> Mapping[str, Array]:
+    """The return of each episode, by what plays."""
+    file = folder() / f"{name}.pb"
+    task = task_of(file, True, None)
+    programs = {FLOATS[1]: TFProgram(emit_graph_def(task.model))}
+    for profile in PROFILES:
+        made = quantize(task.model, task.observations[:-TEST], profile=profile)
+        programs[profile] = TFProgram(emit_graph_def(made.graph))
+    found = {FLOATS[0]: play(task.about, task.act, seeds)[1]}
+    for what, program in programs.items():
+        act = partial(_act, program)
+        found[what] = play(task.about, act, seeds)[1]
+    return found
+
+
+def _act(program: TFProgram, observations: Array) -> Array:
+    return program.run({INPUT: observations}, [OUTPUT])[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("policy", help="name of a policy's file, without .pb")
+    parser.add_argument("--episodes", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--markdown", type=Path, help="write the table here")
+    options = parser.parse_args()
+    ends = np.linspace(FIRST, FIRST + options.episodes, options.jobs + 1).astype(int)
+    parts = [range(int(a), int(b)) for a, b in pairwise(ends)]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        found = list(pool.map(partial(returns, options.policy), parts))
+    whole = {what: np.concatenate([part[what] for part in found]) for what in found[0]}
+    base = whole[FLOATS[0]]
+    table = Table(
+        f"{options.policy}, {options.episodes:,} episodes",
+        {"what": "", "return": ".1f", "change": "+.2%", "error of it": ".2%"},
+    )
+    for what, values in whole.items():
+        lost = values - base
+        error = float(lost.std(ddof=1) / np.sqrt(len(lost)))
+        mean = abs(float(base.mean()))
+        table.add(what, float(values.mean()), float(lost.mean()) / mean, error / mean)
+    console().print(table.rich())
+    if options.markdown is not None:
+        options.markdown.write_text(table.markdown() + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

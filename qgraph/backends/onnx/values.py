@@ -7,6 +7,7 @@ float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from qgraph.program import Program, Step, Tensor
 
 # Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
 LEAST_EXPONENT, MOST_EXPONENT = -103, 126
+COARSE = 16  # exponents up to this have steps well above 1e-7
 
 
 class ValueEmission(Emission):
@@ -188,8 +190,7 @@ class ValueEmission(Emission):
     ) -> str:
         """Values limited to those of two codes of a tensor; None limits nothing."""
         exponent, dtype = self.tensors[name].exponent, self.working(name)
-        # ONNX Runtime drops a Clip that a quantizer makes needless, give or take 1e-7.
-        if isinstance(exponent, tuple) or exponent > 16 or None in (low, high):
+        if isinstance(exponent, tuple) or self._fine or None in (low, high):
             for op, code in (("Max", low), ("Min", high)):
                 if code is not None:
                     limit = self.numbers(name, code, dtype, nchw, f"{stem}/limit")
@@ -197,6 +198,15 @@ class ValueEmission(Emission):
             return value
         limits = [self.numbers(name, code, dtype, nchw, f"{stem}/limit") for code in (low, high)]
         return self.model.add("Clip", [value, *limits], stem)
+
+    @cached_property
+    def _fine(self) -> bool:
+        """ONNX Runtime drops a Clip that the quantizer behind it makes needless, give or take 1e-7:
+        too much for quantizers with steps as small as that.
+        """
+        made = [e.tensor for e in self.program.entries]
+        made += [step.output for step in self.program.steps if step.op in ("clip", "requantize")]
+        return any(np.max(self.tensors[name].exponent) > COARSE for name in made)
 
     @abstractmethod
     def table(self, step: Step, index: str) -> str:

@@ -60,6 +60,17 @@ def test_every_tie_is_rounded_to_even(bits) -> None:
     assert assert_form(FORM, made.program(), codes={"x": np.arange(-256, 256).reshape(-1, 8)})
 
 
+@pytest.mark.parametrize("shift", [-12, -20, -30, -58])
+def test_a_clip_in_front_of_a_fine_grid_stays(shift: int) -> None:
+    """ONNX Runtime drops it where limits and the grid's ends are within 1e-7 of each other."""
+    made = Made()
+    rule = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
+    x = made.entry("x", (1, 8), -128, 127)
+    y = made.step("clip", (x,), (1, 8), (0, 42), low=0, high=42)
+    made.step("requantize", (y,), (1, 8), (0, 127), shift=shift, exponent=-shift, **rule)
+    assert assert_form(FORM, made.program(), codes={"x": np.arange(-128, 128).reshape(-1, 8)})
+
+
 def test_two_quantizers_in_a_row_round_twice() -> None:
     made = Made()
     rule = {"rounding": "half_even", "overflow": "saturate"}

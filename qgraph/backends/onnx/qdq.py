@@ -19,6 +19,7 @@ from qgraph.program import Program, Step
 
 ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 INT4 = (-8, 7)
+INT32_MOST = 2**31 - 1
 
 
 class QdqEmission(ValueEmission):
@@ -29,17 +30,25 @@ class QdqEmission(ValueEmission):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
+        self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate
 
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
         low, high = spec.lo, spec.hi
         dtype = narrowest(name, low, high)
-        if value in self.dequantized:
-            # ONNX Runtime makes one of two pairs in a row, and rounds once instead of twice.
+        if value in self.dequantized or name in self.far:
+            # ONNX Runtime makes one of two pairs in a row, and rounds once instead of twice. And
+            # its integer kernels would have codes pass int32 before they saturate.
             lowest = self.model.constant(np.float32(np.finfo(np.float32).min), "lowest")
             value = self.model.add("Max", [value, lowest], f"{name}/apart")
         if (np.iinfo(dtype).min, np.iinfo(dtype).max) != (low, high):
             value = self.clipped(value, name, low, high, nchw, f"{name}/clipped")
         return self._on_grid(value, name, dtype, nchw)
+
+    def _requantize(self, step: Step) -> None:
+        source, shift = self.tensors[step.inputs[0]], int(np.min(step.attrs["shift"]))
+        if max(-source.low, source.high) << max(-shift, 0) > INT32_MOST:
+            self.far.add(step.output)
+        super()._requantize(step)
 
     def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
         # Every op between a dequantizer and a quantizer, as runtimes expect it; left out, ONNX

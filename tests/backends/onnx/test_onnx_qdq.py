@@ -71,6 +71,17 @@ def test_a_clip_in_front_of_a_fine_grid_stays(shift: int) -> None:
     assert assert_form(FORM, made.program(), codes={"x": np.arange(-128, 128).reshape(-1, 8)})
 
 
+@pytest.mark.parametrize("shift", [-12, -17, -18, -40])
+def test_products_shifted_past_32_bits_saturate(shift: int) -> None:
+    """ONNX Runtime's integer product of two quantized tensors would wrap instead."""
+    made = Made()
+    rule = {"rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
+    x, factor = made.entry("x", (1, 8), -128, 127), made.constant(np.full(8, 71))
+    y = made.step("mul", (factor, x), (1, 8), (-128 * 71, 127 * 71))
+    made.step("requantize", (y,), (1, 8), (-128, 127), shift=shift, exponent=-shift, **rule)
+    assert assert_form(FORM, made.program(), codes={"x": np.arange(-128, 128).reshape(-1, 8)})
+
+
 def test_two_quantizers_in_a_row_round_twice() -> None:
     made = Made()
     rule = {"rounding": "half_even", "overflow": "saturate"}

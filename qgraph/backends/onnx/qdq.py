@@ -30,6 +30,7 @@ class QdqEmission(ValueEmission):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
+        self.bytes: set[str] = set()  # those of them that 8 bits hold
         self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate
 
     def quantized(self, value: str, name: str, spec: QuantSpec, nchw: bool) -> str:
@@ -63,6 +64,8 @@ class QdqEmission(ValueEmission):
         codes = self.model.add("QuantizeLinear", [value, *grid], f"{name}/codes", **axis)
         made = self.model.add("DequantizeLinear", [codes, *grid], name, **axis)
         self.dequantized.add(made)
+        if dtype in ("int8", "uint8"):
+            self.bytes.add(made)
         return made
 
     def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, Any]]:
@@ -92,10 +95,12 @@ class QdqEmission(ValueEmission):
 
     def weights(self, name: str, codes: Array, axis: int, x: str) -> str:
         tensor = self.tensors[name]
-        if x not in self.dequantized:
-            # By 4- or 8-bit weights ONNX Runtime multiplies float values with less precision.
+        product = codes.ndim == 2  # of matrices; the rest are convolutions
+        if x not in (self.bytes if product else self.dequantized):
+            # By 4- or 8-bit weights ONNX Runtime multiplies float values with less precision, and
+            # matrices of 16 bits too.
             return self._values_of(name, codes, "int32", axis)
-        if INT4[0] <= tensor.low and tensor.high <= INT4[1]:
+        if not product and INT4[0] <= tensor.low and tensor.high <= INT4[1]:
             return self._int4(name, codes, axis)
         kind = tensor.storage if tensor.storage in ACTIVATIONS else "int32"
         return self._values_of(name, codes, kind, axis)

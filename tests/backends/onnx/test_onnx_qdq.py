@@ -82,6 +82,17 @@ def test_products_shifted_past_32_bits_saturate(shift: int) -> None:
     assert assert_form(FORM, made.program(), codes={"x": np.arange(-128, 128).reshape(-1, 8)})
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("high", [255, 4095])
+def test_products_of_matrices_are_exact_by_weights_of_any_bits(high: int, bits: int) -> None:
+    """ONNX Runtime 1.32 rounds where weights have 4 bits, or 8 and the other matrix 16."""
+    made, most = Made(), (1 << bits - 1) - 1
+    x, w = made.entry("x", (1, 5), 0, high, 3), made.constant(np.full((5, 40), most), 7)
+    made.step("matmul", (x, w), (1, 40), (0, 5 * most * high), exponent=10)
+    codes = np.random.default_rng(1).integers(0, high, (3, 5))
+    assert assert_form(FORM, made.program(), codes={"x": codes})
+
+
 def test_two_quantizers_in_a_row_round_twice() -> None:
     made = Made()
     rule = {"rounding": "half_even", "overflow": "saturate"}

@@ -8,13 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from qgraph.cli.options import Json
+from qgraph.cli.rl import train_options as options
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.half.methods import half_settings
@@ -23,272 +21,49 @@ if TYPE_CHECKING:
     from qgraph.rl.learn.status import Status, Watch
 
 
-class Algorithm(str, Enum):
-    """The learners of `qgraph.rl.learn`."""
-
-    dqn = "dqn"
-    d4pg = "d4pg"
-    sac = "sac"
-    impala = "impala"
-
-
-BY_TASK = "by algorithm and task"
-COMPRESSION = "Compression"
-
-
 def train(
-    algo: Annotated[
-        Algorithm | None,
-        typer.Option(
-            metavar="NAME", help="dqn, impala (one of several actions), d4pg or sac (numbers)."
-        ),
-    ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ..."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="DIR", help="The run's directory.", show_default="runs/..."
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Steps of all actors together.", show_default=BY_TASK
-        ),
-    ] = None,
-    actors: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Actors.", show_default="1")
-    ] = None,
-    actor_bits: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BITS", help="Of weights, as actors compute: 32, 16, 8 to 2.", show_default="32"
-        ),
-    ] = None,
-    broadcast_bits: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BITS", help="Of weights on their way to actors.", show_default="--actor-bits"
-        ),
-    ] = None,
-    first_bits: Annotated[
-        int | None, typer.Option(metavar="BITS", help="Of the first layer, if it has others.")
-    ] = None,
-    last_bits: Annotated[
-        int | None, typer.Option(metavar="BITS", help="Of the last layer, likewise.")
-    ] = None,
-    spi: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="RATIO",
-            help="Samples per insert: how often a transition is learnt from.",
-            show_default=BY_TASK,
-        ),
-    ] = None,
-    actor_update_period: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="STEPS",
-            help="Steps of an actor between looks for a new policy.",
-            show_default="100",
-        ),
-    ] = None,
-    publish_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="STEPS",
-            help="Learner steps between policies for the quantizer.",
-            show_default="10",
-        ),
-    ] = None,
-    sync: Annotated[
-        bool | None,
-        typer.Option(
-            "--sync/--async", help="Actors wait for the newest policy.", show_default="async"
-        ),
-    ] = None,
-    pull: Annotated[
-        bool | None,
-        typer.Option(
-            "--pull/--push", help="Policies are packed when an actor asks.", show_default="push"
-        ),
-    ] = None,
-    in_process: Annotated[
-        bool | None,
-        typer.Option(
-            "--in-process/--processes",
-            help="Actors take turns in this process: one seed, one result.",
-            show_default="processes",
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Of a Ray cluster that actors are on; `auto` finds the one at hand.",
-            show_default="here",
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Of it, which share the actors.", show_default="1"),
-    ] = None,
-    double: Annotated[
-        bool | None, typer.Option("--double/--no-double", help="dqn: double.", show_default="on")
-    ] = None,
-    dueling: Annotated[
-        bool | None,
-        typer.Option("--dueling/--no-dueling", help="dqn: dueling heads.", show_default="off"),
-    ] = None,
-    prioritized: Annotated[
-        bool | None,
-        typer.Option("--prioritized/--uniform", help="Replay by priority.", show_default="uniform"),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "--n",
-            min=1,
-            metavar="STEPS",
-            help="Of a transition; impala: of a trajectory.",
-            show_default=BY_TASK,
-        ),
-    ] = None,
-    correct: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="impala: for what the actors' policy does differently: vtrace, retrace, "
-            "tree_backup, is; with constants, like vtrace(rho=1,c=0.9).",
-            show_default="vtrace,is",
-        ),
-    ] = None,
-    entropy: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="WEIGHT", help="impala: in the loss.", show_default="0.02"),
-    ] = None,
-    value: Annotated[
-        float | None,
-        typer.Option(
-            min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
-        ),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="impala: GPUs that share the learner's batch.",
-            show_default="1",
-        ),
-    ] = None,
-    reward_scale: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="FACTOR",
-            help="impala, sac: rewards times this are learnt from.",
-            show_default=BY_TASK,
-        ),
-    ] = None,
-    hidden: Annotated[
-        str | None,
-        typer.Option(metavar="UNITS", help="Layers of the policy: 256,256.", show_default=BY_TASK),
-    ] = None,
-    layer_norm: Annotated[
-        bool | None,
-        typer.Option(
-            "--layer-norm/--no-layer-norm", help="After the first layer.", show_default="off"
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="RATE", help="Of Adam.", show_default=BY_TASK),
-    ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, metavar="N", show_default=BY_TASK)] = None,
-    mixed_bfloat16: Annotated[
-        bool | None,
-        typer.Option(
-            "--mixed-bfloat16/--float32", help="Products in bfloat16.", show_default="float32"
-        ),
-    ] = None,
-    half: Annotated[
-        str | None,
-        typer.Option(
-            metavar="METHODS",
-            help="sac: float16 with `all` methods, `none`, or a list of them; or `mixed`.",
-            show_default="float32",
-        ),
-    ] = None,
-    significand: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10,
-            metavar="BITS",
-            help="sac: that numbers are rounded to.",
-            show_default="10 with --half",
-        ),
-    ] = None,
-    evaluate_every: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="STEPS", help="Learner steps between.", show_default=BY_TASK),
-    ] = None,
-    episodes: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Of an evaluation.", show_default=BY_TASK),
-    ] = None,
-    energy: Annotated[
-        bool | None,
-        typer.Option(
-            "--energy/--no-energy", help="Estimate it, by codecarbon.", show_default="off"
-        ),
-    ] = None,
-    compress: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LINKS",
-            help="What is done to policies on their way to actors: 'prune(0.5)|quantize(8)'.",
-            show_default="nothing",
-            rich_help_panel=COMPRESSION,
-        ),
-    ] = None,
-    monitor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STRATEGY",
-            help="What steers that: kl_max:14, reward_gap:10, mix:0.5, growth, or watch.",
-            show_default="none",
-            rich_help_panel=COMPRESSION,
-        ),
-    ] = None,
-    monitor_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Policies between its looks.",
-            show_default="10",
-            rich_help_panel=COMPRESSION,
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, metavar="N", show_default="0")] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the run in --out; --steps may be more."),
-    ] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Of the learner.", show_default="all cores"),
-    ] = None,
+    algo: options.Algo = None,
+    env: options.Env = None,
+    out: options.Out = None,
+    steps: options.Steps = None,
+    actors: options.Actors = None,
+    actor_bits: options.ActorBits = None,
+    broadcast_bits: options.BroadcastBits = None,
+    first_bits: options.FirstBits = None,
+    last_bits: options.LastBits = None,
+    spi: options.Spi = None,
+    actor_update_period: options.ActorUpdatePeriod = None,
+    publish_every: options.PublishEvery = None,
+    sync: options.Sync = None,
+    pull: options.Pull = None,
+    in_process: options.InProcess = None,
+    ray: options.Ray = None,
+    nodes: options.Nodes = None,
+    double: options.Double = None,
+    dueling: options.Dueling = None,
+    prioritized: options.Prioritized = None,
+    n: options.N = None,
+    correct: options.Correct = None,
+    entropy: options.Entropy = None,
+    value: options.Value = None,
+    replicas: options.Replicas = None,
+    reward_scale: options.RewardScale = None,
+    hidden: options.Hidden = None,
+    layer_norm: options.LayerNorm = None,
+    rate: options.Rate = None,
+    batch: options.Batch = None,
+    mixed_bfloat16: options.MixedBfloat16 = None,
+    half: options.Half = None,
+    significand: options.Significand = None,
+    evaluate_every: options.EvaluateEvery = None,
+    episodes: options.Episodes = None,
+    energy: options.Energy = None,
+    compress: options.Compress = None,
+    monitor: options.Monitor = None,
+    monitor_every: options.MonitorEvery = None,
+    seed: options.Seed = None,
+    resume: options.Resume = False,
+    threads: options.Threads = None,
     as_json: Json = False,
 ) -> None:
     """Learn a policy; what actors run may have few bits, what is learnt is in float.

@@ -12,7 +12,7 @@ from typing import Any
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member, joined
-from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
+from qgraph.rl.broadcast.quantizer import PACKED, SECONDS, wanted
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
 from qgraph.rl.compress.notes import NoteReceiver
 from qgraph.rl.compress.settings import Settings
@@ -23,10 +23,7 @@ FAILED = 2  # of the member's numbers: how often compression failed
 
 
 def compress(member: Member, settings: dict[str, Any]) -> None:
-    """Compress the latest weights, each time there are newer ones, until the run ends.
-
-    Versions that come meanwhile are passed over.
-    """
+    """Compress the latest weights, each time there are newer ones, until the run ends."""
     program = ActorProgram.from_json(settings["program"])
     head = Head.from_json(settings["head"])
     compression = Settings.from_json(settings["compression"])
@@ -36,12 +33,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
     blocks = Channel.open(settings["blocks"]).writer()
-    while weights.wait():
-        if settings["on_demand"]:
-            if not member.wait(blocks.wait_asked):
-                return
-            blocks.asked()
-        found = weights.take()
+    for found in wanted(member, weights, blocks, settings["on_demand"]):
         begin = time.perf_counter()
         try:
             for name in program.weight_shapes:

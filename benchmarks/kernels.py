@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qgraph import kernels
+from qgraph.kernels import plain
 
 Run = Callable[[], object]
 
@@ -45,22 +46,22 @@ def main() -> None:
         images = x.reshape(-1, 16, 16, 64)
         geometry = (1, 1), (1, 1), (1, 1, 1, 1)
         rows: dict[str, tuple[Run, Run]] = {
-            "minmax": (partial(kernels.minmax, x), partial(kernels.numpy_minmax, x)),
+            "minmax": (partial(kernels.minmax, x), partial(plain.minmax, x)),
             "histogram": (
                 partial(kernels.histogram, x, 3, 11),
-                partial(kernels.numpy_histogram, x, 3, 11),
+                partial(plain.histogram, x, 3, 11),
             ),
             "quantize": (
                 partial(kernels.quantize, x, 5, -128, 127, out=out),
-                partial(kernels.numpy_quantize, x, 5, -128, 127),
+                partial(plain.quantize, x, 5, -128, 127),
             ),
             "quantize_gradients": (
                 partial(kernels.quantize_gradients, x, g, 5, -128, 127, out=out),
-                partial(kernels.numpy_quantize_gradients, x, g, 5, -128, 127),
+                partial(plain.quantize_gradients, x, g, 5, -128, 127),
             ),
             "depthwise_conv2d": (
                 partial(kernels.depthwise_conv2d, images, filters, *geometry),
-                partial(kernels.numpy_depthwise_conv2d, images, filters, *geometry),
+                partial(plain.depthwise_conv2d, images, filters, *geometry),
             ),
         }
         for name, variants in rows.items():

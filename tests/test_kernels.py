@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qgraph import kernels
-from qgraph.kernels import Float32
+from qgraph.kernels import plain
+from qgraph.kernels.plain import Float32
 
 BIG = 8_500_003  # several threads' worth, and no multiple of any block
 
@@ -57,7 +58,7 @@ def test_an_extension_of_other_sources_is_not_used(monkeypatch) -> None:
 
 @given(floats(nan=True))
 def test_minmax_is_numpys(x: Float32) -> None:
-    np.testing.assert_equal(kernels.minmax(x), kernels.numpy_minmax(x))
+    np.testing.assert_equal(kernels.minmax(x), plain.minmax(x))
 
 
 @pytest.mark.parametrize("where", [0, 1, BIG // 2, BIG - 1])
@@ -77,7 +78,7 @@ def test_histogram_is_numpys(x: Float32, exponent: int, log2_bins: int) -> None:
     counts = kernels.histogram(x, exponent, log2_bins)
     assert counts.dtype == np.int64
     assert counts.sum() == np.count_nonzero(x)
-    np.testing.assert_array_equal(counts, kernels.numpy_histogram(x, exponent, log2_bins))
+    np.testing.assert_array_equal(counts, plain.histogram(x, exponent, log2_bins))
 
 
 def test_histogram_ends_and_edges() -> None:
@@ -117,7 +118,7 @@ def test_depthwise_is_numpys(data: st.DataObject) -> None:
     x = rng.normal(size=(n, height, width, c)).astype(np.float32)
     w = rng.normal(size=(*kernel, c)).astype(np.float32)
     y = kernels.depthwise_conv2d(x, w, strides, dilations, pads)
-    assert same_bits(y, kernels.numpy_depthwise_conv2d(x, w, strides, dilations, pads))
+    assert same_bits(y, plain.depthwise_conv2d(x, w, strides, dilations, pads))
 
 
 def test_depthwise_by_hand() -> None:
@@ -145,14 +146,14 @@ def test_depthwise_refuses(
 
 
 def test_threads_change_nothing(big: Float32, threads: int) -> None:
-    assert kernels.minmax(big) == kernels.numpy_minmax(big)
+    assert kernels.minmax(big) == plain.minmax(big)
     counts = kernels.histogram(big, 2, 11)
-    np.testing.assert_array_equal(counts, kernels.numpy_histogram(big, 2, 11))
-    assert same_bits(kernels.quantize(big, 5, -128, 127), kernels.numpy_quantize(big, 5, -128, 127))
+    np.testing.assert_array_equal(counts, plain.histogram(big, 2, 11))
+    assert same_bits(kernels.quantize(big, 5, -128, 127), plain.quantize(big, 5, -128, 127))
     x, w = big[: 9 * 64 * 64 * 32].reshape(9, 64, 64, 32), big[: 9 * 32].reshape(3, 3, 32)
     geometry = (2, 1), (1, 2), (0, 1, 2, 2)
     assert same_bits(
-        kernels.depthwise_conv2d(x, w, *geometry), kernels.numpy_depthwise_conv2d(x, w, *geometry)
+        kernels.depthwise_conv2d(x, w, *geometry), plain.depthwise_conv2d(x, w, *geometry)
     )
 
 
@@ -164,7 +165,7 @@ def test_threads_refuses_none() -> None:
 def test_any_layout_but_one_dtype() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     for view in (x.T, x[::2, ::-1], np.asfortranarray(x)):
-        assert kernels.minmax(view) == kernels.numpy_minmax(view)
-        assert same_bits(kernels.quantize(view, -1, 0, 9), kernels.numpy_quantize(view, -1, 0, 9))
+        assert kernels.minmax(view) == plain.minmax(view)
+        assert same_bits(kernels.quantize(view, -1, 0, 9), plain.quantize(view, -1, 0, 9))
     with pytest.raises(TypeError, match="float64"):
         kernels.minmax(x.astype(np.float64))

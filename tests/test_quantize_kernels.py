@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from qgraph import kernels
 from qgraph.ir.types import ROUNDINGS
+from qgraph.kernels import plain
 from qgraph.numerics import exponent_of
 from tests.helpers.vectors import vector_file
 
@@ -70,7 +71,7 @@ def quantizers(draw):
 def test_forward_is_numpys(case) -> None:
     x, f, lo, hi, rounding = case
     y = kernels.quantize(x, f, lo, hi, rounding)
-    assert same_bits(y, kernels.numpy_quantize(x, f, lo, hi, rounding))
+    assert same_bits(y, plain.quantize(x, f, lo, hi, rounding))
     assert not np.signbit(y[y == 0]).any()
 
 
@@ -79,7 +80,7 @@ def test_gradients_are_numpys(data) -> None:
     x, f, lo, hi, rounding = data.draw(quantizers())
     g = data.draw(floats(x.shape))
     found = kernels.quantize_gradients(x, g, f, lo, hi, rounding)
-    expected = kernels.numpy_quantize_gradients(x, g, f, lo, hi, rounding)
+    expected = plain.quantize_gradients(x, g, f, lo, hi, rounding)
     assert same_bits(found[0], expected[0])
     assert same_bits(found[1], expected[1])
 
@@ -92,9 +93,9 @@ def test_large_and_on_any_number_of_threads(threads, rounding, tail) -> None:
     x, g = rng.normal(size=(2, rows, *tail)).astype(np.float32)
     f = rng.integers(3, 7, tail) if tail else 5
     y = kernels.quantize(x, f, -8, 7, rounding)
-    assert same_bits(y, kernels.numpy_quantize(x, f, -8, 7, rounding))
+    assert same_bits(y, plain.quantize(x, f, -8, 7, rounding))
     found = kernels.quantize_gradients(x, g, f, -8, 7, rounding)
-    expected = kernels.numpy_quantize_gradients(x, g, f, -8, 7, rounding)
+    expected = plain.quantize_gradients(x, g, f, -8, 7, rounding)
     assert same_bits(found[0], expected[0])
     assert same_bits(found[1], expected[1])
 
@@ -108,9 +109,9 @@ def test_streamed_outputs(threads, tail) -> None:
     x, g = (a[: rows * max(int(np.prod(tail)), 1)].reshape(rows, *tail) for a in (x, g))
     f = np.full(tail, 5) if tail else 5
     out = aligned_like(x)
-    assert same_bits(kernels.quantize(x, f, -8, 7, out=out), kernels.numpy_quantize(x, f, -8, 7))
+    assert same_bits(kernels.quantize(x, f, -8, 7, out=out), plain.quantize(x, f, -8, 7))
     found = kernels.quantize_gradients(x, g, f, -8, 7, out=out)
-    expected = kernels.numpy_quantize_gradients(x, g, f, -8, 7)
+    expected = plain.quantize_gradients(x, g, f, -8, 7)
     assert same_bits(found[0], expected[0])
     assert same_bits(found[1], expected[1])
 
@@ -126,8 +127,8 @@ def test_unaligned_memory(offset) -> None:
     memory = np.linspace(-2, 2, 5003, dtype=np.float32)
     x, g = memory[offset : offset + 4900], memory[offset + 50 : offset + 4950]
     out = np.empty(4905, np.float32)[offset : offset + 4900]
-    expected = kernels.numpy_quantize_gradients(x, g, 4, -8, 7)
-    assert same_bits(kernels.quantize(x, 4, -8, 7), kernels.numpy_quantize(x, 4, -8, 7))
+    expected = plain.quantize_gradients(x, g, 4, -8, 7)
+    assert same_bits(kernels.quantize(x, 4, -8, 7), plain.quantize(x, 4, -8, 7))
     found = kernels.quantize_gradients(x, g, 4, -8, 7, out=out)
     assert found[0] is out
     assert same_bits(out, expected[0])
@@ -162,11 +163,11 @@ def test_a_nan_shows_in_both_gradients() -> None:
 def test_writes_where_told() -> None:
     x = np.linspace(-2, 2, 3001, dtype=np.float32)
     g = np.cos(x)
-    expected = kernels.numpy_quantize(x, 3, -8, 7)
+    expected = plain.quantize(x, 3, -8, 7)
     y = x.copy()
     assert kernels.quantize(y, 3, -8, 7, out=y) is y
     assert same_bits(y, expected)
-    gx, gt = kernels.numpy_quantize_gradients(x, g, 3, -8, 7)
+    gx, gt = plain.quantize_gradients(x, g, 3, -8, 7)
     for given_out in (0, 1):
         arrays = [x.copy(), g.copy()]
         found = kernels.quantize_gradients(*arrays, 3, -8, 7, out=arrays[given_out])
@@ -177,7 +178,7 @@ def test_writes_where_told() -> None:
 
 def test_overlapping_memory() -> None:
     memory = np.linspace(-2, 2, 101, dtype=np.float32)
-    expected = kernels.numpy_quantize(memory[:-1], 3, -8, 7)
+    expected = plain.quantize(memory[:-1], 3, -8, 7)
     assert same_bits(kernels.quantize(memory[:-1], 3, -8, 7, out=memory[1:]), expected)
 
 
@@ -215,7 +216,7 @@ def test_a_forked_process_has_threads_again(threads) -> None:
     kernels.quantize(x, 3, -8, 7)
     child = os.fork()
     if child == 0:
-        same = same_bits(kernels.quantize(x, 3, -8, 7), kernels.numpy_quantize(x, 3, -8, 7))
+        same = same_bits(kernels.quantize(x, 3, -8, 7), plain.quantize(x, 3, -8, 7))
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -1,4 +1,4 @@
-// The module qgraph._native. It checks nothing that qgraph/kernels.py, its only caller, has
+// The module qgraph._native. It checks nothing that qgraph/kernels, its only caller, has
 // already checked: shapes and sizes are taken on trust.
 
 #include <nanobind/nanobind.h>

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import ROUNDINGS
-from qgraph.kernels import BLOCKS, LANES, LEAF_ROWS, LEAVES
+from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
 
 MAX_BITS = 32  # past 24, codes are rounded to what float32 holds

@@ -1,7 +1,7 @@
 """Array kernels: native code where the extension is built, plain numpy otherwise.
 
-Each kernel has a numpy version beside it (``numpy_*``) with the same arguments and, to the
-bit, the same results; it serves where the extension isn't built, such as a source checkout on
+Each kernel has a numpy version (``kernels/plain.py``) with the same arguments and, to the bit,
+the same results; it serves where the extension isn't built, such as a source checkout on
 ``PYTHONPATH``, and as the reference for tests.
 
 Arrays are float32 of any layout; one that isn't C-contiguous is copied first. Any other dtype
@@ -19,13 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.types import ROUNDINGS
+from qgraph.kernels import plain
+from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Exponents = int | npt.NDArray[np.integer[Any]]
-Pair = tuple[int, int]
 
 MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
@@ -38,7 +35,6 @@ NATIVE = (
 )  # fmt: skip
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
-LANES, LEAF_ROWS, LEAVES, BLOCKS = 32, 32, 32, 32
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -101,14 +97,9 @@ def minmax(x: Float32) -> tuple[float, float]:
     if x.size == 0:
         raise ValueError("minmax of an empty array")
     if _native is None:
-        return numpy_minmax(x)
+        return plain.minmax(x)
     low, high = _native.minmax(x)
     return low + 0.0, high + 0.0
-
-
-def numpy_minmax(x: Float32) -> tuple[float, float]:
-    """Do what `minmax` does, in numpy."""
-    return float(np.min(x)) + 0.0, float(np.max(x)) + 0.0
 
 
 def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
@@ -128,22 +119,11 @@ def histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
     if abs(exponent) > MAX_EXPONENT:
         raise ValueError(f"exponent must be in [-{MAX_EXPONENT}, {MAX_EXPONENT}], not {exponent}")
     if _native is None:
-        return numpy_histogram(x, exponent, log2_bins)
+        return plain.histogram(x, exponent, log2_bins)
     counts = np.zeros(2 << log2_bins, np.int64)
     if not _native.histogram(x, 2.0 ** (log2_bins - exponent), log2_bins, counts):
         raise ValueError("histogram of an array with NaN")
     return counts
-
-
-def numpy_histogram(x: Float32, exponent: int, log2_bins: int) -> Int64:
-    """Do what `histogram` does, in numpy."""
-    if np.isnan(x).any():
-        raise ValueError("histogram of an array with NaN")
-    half = 1 << log2_bins
-    scaled = x.astype(np.float64).ravel() * 2.0 ** (log2_bins - exponent)
-    index = np.clip(np.floor(scaled), -half, half - 1).astype(np.int64) + half
-    index = index[x.ravel() != 0]
-    return np.bincount(index, minlength=2 * half).astype(np.int64, copy=False)
 
 
 def quantize(
@@ -169,21 +149,10 @@ def quantize(
     if out is not x and np.may_share_memory(x, out):
         x = x.copy()
     if _native is None or x.size == 0:
-        out[...] = numpy_quantize(x, exponents, lo, hi, rounding)
+        out[...] = plain.quantize(x, exponents, lo, hi, rounding)
     else:
         _native.quantize(x, exponents, float(lo), float(hi), ROUNDINGS.index(rounding), out)
     return out
-
-
-def numpy_quantize(
-    x: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even"
-) -> Float32:
-    """Do what `quantize` does, in numpy."""
-    f = np.asarray(f)
-    whole = _numpy_round(np.ldexp(x.astype(np.float64), f), rounding)
-    value = np.ldexp(np.clip(whole, np.float32(lo), np.float32(hi)), -f) + 0.0
-    with np.errstate(over="ignore"):
-        return np.asarray(value).astype(np.float32)
 
 
 def quantize_gradients(
@@ -216,67 +185,12 @@ def quantize_gradients(
     if out is not g and np.may_share_memory(g, out):
         g = g.copy()
     if _native is None or x.size == 0:
-        out[...], sums = numpy_quantize_gradients(x, g, exponents, lo, hi, rounding)
+        out[...], sums = plain.quantize_gradients(x, g, exponents, lo, hi, rounding)
         return out, sums
     sums = np.empty(exponents.shape)
     mode = ROUNDINGS.index(rounding)
     _native.quantize_gradients(x, g, exponents, float(lo), float(hi), mode, out, sums)
     return out, sums
-
-
-def numpy_quantize_gradients(
-    x: Float32, g: Float32, f: Exponents, lo: int, hi: int, rounding: str = "half_even"
-) -> tuple[Float32, Float64]:
-    """Do what `quantize_gradients` does, in numpy."""
-    f = np.asarray(f)
-    if x.size == 0:
-        return np.empty_like(x), np.zeros(f.shape)
-    low, high = np.float32(lo), np.float32(hi)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        scaled = np.ldexp(x, f)
-        whole = _numpy_round(np.ldexp(x.astype(np.float64), f), rounding).astype(np.float32)
-        below, above = whole < low, whole > high
-        slope = np.where(below, low, np.where(above, high, whole - scaled))
-        products = g.astype(np.float64) * slope
-        sums = _numpy_ordered_sum(products.reshape(-1, f.size)).reshape(f.shape)
-        gradient = np.ldexp(np.log(2.0), -f) * sums + 0.0
-    return np.where(below | above, np.float32(0), g), np.asarray(gradient)
-
-
-def _numpy_ordered_sum(products: Float64) -> Float64:
-    """Column sums of ``products``, in the order of the kernels; fused_ops/core/quantize.h."""
-    one = products.shape[1] == 1
-    columns = LANES if one else products.shape[1]
-    rows = np.zeros((-(-products.size // columns), columns))
-    rows.ravel()[: products.size] = products.ravel()
-    for size in (LEAF_ROWS, LEAVES, BLOCKS):
-        rows = _sums_of(rows, size)
-    sums: Float64 = _sums_of(rows, len(rows))[0]
-    while one and sums.size > 1:
-        sums = sums[: sums.size // 2] + sums[sums.size // 2 :]
-    return sums
-
-
-def _sums_of(rows: Float64, size: int) -> Float64:
-    """The sums of so many rows each, one added after the other."""
-    groups = np.zeros((-(-len(rows) // size), size, rows.shape[1]))
-    groups.reshape(-1, rows.shape[1])[: len(rows)] = rows
-    sums = np.zeros((len(groups), rows.shape[1]))
-    for i in range(size):
-        sums += groups[:, i]
-    return sums
-
-
-def _numpy_round(x: Float64, rounding: str) -> Float64:
-    if rounding == "half_even":
-        return np.rint(x)
-    size = np.abs(x) if rounding == "half_away" else x
-    whole = np.floor(size)
-    if rounding == "floor":
-        return whole
-    with np.errstate(invalid="ignore"):
-        whole = whole + (size - whole >= 0.5)
-    return np.copysign(whole, x) if rounding == "half_away" else whole
 
 
 def _checked_quantizer(x: Float32, f: Exponents, lo: int, hi: int, rounding: str) -> Int32:
@@ -315,20 +229,10 @@ def round_significand(x: Float32, bits: int) -> Float32:
     if not 1 <= bits <= MAX_SIGNIFICAND:
         raise ValueError(f"bits must be in [1, {MAX_SIGNIFICAND}], not {bits}")
     if _native is None or x.size == 0:
-        return numpy_round_significand(x, bits)
+        return plain.round_significand(x, bits)
     y = np.empty_like(x)
     _native.round_significand(x, bits, y)
     return y
-
-
-def numpy_round_significand(x: Float32, bits: int) -> Float32:
-    """Do what `round_significand` does, in numpy."""
-    power = (x.view(np.uint32) & np.uint32(0x7F800000)).view(np.float32)
-    power = np.maximum(power, np.float32(2.0**-14))
-    with np.errstate(invalid="ignore", over="ignore"):
-        rounded = np.rint(x / power * np.float32(2.0**bits)) * (power * np.float32(2.0**-bits))
-    end = np.where(np.isnan(x), x, np.copysign(np.float32(np.inf), x))
-    return np.where(np.abs(rounded) < 2.0**16, rounded, end).astype(np.float32)
 
 
 def depthwise_conv2d(
@@ -347,51 +251,11 @@ def depthwise_conv2d(
     or the filter doesn't fit the padded image.
     """
     x, w = _contiguous(x), _contiguous(w)
-    y = np.zeros(_depthwise_shape(x, w, strides, dilations, pads), np.float32)
+    y = np.zeros(plain.depthwise_shape(x, w, strides, dilations, pads), np.float32)
     if _native is None or y.size == 0 or w.size == 0:
-        return numpy_depthwise_conv2d(x, w, strides, dilations, pads)
+        return plain.depthwise_conv2d(x, w, strides, dilations, pads)
     _native.depthwise_conv2d(x, w, strides, dilations, (pads[0], pads[2]), y)
     return y
-
-
-def numpy_depthwise_conv2d(
-    x: Float32,
-    w: Float32,
-    strides: Pair,
-    dilations: Pair,
-    pads: tuple[int, int, int, int],
-) -> Float32:
-    """Do what `depthwise_conv2d` does, in numpy."""
-    n, oh, ow, c = _depthwise_shape(x, w, strides, dilations, pads)
-    top, bottom, left, right = pads
-    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    y = np.zeros((n, oh, ow, c), np.float32)
-    for kh in range(w.shape[0]):
-        rows = slice(kh * dilations[0], kh * dilations[0] + (oh - 1) * strides[0] + 1, strides[0])
-        for kw in range(w.shape[1]):
-            first = kw * dilations[1]
-            y += padded[:, rows, first : first + (ow - 1) * strides[1] + 1 : strides[1]] * w[kh, kw]
-    return y
-
-
-def _depthwise_shape(
-    x: Float32, w: Float32, strides: Pair, dilations: Pair, pads: tuple[int, int, int, int]
-) -> tuple[int, int, int, int]:
-    if x.ndim != 4 or w.ndim != 3 or x.shape[3] != w.shape[2]:
-        raise ValueError(f"expected x [n, h, w, c] and w [kh, kw, c], not {x.shape} and {w.shape}")
-    if min(*strides, *dilations) < 1 or min(pads) < 0:
-        raise ValueError(
-            f"strides and dilations must be at least 1 and pads at least 0, "
-            f"not {strides}, {dilations} and {pads}"
-        )
-    sizes = []
-    for axis in range(2):
-        span = (w.shape[axis] - 1) * dilations[axis] + 1
-        padded = x.shape[1 + axis] + pads[2 * axis] + pads[2 * axis + 1]
-        if span > padded or w.shape[axis] == 0:
-            raise ValueError(f"a filter of {span} doesn't fit a padded image of {padded}")
-        sizes.append((padded - span) // strides[axis] + 1)
-    return x.shape[0], sizes[0], sizes[1], x.shape[3]
 
 
 def _contiguous(x: Any) -> Float32:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast import Experience, Publisher, Supervisor
 from qgraph.rl.broadcast.ray import RayNodes
-from qgraph.rl.compress.settings import Settings
-from qgraph.rl.head import Head
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.sources import (
     MODULE,
     ONE_THREAD,
     RESTARTS,
     RING,
     ActorProcesses,
-    actor_settings,
+    Job,
     parts_of,
 )
 
@@ -24,25 +18,16 @@ from qgraph.rl.learn.sources import (
 class RayActors(ActorProcesses):
     """Actor i is on node i % nodes; all of a node share a ring here."""
 
-    def __init__(
-        self,
-        options: Options,
-        program: ActorProgram,
-        head: Head,
-        dtype: Any,
-        begun: int,
-        compression: Settings | None = None,  # always None: options refuse it
-    ) -> None:
-        self.options = options
+    def __init__(self, job: Job) -> None:
+        self.options = options = job.options
         self.run = Supervisor(processes=options.actors + 2)
         try:
             self.publisher = Publisher(
-                self.run, program, 1, bits=options.broadcast_bits, on_demand=options.on_demand
+                self.run, job.program, 1, bits=options.broadcast_bits, on_demand=options.on_demand
             )
-            self.experience = Experience.create(dtype, RING, options.nodes)
+            self.experience = Experience.create(job.dtype, RING, options.nodes)
             self.reader = self.experience.reader()
-            share = begun // options.actors
-            settings = [actor_settings(options, i, head, share) for i in range(options.actors)]
+            settings = [job.actor_settings(index) for index in range(options.actors)]
             self.nodes = RayNodes(
                 self.run,
                 self.publisher,

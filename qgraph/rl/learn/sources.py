@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,31 @@ MODULE = "qgraph.rl.learn.actor_process"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What an actor tells of itself: its steps, and the seconds that they took.
 PARTS = ("steps", "looking", "acting", "environment", "waiting")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What actors of any kind are started with.
+
+    dtype: that of a transition's record. begun: the steps that each actor already took, in a run
+    that goes on.
+    """
+
+    options: Options
+    program: ActorProgram
+    head: Head
+    dtype: Any
+    begun: int
+    compression: Settings | None = None
+
+    def actor_settings(self, index: int) -> dict[str, Any]:
+        """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
+        return {
+            "options": self.options.as_json(),
+            "head": self.head.as_json(),
+            "index": index,
+            "begun": self.begun,
+        }
 
 
 class Source(Protocol):
@@ -56,23 +81,15 @@ class ActorProcesses:
     where a process died that cannot be replaced.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        program: ActorProgram,
-        head: Head,
-        dtype: Any,
-        begun: int,
-        compression: Settings | None = None,
-    ) -> None:
-        self.options = options
+    def __init__(self, job: Job) -> None:
+        self.options = options = job.options
         self.run = Supervisor(processes=options.actors + 1)
         try:
-            self.publisher = self._publisher(program, head, compression)
-            self.experience = Experience.create(dtype, RING, options.actors)
+            self.publisher = self._publisher(job)
+            self.experience = Experience.create(job.dtype, RING, options.actors)
             self.reader = self.experience.reader()
             for index in range(options.actors):
-                self._start(index, head, begun // options.actors)
+                self._start(index, job)
         except BaseException:
             self.close()
             raise
@@ -104,17 +121,20 @@ class ActorProcesses:
     def close(self) -> None:
         self.run.stop()
 
-    def _publisher(
-        self, program: ActorProgram, head: Head, compression: Settings | None
-    ) -> Publisher:
+    def _publisher(self, job: Job) -> Publisher:
         options = self.options
-        if compression is not None:
+        if job.compression is not None:
             return CompressingPublisher(
-                self.run, program, head, options.actors, compression, on_demand=options.on_demand
+                self.run,
+                job.program,
+                job.head,
+                options.actors,
+                job.compression,
+                on_demand=options.on_demand,
             )
         return Publisher(
             self.run,
-            program,
+            job.program,
             options.actors,
             bits=options.broadcast_bits,
             first_bits=options.first_bits,
@@ -122,9 +142,9 @@ class ActorProcesses:
             on_demand=options.on_demand,
         )
 
-    def _start(self, index: int, head: Head, begun: int) -> None:
+    def _start(self, index: int, job: Job) -> None:
         settings = {
-            **actor_settings(self.options, index, head, begun),
+            **job.actor_settings(index),
             "policy": self.publisher.settings(index),
             "records": self.experience.settings(index),
         }
@@ -137,24 +157,16 @@ class ActorProcesses:
 class LocalActors:
     """Actors in this process, a step each in turn: every run with one seed is the same."""
 
-    def __init__(
-        self,
-        options: Options,
-        program: ActorProgram,
-        head: Head,
-        dtype: Any,
-        begun: int,
-        compression: Settings | None = None,
-    ) -> None:
-        self.options, self.head, self.begun = options, head, begun // options.actors
+    def __init__(self, job: Job) -> None:
+        self.job, options, settings = job, job.options, job.compression
         bits = options.broadcast_bits, options.first_bits, options.last_bits
-        self.packer = Packer(program, *bits)
+        self.packer = Packer(job.program, *bits)
         self.compute_bits = compute_bits(options)
-        self.compressor = None if compression is None else compression.worker(program, head)
+        self.compressor = None if settings is None else settings.worker(job.program, job.head)
         self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
         self.actor: Actor | None = None
-        self.left = np.empty(0, dtype)
+        self.left = np.empty(0, job.dtype)
         self.turn = 0
 
     def tell(self, facts: Facts, observations: Array | None) -> None:
@@ -174,9 +186,10 @@ class LocalActors:
             self.actor.become(block)
             return
         self.actor = actor = Actor(block, compute_bits=self.compute_bits)
+        job = self.job
         self.workers = [
-            Worker(self.options, index, self.head, lambda: actor, self.begun)
-            for index in range(self.options.actors)
+            Worker(job.options, index, job.head, lambda: actor, job.begun)
+            for index in range(job.options.actors)
         ]
 
     def acting(self) -> Actor | None:
@@ -196,7 +209,7 @@ class LocalActors:
     def breakdown(self) -> list[dict[str, float]]:
         """For each actor its steps and seconds, by PARTS; none waits."""
         return [
-            dict(zip(PARTS, map(float, (w.taken - self.begun, *w.seconds, 0.0)), strict=True))
+            dict(zip(PARTS, map(float, (w.taken - self.job.begun, *w.seconds, 0.0)), strict=True))
             for w in self.workers
         ]
 
@@ -211,16 +224,6 @@ class LocalActors:
 def compute_bits(options: Options) -> int | None:
     """The bits that actors compute in, where they are not those that come by broadcast."""
     return None if options.actor_bits == options.broadcast_bits else options.actor_bits
-
-
-def actor_settings(options: Options, index: int, head: Head, begun: int) -> dict[str, Any]:
-    """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
-    return {
-        "options": options.as_json(),
-        "head": head.as_json(),
-        "index": index,
-        "begun": begun,
-    }
 
 
 def parts_of(numbers: Array) -> dict[str, float]:

@@ -40,7 +40,7 @@ from qgraph.rl.learn.memory import limiter_of, memory_of
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.sources import ActorProcesses, LocalActors, Source
+from qgraph.rl.learn.sources import ActorProcesses, Job, LocalActors, Source
 from qgraph.rl.learn.status import (
     BREAKDOWN_COLUMNS,
     EPISODE_COLUMNS,
@@ -137,12 +137,17 @@ class Training:
                 written.close()
 
     def _actors(self) -> Source:
-        dtype = self.replay.dtype
-        begun = self.limiter.inserts
-        processes = RayActors if self.options.ray else ActorProcesses
-        kind = LocalActors if self.options.in_process else processes
-        program, head = self.learner.program, self.learner.head
-        return kind(self.options, program, head, dtype, begun, self.compression)
+        job = Job(
+            self.options,
+            self.learner.program,
+            self.learner.head,
+            self.replay.dtype,
+            self.limiter.inserts // self.options.actors,
+            self.compression,
+        )
+        if self.options.in_process:
+            return LocalActors(job)
+        return RayActors(job) if self.options.ray else ActorProcesses(job)
 
     def _publish(self, actors: Source) -> None:
         if self.sample is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
@@ -15,19 +17,66 @@ LADDER = (4, 8, 16, 32)  # bits
 QUIET = 0.5  # of the threshold: below it an indicator is taken as calm
 
 
-@dataclass(frozen=True)
-class KlMax:
-    """More bits when KL max passes a threshold (AcceRL, section 2.4; 14 in figure 6).
+class _Steps(ABC):
+    """One step more careful when `indicator` passes the threshold.
 
-    After `patience` looks below half of the threshold one step is taken back, to no fewer bits than
+    After `patience` looks below half of the threshold one step is taken back, to no less care than
     the chain began with.
     """
 
+    threshold: float
+    patience: int
+    indicator: ClassVar[str]
+    words: ClassVar[str]  # for the indicator
+    spent: ClassVar[str]  # why there is no more careful step
+
+    @abstractmethod
+    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
+        """The chain one step on, and what the step changes; None where there is no such step."""
+
+    @abstractmethod
+    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
+        """The chain one step back; None where it is as it began."""
+
+    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
+        if not looks:
+            return Decision(begun, reason="begins")
+        value, now = getattr(looks[-1].seen, self.indicator), looks[-1].acted.compressor
+        if value > self.threshold:
+            reason = f"{self.words} {value:.4g} > {self.threshold:g}"
+            step = self.more_careful(now)
+            if step is None:
+                return stays(looks, f"{reason}: {self.spent}")
+        else:
+            reason = f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} looks"
+            step = self.less_careful(now, begun) if self._calm(looks) else None
+            if step is None:
+                return stays(looks)
+        made, change = step
+        return Decision(made, reason=f"{reason}: {change}")
+
+    def _calm(self, looks: Sequence[Look]) -> bool:
+        """The newest looks, all of them at what acts now, were far below the threshold."""
+        newest = looks[-self.patience :]
+        return len(newest) == self.patience and all(
+            getattr(look.seen, self.indicator) <= QUIET * self.threshold
+            and look.acted.compressor == looks[-1].acted.compressor
+            for look in newest
+        )
+
+
+@dataclass(frozen=True)
+class KlMax(_Steps):
+    """More bits when KL max passes a threshold (AcceRL, section 2.4; 14 in figure 6)."""
+
     threshold: float = 14.0
     patience: int = 10
+    indicator: ClassVar[str] = "kl_max"
+    words: ClassVar[str] = "KL max"
+    spent: ClassVar[str] = "all bits used"
 
     def check(self, begun: Compressor) -> None:
-        check_reachable("KL max", self.threshold)
+        check_reachable(self.words, self.threshold)
         link = begun.first(Quantize)
         if link is None or link.bits == LADDER[-1]:
             raise UsageError(
@@ -35,33 +84,30 @@ class KlMax:
                 hint="--compress 'quantize(8)'",
             )
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        if not looks:
-            return Decision(begun, reason="begins")
-        value, now = looks[-1].seen.kl_max, looks[-1].acted.compressor
+    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
+        more = [bits for bits in LADDER if bits > now.first(Quantize).bits]
+        return _bits(now, more[0]) if more else None
+
+    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         bits, least = now.first(Quantize).bits, begun.first(Quantize).bits
-        if value > self.threshold:
-            more = [step for step in LADDER if step > bits]
-            reason = f"KL max {value:.4g} > {self.threshold:g}"
-            return _bits(now, more[0], reason) if more else stays(looks, f"{reason}: all bits used")
-        if bits > least and _calm(looks, "kl_max", self.threshold, self.patience):
-            fewer = max((step for step in LADDER if least <= step < bits), default=least)
-            reason = f"KL max <= {QUIET * self.threshold:g} for {self.patience} looks"
-            return _bits(now, fewer, reason)
-        return stays(looks)
+        if bits <= least:
+            return None
+        return _bits(now, max((step for step in LADDER if least <= step < bits), default=least))
 
 
 @dataclass(frozen=True)
-class RewardGap:
+class RewardGap(_Steps):
     """Less sparsity when the reward gap passes a threshold (AcceRL, section 2.4, figure 7).
 
-    Each time `step` of sparsity is given up (0.5, 0.2, 0 with 0.3). After `patience` looks below
-    half of the threshold one step is taken back, to at most what the chain began with.
+    A step is `step` of sparsity (0.5, 0.2, 0 with 0.3).
     """
 
     threshold: float = 10.0
     step: float = 0.3
     patience: int = 10
+    indicator: ClassVar[str] = "reward_gap"
+    words: ClassVar[str] = "reward gap"
+    spent: ClassVar[str] = "nothing is pruned any more"
 
     def check(self, begun: Compressor) -> None:
         check_reachable("the reward gap", self.threshold)
@@ -73,39 +119,21 @@ class RewardGap:
                 hint="--compress 'prune(0.5)'",
             )
 
-    def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        if not looks:
-            return Decision(begun, reason="begins")
-        value, now = looks[-1].seen.reward_gap, looks[-1].acted.compressor
+    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
+        sparsity = now.first(Prune).sparsity
+        return None if sparsity == 0 else _sparsity(now, max(sparsity - self.step, 0.0))
+
+    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         sparsity, most = now.first(Prune).sparsity, begun.first(Prune).sparsity
-        if value > self.threshold:
-            reason = f"reward gap {value:.4g} > {self.threshold:g}"
-            if sparsity == 0:
-                return stays(looks, f"{reason}: nothing is pruned any more")
-            return _sparsity(now, max(sparsity - self.step, 0.0), reason)
-        if sparsity < most and _calm(looks, "reward_gap", self.threshold, self.patience):
-            reason = f"reward gap <= {QUIET * self.threshold:g} for {self.patience} looks"
-            return _sparsity(now, min(sparsity + self.step, most), reason)
-        return stays(looks)
+        return None if sparsity >= most else _sparsity(now, min(sparsity + self.step, most))
 
 
-def _calm(looks: Sequence[Look], indicator: str, threshold: float, patience: int) -> bool:
-    """The newest looks, all of them at what acts now, were far below the threshold."""
-    newest = looks[-patience:]
-    return len(newest) == patience and all(
-        getattr(look.seen, indicator) <= QUIET * threshold
-        and look.acted.compressor == looks[-1].acted.compressor
-        for look in newest
-    )
-
-
-def _bits(now: Compressor, bits: int, reason: str) -> Decision:
-    before = now.first(Quantize).bits
+def _bits(now: Compressor, bits: int) -> tuple[Compressor, str]:
     made = now.changed(Quantize, lambda link: link.with_bits(bits))
-    return Decision(made, reason=f"{reason}: {before} -> {bits} bits")
+    return made, f"{now.first(Quantize).bits} -> {bits} bits"
 
 
-def _sparsity(now: Compressor, sparsity: float, reason: str) -> Decision:
+def _sparsity(now: Compressor, sparsity: float) -> tuple[Compressor, str]:
     before, sparsity = now.first(Prune).sparsity, round(sparsity, 9)
     made = now.changed(Prune, lambda link: replace(link, sparsity=sparsity))
-    return Decision(made, reason=f"{reason}: sparsity {before:g} -> {sparsity:g}")
+    return made, f"sparsity {before:g} -> {sparsity:g}"

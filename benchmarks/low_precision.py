@@ -17,12 +17,7 @@ one standard deviation over seeds.
 
 from __future__ import annotations
 
-import csv
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +28,16 @@ import typer
 
 from benchmarks.low_precision_memory import memory
 from benchmarks.real.tables import Table
-from benchmarks.rl_training import ONE_THREAD, WINDOW, last_line, log_of
+from benchmarks.training_runs import (
+    WINDOW,
+    chosen,
+    column,
+    curve,
+    last_line,
+    log_of,
+    rows_of,
+    side_by_side,
+)
 from qgraph.cli.console import console
 from qgraph.errors import TrainingError
 from qgraph.rl.half.methods import METHODS
@@ -113,37 +117,18 @@ def run(
     """Make the runs that are not there yet, and go on with stopped ones, seed by seed."""
     waiting: list[tuple[Path, list[str]]] = []
     for seed in range(seeds):
-        for task in _chosen(tasks, {task.name: task for task in TASKS}):
+        for task in chosen(tasks, {task.name: task for task in TASKS}):
             for variant in variants_of(groups):
                 folder = folder_of(out, task, variant, seed)
                 said = [*command(task, variant, seed, steps), *more.split()]
                 if not (folder / ENDED).exists() and (folder, said) not in waiting:
                     waiting.append((folder, said))
-    going: list[tuple[Path, subprocess.Popen[bytes]]] = []
-    while waiting or going:
-        while waiting and len(going) < jobs:
-            folder, said = waiting.pop(0)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            going.append((folder, start(folder, said)))
-        for folder, process in list(going):
-            if process.poll() is not None:
-                going.remove((folder, process))
-                end(folder, process.returncode)
-        time.sleep(0.2)
+    side_by_side(waiting, jobs, end)
 
 
 def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[str]:
     said = ["--algo", "sac", "--env", task.environment, "--seed", str(seed), *variant.options]
-    return [*said, "--in-process", "--threads", "1", *(["--steps", str(steps)] if steps else [])]
-
-
-def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
-    resumed = (folder / "checkpoint.npz").exists()
-    said = ["--resume", "--threads", "1"] if resumed else said
-    line = [sys.executable, "-m", "qgraph", "rl", "train", *said, "--out", str(folder)]
-    with log_of(folder).open("ab" if resumed else "wb") as log:
-        variables = {**os.environ, **ONE_THREAD}
-        return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
+    return [*said, "--in-process", *(["--steps", str(steps)] if steps else [])]
 
 
 def end(folder: Path, code: int) -> None:
@@ -164,14 +149,7 @@ def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
 
 def variants_of(groups: str) -> list[Variant]:
     """Of all groups, each once."""
-    return list(dict.fromkeys(v for group in _chosen(groups, GROUPS) for v in group))
-
-
-def _chosen(names: str, known: dict[str, Any]) -> list[Any]:
-    for name in names.split(","):
-        if name not in known:
-            raise typer.BadParameter(f"there is no `{name}`; there are {', '.join(known)}")
-    return [known[name] for name in known if name in names.split(",")]
+    return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
 
 
 # -- what became of them ------------------------------------------------------------------------
@@ -197,11 +175,8 @@ def read_runs(out: Path, task: Task, variant: Variant) -> list[Run]:
         seed += 1
         if not (folder / ENDED).exists():
             continue
-        with (folder / "progress.csv").open() as stream:
-            rows = list(csv.DictReader(stream))
-        steps, returns = (
-            np.array([float(row[name]) for row in rows]) for name in ("actor_steps", "return_mean")
-        )
+        rows = rows_of(folder / "progress.csv")
+        steps, returns = column(rows, "actor_steps"), column(rows, "return_mean")
         crashed = json.loads((folder / ENDED).read_text())["crashed"]
         found.append(Run(steps, returns, crashed))
     return found
@@ -218,7 +193,7 @@ def report(
 ) -> None:
     """A table, and a figure, of the runs that are over."""
     facts = []
-    for task in _chosen(tasks, {task.name: task for task in TASKS}):
+    for task in chosen(tasks, {task.name: task for task in TASKS}):
         floats = scores(out, task, FLOAT)
         for variant in variants_of(groups):
             each = scores(out, task, variant)
@@ -227,7 +202,7 @@ def report(
     if not facts:
         raise typer.BadParameter(f"{out} has no run that is over")
     if figure is not None:
-        draw(out, _chosen(tasks, {task.name: task for task in TASKS}), figure)
+        draw(out, chosen(tasks, {task.name: task for task in TASKS}), figure)
     if as_json:
         print(json.dumps(facts, indent=1))
         return
@@ -289,13 +264,7 @@ def _curves(axis: Any, out: Path, task: Task) -> None:
         runs = [r for r in read_runs(out, task, variant) if len(r.steps) and not r.crashed]
         if not runs:
             continue
-        last = min(run.steps[-1] for run in runs)
-        steps = np.linspace(max(run.steps[0] for run in runs), last, 60)
-        curves = np.array([np.interp(steps, run.steps, run.returns) for run in runs])
-        average, deviation = curves.mean(0), curves.std(0)
-        (line,) = axis.plot(steps, average, label=f"{variant.name}, {len(runs)} seeds")
-        band = (average - deviation, average + deviation)
-        axis.fill_between(steps, *band, color=line.get_color(), alpha=0.2, lw=0)
+        curve(axis, [(run.steps, run.returns) for run in runs], variant.name)
     axis.set(title=f"{task.name}: baselines", xlabel="steps", ylabel="return")
     if axis.lines:
         axis.legend(frameon=False, fontsize="small")

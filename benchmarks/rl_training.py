@@ -16,13 +16,8 @@ Return +- is the standard error over seeds; bands in figures are one standard de
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +27,23 @@ import numpy as np
 import typer
 
 from benchmarks.real.tables import Table
+from benchmarks.training_runs import (
+    WINDOW,
+    Row,
+    chosen,
+    column,
+    curve,
+    last_line,
+    rows_of,
+    side_by_side,
+    smooth,
+    spread,
+    written,
+)  # fmt: skip
 from qgraph.cli.console import console
 
 FLOAT = 32
-REACH, WINDOW = 0.95, 3  # of the way to the best return; evaluations that are averaged
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-Row = dict[str, float]
+REACH = 0.95  # of the way to the best return
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,12 @@ TASKS = (
     ),
 )  # fmt: skip
 
+BY_NAME = {task.name: task for task in TASKS}
+
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Names = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
-ALL = ",".join(task.name for task in TASKS)
+ALL = ",".join(BY_NAME)
 RUNS = Path("runs/rl_training")
 
 
@@ -91,45 +99,23 @@ def run(
     waiting = [
         (folder_of(out, task, width, seed), command(task, width, seed, actors, steps))
         for seed in range(seeds)
-        for task in chosen(tasks)
+        for task in chosen(tasks, BY_NAME)
         for width in map(int, bits.split(","))
     ]
-    waiting = [(folder, line) for folder, line in waiting if not is_complete(folder)]
-    going: list[tuple[Path, subprocess.Popen[bytes]]] = []
-    while waiting or going:
-        while waiting and len(going) < jobs:
-            folder, line = waiting.pop(0)
+    for folder, _ in waiting:
+        if not is_complete(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            going.append((folder, start(folder, line)))
-        for folder, process in list(going):
-            if process.poll() is not None:
-                going.remove((folder, process))
-                print(f"{folder.name}: {last_line(folder)}", flush=True)
-        time.sleep(0.2)
+    side_by_side(
+        ((folder, said) for folder, said in waiting if not is_complete(folder)),
+        jobs,
+        lambda folder, _: print(f"{folder.name}: {last_line(folder)}", flush=True),
+    )
 
 
 def command(task: Task, bits: int, seed: int, actors: int, steps: int | None) -> list[str]:
     said = ["--algo", task.algorithm, "--env", task.environment, "--seed", str(seed)]
     said += ["--actors", str(actors), "--actor-bits", str(bits), *task.options]
-    said += ["--threads", "1", "--energy"]
-    return [*said, *(["--steps", str(steps)] if steps else [])]
-
-
-def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
-    line = [sys.executable, "-m", "qgraph", "rl", "train", *said, "--out", str(folder)]
-    with log_of(folder).open("wb") as log:
-        variables = {**os.environ, **ONE_THREAD}
-        return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
-
-
-def log_of(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.log")
-
-
-def last_line(folder: Path) -> str:
-    lines = log_of(folder).read_text(errors="replace").strip().split("\n")
-    return next((line for line in reversed(lines) if "return" in line), lines[-1])
+    return [*said, "--energy", *(["--steps", str(steps)] if steps else [])]
 
 
 def folder_of(out: Path, task: Task, bits: int, seed: int) -> Path:
@@ -138,14 +124,6 @@ def folder_of(out: Path, task: Task, bits: int, seed: int) -> Path:
 
 def is_complete(folder: Path) -> bool:
     return (folder / "energy.json").exists()  # what a run writes last
-
-
-def chosen(names: str) -> list[Task]:
-    wanted = names.split(",")
-    unknown = set(wanted) - {task.name for task in TASKS}
-    if unknown:
-        raise typer.BadParameter(f"no task is called {sorted(unknown)[0]}; there are {ALL}")
-    return [task for task in TASKS if task.name in wanted]
 
 
 # -- what became of them ------------------------------------------------------------------------
@@ -159,18 +137,9 @@ class Run:
     rows: tuple[Row, ...]
     energy: dict[str, Any]
 
-    def column(self, name: str) -> Any:
-        return np.array([row[name] for row in self.rows])
-
-    @property
-    def smooth(self) -> Any:
-        """The mean of each evaluation and those before it, WINDOW in all."""
-        values = self.column("return_mean")
-        return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
-
     def first(self, reach: float) -> Row | None:
         """Where the mean of a whole window comes to `reach`."""
-        there = [i for i, v in enumerate(self.smooth) if i + 1 >= WINDOW and v >= reach]
+        there = [i for i, v in enumerate(smooth(self.rows)) if i + 1 >= WINDOW and v >= reach]
         return self.rows[there[0]] if there else None
 
 
@@ -189,7 +158,7 @@ class Group:
     @property
     def best(self) -> Any:
         """Of each run; NaN where it has too few evaluations to tell."""
-        whole = [run.smooth[WINDOW - 1 :] for run in self.runs]
+        whole = [smooth(run.rows)[WINDOW - 1 :] for run in self.runs]
         return np.array([values.max() if len(values) else np.nan for values in whole])
 
 
@@ -201,11 +170,7 @@ def read_runs(out: Path, tasks: Sequence[Task]) -> Iterator[Group]:
             name, bits, seed = folder.name.rsplit("-", 2)
             if name != task.name or not folder.is_dir() or not is_complete(folder):
                 continue
-            with (folder / "progress.csv").open() as stream:
-                rows = tuple(
-                    {name: float(value) for name, value in row.items()}
-                    for row in csv.DictReader(stream)
-                )
+            rows = tuple(rows_of(folder / "progress.csv"))
             energy = json.loads((folder / "energy.json").read_text())
             found.setdefault(int(bits), []).append(Run(int(seed), rows, energy))
         for width in sorted(found, reverse=True):
@@ -223,7 +188,7 @@ def report(
     ] = None,
 ) -> None:
     """Tables, and a figure, of the runs that are there."""
-    groups = list(read_runs(out, chosen(tasks)))
+    groups = list(read_runs(out, chosen(tasks, BY_NAME)))
     if not groups:
         raise typer.BadParameter(f"{out} has no complete run")
     floats = {g.task.name: g for g in groups if g.bits == FLOAT}
@@ -282,7 +247,7 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
         "learner_waiting": float(group.of("learner_waiting").mean()),
         "actors_waiting": float(group.of("actors_waiting").mean()),
         "samples_per_insert": float(group.of("samples_per_insert").mean()),
-        "staleness": float(np.mean([run.column("staleness").mean() for run in group.runs])),
+        "staleness": float(np.mean([column(run.rows, "staleness").mean() for run in group.runs])),
         "energy": ratio(group, base, "estimated_kwh"),
         "processor_energy": ratio(group, base, "of_processor"),
     }
@@ -297,32 +262,17 @@ def ratio(group: Group, base: Group, part: str) -> float | None:
     return sum(ours[seed] for seed in both) / total if total else None
 
 
-def spread(values: Any) -> list[float] | None:
-    """Mean and its standard error; None of nothing."""
-    found = np.asarray(values, float)
-    if not len(found):
-        return None
-    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
-    return [float(found.mean()), float(error)]
-
-
 def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
-    def number(name: str) -> str:
-        value = fact[name]
-        if value is None or not np.isfinite(value[0]):
-            return "-"
-        return f"{value[0]:,.0f} +- {value[1]:,.0f}"
-
     missing = fact["seeds"] - fact["reached"]
     some = f" ({fact['reached']} of {fact['seeds']})" if missing else ""
     return (
         fact["task"],
         fact["bits"],
         fact["seeds"],
-        number("best"),
-        number("last"),
-        number("steps") + some,
-        number("seconds") + some,
+        written(fact["best"]),
+        written(fact["last"]),
+        written(fact["steps"]) + some,
+        written(fact["seconds"]) + some,
         fact["speed"][0],
         fact["learner_waiting"],
         fact["actors_waiting"],
@@ -346,19 +296,9 @@ def draw(groups: Sequence[Group], path: Path) -> None:
     )
     for axis, name in zip(axes[0], names, strict=True):
         for group in (g for g in groups if g.task.name == name):
-            last = min(run.column("actor_steps")[-1] for run in group.runs)
-            first = max(run.column("actor_steps")[0] for run in group.runs)
-            steps = np.linspace(first, last, 60)
-            curves = np.array(
-                [np.interp(steps, r.column("actor_steps"), r.smooth) for r in group.runs]
-            )
-            mean, deviation = curves.mean(0), curves.std(0)
             label = f"{'float32' if group.bits == FLOAT else f'int{group.bits}'} actors"
-            (line,) = axis.plot(steps, mean, label=f"{label}, {len(group.runs)} seeds")
-            color = line.get_color()
-            axis.fill_between(
-                steps, mean - deviation, mean + deviation, color=color, alpha=0.2, lw=0
-            )
+            runs = [(column(run.rows, "actor_steps"), smooth(run.rows)) for run in group.runs]
+            curve(axis, runs, label)
         axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
         axis.legend(frameon=False, fontsize="small")
         axis.spines[["top", "right"]].set_visible(False)

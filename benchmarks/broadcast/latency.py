@@ -17,13 +17,18 @@ from benchmarks.broadcast.runs import Timed, timed_run
 from benchmarks.real.tables import Table
 from qgraph.cli.console import import_tensorflow_quietly
 
-KINDS = (("ours", 8), ("ours", 4), ("ours", 16), ("ours", 32), ("torch", 8), ("torch", 32))
-NAMES = {"ours": "qgraph", "torch": "ActorQ's, in PyTorch"}
+KINDS = (
+    ("ours", 8), ("ours", 4), ("ours", 16), ("ours", 32),
+    ("direct", 8), ("direct", 4), ("direct", 16), ("direct", 32),
+    ("torch", 8), ("torch", 32),
+)  # fmt: skip
+NAMES = {"ours": "qgraph", "direct": "qgraph, the learner packs", "torch": "ActorQ's, in PyTorch"}
 GAP = 0.05  # seconds between updates, so that each begins from rest
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (
     "Learner, quantizer and actor are processes; the learner rests meanwhile. Packing begins while "
     "weights are still copied, so that the times of both are more than their share.",
+    "Where the learner packs, `copy` is how long that holds it up.",
     "ActorQ's path (quantize_dynamic, pickle, load_state_dict) has our shared memory here, not the "
     "tables that it went through.",
 )

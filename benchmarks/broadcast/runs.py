@@ -12,7 +12,7 @@ from benchmarks.broadcast.policies import drawn_weights
 from benchmarks.broadcast.processes import MODULE
 from qgraph.errors import RunError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.broadcast import Channel, Publisher, Supervisor
+from qgraph.rl.broadcast import Channel, DirectPublisher, Publisher, Supervisor
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS
 from qgraph.rl.broadcast.weights import WeightSender
 
@@ -29,12 +29,8 @@ class Timed:
     publish: Callable[[Mapping[str, Any], int], None]
     blocks: str
     block_size: int
+    packed: Callable[[], tuple[int, float]]  # blocks so far, and the seconds that these took
     kept: Any = None  # memory that actors open
-
-    def packed(self) -> tuple[int, float]:
-        """Blocks so far, and the seconds that packing them took."""
-        numbers = self.run.numbers("quantizer")
-        return int(numbers[PACKED]), float(numbers[SECONDS])
 
     def numbers(self, actor: int = 0) -> Any:
         return self.run.numbers(f"actor {actor}")
@@ -53,10 +49,15 @@ class Timed:
 def timed_run(
     kind: str, program: ActorProgram, bits: int, actors: int = 1, **settings: Any
 ) -> Iterator[Timed]:
-    """kind: `ours` or `torch`. settings: of each actor."""
+    """kind: `ours`, `direct` (the learner packs) or `torch`. settings: of each actor."""
     with Supervisor(actors + 1) as run:
-        timed = (_ours if kind == "ours" else _torch)(run, program, bits, actors)
-        common = {"task": "actor", "kind": kind, "bits": bits, "program": program.as_json()}
+        timed = MADE[kind](run, program, bits, actors)
+        common = {
+            "task": "actor",
+            "kind": "torch" if kind == "torch" else "ours",
+            "bits": bits,
+            "program": program.as_json(),
+        }
         for number in range(actors):
             given = {"blocks": timed.blocks, "reader": number, "period": 1, **common, **settings}
             run.start(f"actor {number}", MODULE, given, environment=ONE_THREAD)
@@ -65,7 +66,19 @@ def timed_run(
 
 def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
     publisher = Publisher(run, program, readers=actors, bits=bits)
-    return Timed(run, publisher.publish, publisher.settings(0)["blocks"], publisher.block_size)
+    return Timed(
+        run,
+        publisher.publish,
+        publisher.settings(0)["blocks"],
+        publisher.block_size,
+        lambda: publisher.packed,
+    )
+
+
+def _direct(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+    publisher = DirectPublisher(program, readers=actors, bits=bits)
+    blocks = publisher.settings(0)["blocks"]
+    return Timed(run, publisher.publish, blocks, publisher.block_size, lambda: publisher.packed)
 
 
 def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
@@ -77,4 +90,12 @@ def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Ti
     given = {"bits": bits, "blocks": blocks.name, **weights.settings()}
     given |= {"task": "quantizer", "program": program.as_json()}
     run.start("quantizer", MODULE, given, environment=ONE_THREAD)
-    return Timed(run, weights.send, blocks.name, size, kept=blocks)
+
+    def packed() -> tuple[int, float]:
+        numbers = run.numbers("quantizer")
+        return int(numbers[PACKED]), float(numbers[SECONDS])
+
+    return Timed(run, weights.send, blocks.name, size, packed, kept=blocks)
+
+
+MADE = {"ours": _ours, "direct": _direct, "torch": _torch}

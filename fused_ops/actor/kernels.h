@@ -110,7 +110,8 @@ struct Kernels {
     // is room for a number for each output.
     bool (*pack)(const float* weights, const Panels& form, int high, char* data, float* scale,
                  int32_t* sums, float* inverse);
-    uint64_t (*checksum)(const void* words, uint64_t bytes);
+    // What words from number `first` on have in a checksum.
+    uint64_t (*checksum)(const void* words, uint64_t bytes, uint64_t first);
 };
 
 // Each is null where it isn't compiled in.

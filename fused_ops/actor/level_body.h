@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actor/elementwise_body.h"
+#include "actor/pack_body.h"
 #include "actor/product_body.h"
 #include "actor/quantize_body.h"
 

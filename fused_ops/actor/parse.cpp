@@ -289,14 +289,17 @@ Panels Weight::in(const char* block) const {
             integers ? reinterpret_cast<const int32_t*>(block + sums) : nullptr};
 }
 
+uint64_t part_of_checksum(const char* block, int64_t begin, int64_t end, Level level) {
+    return kernels_of(level)->checksum(block + begin, static_cast<uint64_t>(end - begin),
+                                       static_cast<uint64_t>(begin) / sizeof(uint32_t));
+}
+
 uint64_t checksum(const char* block, int64_t size, Level level) {
     alignas(kAlignment) char header[sizeof(Header)];
     std::memcpy(header, block, sizeof header);
     std::memset(header + offsetof(Header, checksum), 0, sizeof(uint64_t));
-    const Kernels& kernels = *kernels_of(level);
-    // The header's own words, as they are and as they are meant.
-    return kernels.checksum(block, static_cast<uint64_t>(size)) -
-           kernels.checksum(block, sizeof header) + kernels.checksum(header, sizeof header);
+    return part_of_checksum(header, 0, sizeof header, level) +
+           part_of_checksum(block, sizeof header, size, level);
 }
 
 Program parse(const char* block, int64_t size) { return Reader(block, size).take(); }

@@ -79,6 +79,9 @@ struct Program {
 // Throws Refusal. Neither magic nor checksum are looked at.
 Program parse(const char* block, int64_t size);
 
+// Both are multiples of kAlignment. The header's own checksum counts as it is.
+uint64_t part_of_checksum(const char* block, int64_t begin, int64_t end, Level level);
+
 uint64_t checksum(const char* block, int64_t size, Level level);
 
 }  // namespace qgraph::actor

@@ -1,4 +1,4 @@
-// Inputs to codes, weights to panels, and the checksum. Included once by each level.
+// Inputs to codes. Included once by each level.
 
 #pragma once
 
@@ -28,30 +28,20 @@ inline auto folded(V v, F f) {
     }
 }
 
-// Whether there is a bit.
-inline bool any(Bits bits) {
-#if defined(__AVX512F__)
-    return _mm512_test_epi32_mask((__m512i)bits, (__m512i)bits) != 0;
-#elif defined(__AVX2__)
-    return _mm256_testz_si256((__m256i)bits, (__m256i)bits) == 0;
-#else
-    return folded<kWide>(bits, [](auto a, auto b) { return a | b; }) != 0;
-#endif
-}
-
-// Comparisons with NaN are false, so that it is none of the ends.
+// The ends of a row, as bits: of numbers below 0 those of the lowest are the largest, and those of
+// what is not finite are beyond all others.
 struct Ends {
-    Vec low{}, high{};
-    Bits bad{};  // not 0 where something was not finite
+    Ints high{};
+    Bits low{};
 
-    void add(Vec v) {
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-        bad |= (Bits)(v - v);
+    void add(Ints highs, Bits lows) {
+        high = highs > high ? highs : high;
+        low = lows > low ? lows : low;
     }
+    void add(Vec v) { add((Ints)v, (Bits)v); }
 };
 
-inline Range range(const float* x, int64_t count) {
+inline Ends ends_of(const float* x, int64_t count) {
     Ends ends, others;  // so that one's latency hides behind the other's
     int64_t at = 0;
     for (; at + 2 * kWide <= count; at += 2 * kWide) {
@@ -59,27 +49,46 @@ inline Range range(const float* x, int64_t count) {
         others.add(load_all(x + at + kWide));
     }
     for (; at < count; at += kWide) ends.add(load_first(x + at, count - at));
-    ends.add(others.low);
-    ends.add(others.high);
-    ends.bad |= others.bad;
-    const auto less = [](auto a, auto b) { return a < b ? a : b; };
+    ends.add(others.high, others.low);
+    return ends;
+}
+
+constexpr uint32_t kMinusZero = 0x80000000u;
+constexpr float kLargest = 0x1.fffffep127f;
+
+inline Range range(const float* x, int64_t count) {
+    const Ends ends = ends_of(x, count);
     const auto more = [](auto a, auto b) { return a > b ? a : b; };
-    const float least = folded<kWide>(ends.low, less);
-    const float span = folded<kWide>(ends.high, more) - least;
-    if (any(ends.bad) || span > 0x1.fffffep127f) return {__builtin_nanf(""), 0, 0};
+    const int32_t high = folded<kWide>(ends.high, more);
+    const uint32_t low = folded<kWide>(ends.low, more);
+    float most, least;
+    std::memcpy(&most, &high, sizeof most);
+    std::memcpy(&least, &low, sizeof least);
+    if (low <= kMinusZero) least = 0;
+    const float span = most - least;
+    if (!(span <= kLargest)) return {__builtin_nanf(""), 0, 0};
     if (span < kSmallest) return {0, 0, 0};
     const float inverse = 255.0f / span;
     const float zero = (-least * inverse + kRounder) - kRounder;
     return {span / 255.0f, inverse, static_cast<int32_t>(zero > 255.0f ? 255.0f : zero)};
 }
 
-// Codes before they are held to 0..255. What is not finite becomes anything.
+// Nearest whole numbers, half to even. What is not finite becomes anything.
+inline Ints nearest(Vec v) {
+#if defined(__AVX512F__)
+    return (Ints)_mm512_maskz_cvtps_epi32(0xffff, v);
+#elif defined(__AVX2__)
+    return (Ints)_mm256_cvtps_epi32(v);
+#else
+    return __builtin_convertvector(Lanes<kWide>::nearest(v), Ints);
+#endif
+}
+
+// Codes before they are held to 0..255.
 inline Ints whole_codes(Vec v, Range range) {
     v = v * range.inverse;
-#if defined(__AVX512F__)
-    return (Ints)_mm512_maskz_cvtps_epi32(0xffff, v) + range.zero;
-#elif defined(__AVX2__)
-    return (Ints)_mm256_cvtps_epi32(v) + range.zero;
+#if defined(__AVX2__)
+    return nearest(v) + range.zero;
 #else
     v = Lanes<kWide>::nearest(v) + static_cast<float>(range.zero);
     v = v > 0.0f ? v : all(0);
@@ -126,187 +135,84 @@ inline void quantize(const float* x, int64_t count, Range range, uint8_t* codes)
     }
 }
 
+#if defined(__AVX512F__)
+// Where a pair of vectors, with 2^round rows in each, is folded to one: the lanes of both that are
+// first and those that are second.
+struct Folds {
+    int32_t first[4][16], second[4][16];
+};
+
+constexpr Folds folds() {
+    Folds made{};
+    for (int round = 0; round < 4; ++round) {
+        const int half = 8 >> round;  // of a row's lanes
+        for (int lane = 0; lane < 16; ++lane) {
+            const int at =
+                lane / half * 2 * half + lane % half;  // 16 and more: of the second vector
+            made.first[round][lane] = at;
+            made.second[round][lane] = at + half;
+        }
+    }
+    return made;
+}
+
+alignas(64) constexpr Folds kFolds = folds();
+
+// Lane i: what is left of vector i.
+template <int round = 0, class V>
+inline V folded_rows(const V* rows) {
+    constexpr int pairs = 8 >> round;
+    const __m512i first = _mm512_load_si512(kFolds.first[round]);
+    const __m512i second = _mm512_load_si512(kFolds.second[round]);
+    V found[pairs];
+    for (int i = 0; i < pairs; ++i) {
+        const auto a = (__m512i)rows[2 * i], b = (__m512i)rows[2 * i + 1];
+        const V one = (V)_mm512_permutex2var_epi32(a, first, b);
+        const V other = (V)_mm512_permutex2var_epi32(a, second, b);
+        found[i] = one > other ? one : other;
+    }
+    if constexpr (pairs == 1) {
+        return found[0];
+    } else {
+        return folded_rows<round + 1>(found);
+    }
+}
+
+// What `range` says, of so many rows as a vector has lanes.
+inline void ranges_of(const float* x, int64_t size, Range* ranges) {
+    Ints highs[kWide];
+    Bits lows[kWide];
+    for (int i = 0; i < kWide; ++i) {
+        const Ends ends = ends_of(x + i * size, size);
+        highs[i] = ends.high;
+        lows[i] = ends.low;
+    }
+    const Bits low = folded_rows(lows);
+    const Vec least = low > kMinusZero ? (Vec)low : Vec{};
+    const Vec span = (Vec)folded_rows(highs) - least;
+    const Vec inverse = 255.0f / span, zero = (-least * inverse + kRounder) - kRounder;
+    const Ints finite = span <= kLargest, there = finite & (span >= kSmallest);
+    const Vec delta = there ? span / 255.0f : finite ? Vec{} : all(__builtin_nanf(""));
+    const Ints zeros = __builtin_convertvector(zero > 255.0f ? all(255.0f) : zero, Ints);
+    const Ints inverses = (Ints)inverse & there;
+    for (int i = 0; i < kWide; ++i) ranges[i] = {delta[i], ((Vec)inverses)[i], (zeros & there)[i]};
+}
+#endif
+
 void quantize_rows(const float* x, int64_t rows, int64_t size, Range* ranges, uint8_t* codes,
                    int64_t row) {
+#if defined(__AVX512F__)
+    for (; rows >= kWide; rows -= kWide, ranges += kWide) {
+        ranges_of(x, size, ranges);
+        for (int i = 0; i < kWide; ++i, x += size, codes += row) {
+            quantize(x, size, ranges[i], codes);
+        }
+    }
+#endif
     for (int64_t i = 0; i < rows; ++i, x += size, codes += row) {
         ranges[i] = range(x, size);
         quantize(x, size, ranges[i], codes);
     }
-}
-
-// -- weights ------------------------------------------------------------------------------------
-
-struct Kernel {
-    const float* weights;
-    const Panels& form;
-
-    // Of output channels `channel` on; rows that are not there are zeros.
-    Vec row(int64_t segment, int64_t k, int64_t channel) const {
-        const int64_t left = form.outputs - channel;
-        if (k >= form.length || left <= 0) return Vec{};
-        return load_first(weights + (segment * form.length + k) * form.outputs + channel, left);
-    }
-};
-
-// Channels that are looked at and then packed before the next ones are: weights come from memory
-// once, and the second time from a cache.
-constexpr int64_t kStrip = 256;
-constexpr int64_t kRowsAhead = 8;  // that are fetched before they are looked at
-
-// Channels `begin` to `end`.
-struct Strip {
-    int64_t begin, end;
-};
-
-// The largest magnitude of each channel, as it is or as bits; false where one is not finite.
-bool largest(const float* weights, int64_t rows, int64_t outputs, Strip strip, float* top) {
-    for (int64_t c = strip.begin; c < strip.end; c += kWide) store_all(top + c, Vec{});
-    for (int64_t row = 0; row < rows; ++row) {
-        const float* at = weights + row * outputs;
-        for (int64_t c = strip.begin; c < strip.end; c += 16) {
-            __builtin_prefetch(at + kRowsAhead * outputs + c);
-        }
-        for (int64_t c = strip.begin; c < std::min(strip.end, outputs); c += kWide) {
-            const Vec v = load_first(at + c, outputs - c);
-            const Ints size = (Ints)((Bits)v & 0x7fffffffu), before = (Ints)load_all(top + c);
-            store_all(top + c, (Vec)(size > before ? size : before));
-        }
-    }
-    return finite(top + strip.begin, strip.end - strip.begin);
-}
-
-// Codes of 16 channels of a panel of integers: 4 or 8 values of each in 4 bytes.
-template <Storage S>
-Bits group(const Kernel& kernel, int64_t segment, int64_t k, int64_t channel, Vec inverse, Vec high,
-           Ints& sums) {
-    Bits packed{};
-    for (int i = 0; i < (S == Storage::int8 ? 4 : 8); ++i) {
-        Vec v = Lanes<kWide>::nearest(kernel.row(segment, k + i, channel) * inverse);
-        v = held(v, -high, high);
-        const Ints codes = __builtin_convertvector(v, Ints);
-        sums += codes;
-        packed |= S == Storage::int8 ? ((Bits)codes & 255u) << (8 * i)
-                                     : ((Bits)codes & 15u) << (i < 4 ? 8 * i : 8 * i - 28);
-    }
-    return packed;
-}
-
-template <Storage S>
-void pack_integers(const Kernel& kernel, int top, Strip strip, char* data, const float* inverse,
-                   int32_t* sums) {
-    const Panels& form = kernel.form;
-    constexpr int64_t step = S == Storage::int8 ? 4 : 8;
-    const int64_t channels = padded(form.outputs), rows = rows_of(S, form.length);
-    const int64_t of_one = bytes_of(S, form.segments, form.length);
-    const Vec high = all(static_cast<float>(top));
-    std::fill(sums + strip.begin, sums + strip.end, 0);
-    // Rows as they lie; of each panel four lines at a time.
-    for (int64_t segment = 0; segment < form.segments; ++segment) {
-        for (int64_t k = 0; k < rows; k += step) {
-            for (int64_t panel = strip.begin; panel < strip.end; panel += kPanel) {
-                const int64_t width = channels - panel < kPanel ? channels - panel : kPanel;
-                char* to = data + panel * of_one + (segment * rows + k) / step * width * 4;
-                for (int64_t c = panel; c < panel + width; c += kWide) {
-                    Ints sum = load_ints(sums + c);
-                    const Bits packed =
-                        group<S>(kernel, segment, k, c, load_all(inverse + c), high, sum);
-                    store_ints(sums + c, sum);
-                    std::memcpy(to + (c - panel) * 4, &packed, sizeof packed);
-                }
-            }
-        }
-    }
-}
-
-template <Storage S>
-bool pack_floats(const Kernel& kernel, char* data) {
-    const Panels& form = kernel.form;
-    const int64_t channels = padded(form.outputs), rows = form.segments * form.length;
-    const int64_t of_one = bytes_of(S, form.segments, form.length);
-    constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;
-    Ints largest{};
-    for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t panel = 0; panel < channels; panel += kPanel) {
-            const int64_t width = channels - panel < kPanel ? channels - panel : kPanel;
-            char* to = data + panel * of_one;
-            for (int64_t c = 0; c < width; c += kWide) {
-                Vec v = kernel.row(0, row, panel + c);
-                const Ints size = (Ints)((Bits)v & 0x7fffffffu);
-                largest = size > largest ? size : largest;
-                if constexpr (type == Type::float16) v = held(v, all(-65504.0f), all(65504.0f));
-                store<type, kWide, false>(to, row * width + c, v);
-            }
-        }
-    }
-    return finite_sizes(largest);
-}
-
-bool pack(const float* weights, const Panels& form, int high, char* data, float* scale,
-          int32_t* sums, float* inverse) {
-    // Floats have no groups: segments are as good as one.
-    Panels rows = form;
-    rows.segments = 1;
-    rows.length = form.segments * form.length;
-    if (form.storage == Storage::float32) {
-        return pack_floats<Storage::float32>({weights, rows}, data);
-    }
-    if (form.storage == Storage::float16) {
-        return pack_floats<Storage::float16>({weights, rows}, data);
-    }
-    const auto top = static_cast<float>(high);
-    const Kernel kernel{weights, form};
-    const int64_t channels = padded(form.outputs);
-    for (Strip strip{0, 0}; strip.begin < channels; strip.begin += kStrip) {
-        strip.end = std::min(strip.begin + kStrip, channels);
-        if (!largest(weights, rows.length, form.outputs, strip, scale)) return false;
-        for (int64_t c = strip.begin; c < strip.end; ++c) {
-            const bool there = scale[c] >= kSmallest;
-            inverse[c] = there ? top / scale[c] : 0;
-            scale[c] = there ? scale[c] / top : 0;
-        }
-        if (form.storage == Storage::int8) {
-            pack_integers<Storage::int8>(kernel, high, strip, data, inverse, sums);
-        } else {
-            pack_integers<Storage::int4>(kernel, high, strip, data, inverse, sums);
-        }
-    }
-    return true;
-}
-
-// -- checksum -----------------------------------------------------------------------------------
-
-typedef uint64_t Longs __attribute__((vector_size(4 * kWide)));
-typedef uint64_t LooseLongs __attribute__((vector_size(4 * kWide), aligned(4), may_alias));
-
-// The product of the lower halves.
-inline Longs times(Longs a, Longs b) {
-#if defined(__AVX512F__)
-    return (Longs)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
-#elif defined(__AVX2__)
-    return (Longs)_mm256_mul_epu32((__m256i)a, (__m256i)b);
-#elif defined(__SSE2__)
-    return (Longs)_mm_mul_epu32((__m128i)a, (__m128i)b);
-#else
-    return (a & 0xffffffffu) * (b & 0xffffffffu);
-#endif
-}
-
-// Each word times (place * kStep + 1) modulo 2^32, summed up modulo 2^64. `bytes` is a multiple of
-// 64; the words of the header are as they are.
-uint64_t checksum(const void* words, uint64_t bytes) {
-    constexpr uint64_t kStep = 0x9E3779B2;
-    constexpr int kLongs = kWide / 2;
-    Longs sums{}, keys{};
-    for (int i = 0; i < kLongs; ++i) keys[i] = static_cast<uint64_t>(i) * 2 * kStep + 1;
-    const auto* at = static_cast<const char*>(words);
-    for (uint64_t i = 0; i < bytes; i += sizeof(Longs)) {
-        const Longs two = *reinterpret_cast<const LooseLongs*>(at + i);
-        sums += times(two, keys) + times(two >> 32, keys + kStep);
-        keys += kWide * kStep;
-    }
-    uint64_t sum = 0;
-    for (int i = 0; i < kLongs; ++i) sum += sums[i];
-    return sum;
 }
 
 }  // namespace

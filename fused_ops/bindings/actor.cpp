@@ -4,9 +4,11 @@
 #include "actor/actor.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <optional>
 
 #include "actor/format.h"
 #include "bindings/engine.h"
@@ -25,33 +27,43 @@ const char* bytes_of(const Bytes& block) { return reinterpret_cast<const char*>(
 
 int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size()); }
 
-// Packs weight number `index` into a block that has its tables, all but the magic, which comes with
-// the last one. False where a number is not finite.
-bool pack(const Room& room, size_t index, const Floats& values, int level) {
+// Packs weight number `index` into a block that has its tables. What it has in the checksum;
+// nothing where a number is not finite.
+std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& values, int number) {
     nb::gil_scoped_release unlocked;
     auto* block = reinterpret_cast<char*>(room.data());
-    const auto size = static_cast<int64_t>(room.size());
-    const Program program = parse(block, size);
-    const Kernels& kernels = *kernels_of(static_cast<Level>(level));
+    const auto level = static_cast<Level>(number);
+    const Program program = parse(block, static_cast<int64_t>(room.size()));
     const Weight& weight = program.weights.at(index);
-    const int64_t outputs = weight.shape.last();
-    std::vector<float> inverse(static_cast<size_t>(padded(outputs)));
+    const int64_t channels = padded(weight.shape.last());
+    std::vector<float> inverse(static_cast<size_t>(channels));
     Panels to = weight.in(block);
     if (!weight.is_kernel()) to.segments = to.length = 1;
-    const int64_t end =
-        weight.data + bytes_of(to.storage, to.segments, to.length) * padded(outputs);
-    std::memset(block + end, 0, static_cast<size_t>(-end & (kAlignment - 1)));
     const int high = weight.exact() ? (1 << (weight.bits - 1)) - 1 : 0;
-    if (!kernels.pack(values.data(), to, high, block + weight.data, const_cast<float*>(to.scale),
-                      const_cast<int32_t*>(to.sums), inverse.data())) {
-        return false;
+    if (!kernels_of(level)->pack(values.data(), to, high, block + weight.data,
+                                 const_cast<float*>(to.scale), const_cast<int32_t*>(to.sums),
+                                 inverse.data())) {
+        return {};
     }
-    if (index + 1 == program.weights.size()) {
-        std::memcpy(block, kMagic, sizeof kMagic);
-        const uint64_t sum = checksum(block, size, static_cast<Level>(level));
-        std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
-    }
-    return true;
+    const auto packed = [&](int64_t at, int64_t size) {  // from there on
+        const int64_t filled = -(at + size) & (kAlignment - 1);
+        std::memset(block + at + size, 0, static_cast<size_t>(filled));
+        return part_of_checksum(block, at, at + size + filled, level);
+    };
+    uint64_t sum = packed(weight.data, channels * bytes_of(to.storage, to.segments, to.length));
+    if (weight.exact())
+        sum += packed(weight.scale, channels * 4) + packed(weight.sums, channels * 4);
+    return sum;
+}
+
+// Makes it a block; `sum` is what all weights together have in its checksum.
+void seal(const Room& room, uint64_t sum, int level) {
+    auto* block = reinterpret_cast<char*>(room.data());
+    const Program program = parse(block, static_cast<int64_t>(room.size()));
+    std::memcpy(block, kMagic, sizeof kMagic);
+    std::memset(block + offsetof(Header, checksum), 0, sizeof sum);
+    sum += part_of_checksum(block, 0, program.tables, static_cast<Level>(level));
+    std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
 }
 
 uint64_t checksum_of(const Bytes& block) {
@@ -162,5 +174,6 @@ void bind_actor(nb::module_& module) {
         .def("act", &BoundActor::act, nb::arg().none())
         .def("act_all", &BoundActor::act_all, nb::arg().none());
     module.def("pack", &pack);
+    module.def("seal", &seal);
     module.def("checksum", &checksum_of);
 }

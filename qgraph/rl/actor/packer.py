@@ -78,10 +78,14 @@ def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str
     if native is None or not packer.program.weight_shapes:
         return pack_plain(packer, weights, block, arrived)
     level = kernels.native_engine().best_level()
+    checksum = 0
     for i, name in enumerate(packer.program.weight_shapes):
         arrived(name)
-        if not native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level):
+        found = native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level)
+        if found is None:
             raise not_finite(name)
+        checksum += found
+    native.seal(block, checksum % 2**64, level)
 
 
 def pack_plain(

@@ -1,6 +1,7 @@
 """Learner, quantizer and actors as processes: blocks one way, experience the other (docs/rl.md)."""
 
 from qgraph.rl.broadcast.channel import Channel, Reader, Writer
+from qgraph.rl.broadcast.direct import DirectPublisher
 from qgraph.rl.broadcast.experience import Experience, RecordReader, RecordWriter
 from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.publisher import Publisher
@@ -9,6 +10,7 @@ from qgraph.rl.broadcast.supervisor import Supervisor
 
 __all__ = [
     "Channel",
+    "DirectPublisher",
     "Experience",
     "Member",
     "Publisher",

@@ -72,7 +72,7 @@ class WeightSender:
         """
         layout = self._layout
         layout.program.check(weights)
-        values = {name: _in_place(name, weights[name]) for name in layout.program.weight_shapes}
+        values = {name: in_place(name, weights[name]) for name in layout.program.weight_shapes}
         if version <= self.version:
             raise UsageError(f"version {version} after version {self.version}")
         places, done = layout.views(self._writer.room()), 0
@@ -121,7 +121,7 @@ class RunEnded(Exception):
     """While something was waited for."""
 
 
-def _in_place(name: str, value: Any) -> Array:
+def in_place(name: str, value: Any) -> Array:
     """As an array, without the copy that a variable's `numpy()` makes."""
     found: Array = value
     if not isinstance(value, np.ndarray):

@@ -1,0 +1,331 @@
+"""Policies compressed in more ways than bits: ``python -m benchmarks.compression run``.
+
+Each run is `qgraph rl train --algo impala` with a chain of links, in a directory of its own; those
+that are complete are passed over. ``python -m benchmarks.compression report`` makes a table and a
+figure of the runs that are there:
+
+- actor: microseconds of a step's inference, as actors took them in the run, and how many times less
+  that is than without compression; `inference` is its share of their own time (figure 1);
+- block: bytes of a broadcast, of the compressor in the beginning and in the end;
+- KL: mean over the run of the divergence between the learner's policy and the compressed one;
+- return: the best of the mean of three evaluations in a row of the full policy; `of actors` is the
+  mean return that actors had in the last quarter of the run.
+
+``python -m benchmarks.compression networks`` times the four networks of AcceRL's table 6.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.actor_speed import observations, turns
+from benchmarks.broadcast.policies import drawn_weights
+from benchmarks.real.tables import Table
+from benchmarks.training_runs import (
+    WINDOW,
+    chosen,
+    column,
+    curve,
+    last_line,
+    rows_of,
+    side_by_side,
+    smooth,
+    spread,
+    written,
+)
+from qgraph.cli.console import console
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress.students import NETWORKS, program_of
+from qgraph.rl.head import Head
+from qgraph.rl.monitor.log import LINES, read_log
+
+RUNS = Path("runs/compression")
+HIDDEN = "512,512"  # wide enough for actors to be what runs wait for
+STUDENT = "64-64"
+PAPER = {"original": 6.0, "net1": 2.5, "net2": 1.9, "net3": 1.2}  # ms, AcceRL, table 6
+BITS = (32, 8, 4)
+ACTIONS = 6  # of Pong
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task, and what IMPALA is told for it."""
+
+    name: str
+    environment: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A chain, "" for none, and what steers it."""
+
+    name: str
+    chain: str
+    monitor: str = "watch"
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("cartpole", "CartPole-v1", ("--reward-scale", "0.05", "--steps", "200000")),
+        Task("acrobot", "Acrobot-v1", ("--reward-scale", "0.05", "--steps", "200000")),
+    )
+}
+NONE = Variant("float32", "")
+GROUPS: dict[str, tuple[Variant, ...]] = {
+    "links": (
+        NONE,
+        Variant("int8", "quantize(8)"),
+        Variant("pruned", "prune(0.5)"),
+        Variant("distilled", f"distill({STUDENT})"),
+        Variant("pruned, int8", "prune(0.5)|quantize(8)"),
+        Variant("distilled, int8", f"distill({STUDENT})|quantize(8)"),
+    ),
+    "monitor": (
+        NONE,
+        Variant("2 bits", "quantize(2)"),
+        Variant("2 bits, kl_max:1", "quantize(2)", "kl_max:1"),
+    ),
+}
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
+Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
+Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
+ALL_TASKS, ALL_GROUPS = ",".join(TASKS), ",".join(GROUPS)
+Markdown = Annotated[bool, typer.Option("--markdown")]
+
+
+@app.command()
+def networks(markdown: Markdown = False) -> None:
+    """Time the networks of table 6, interleaved, one observation at a time."""
+    calls: dict[tuple[str, int], Any] = {}
+    sizes: dict[tuple[str, int], int] = {}
+    for name, network in NETWORKS.items():
+        program = program_of(network, _pong())
+        x = observations(program, 1)
+        for bits in BITS:
+            block = Packer(program, bits).pack(drawn_weights(program))
+            calls[name, bits], sizes[name, bits] = partial(Actor(block), x), block.nbytes
+    times = {key: np.median(found) for key, found in turns(calls).items()}
+    whole = times["original", BITS[0]]
+    table = Table(
+        "Networks of AcceRL's table 6: us an observation",
+        {"network": "", **{f"{_name(b)}, us": ".1f" for b in BITS},
+         **{f"{_name(b)}, times": ".2f" for b in BITS}, "the paper's times": ".2f",
+         "int8 block, MB": ".2f"},
+        notes=["times: how many times less than the original in float32 takes; medians, one thread",
+               "the paper's: its original's time over the network's, in float32, on its machine",
+               "strides are those of the Nature network: the paper does not say them"],
+    )  # fmt: skip
+    for name in NETWORKS:
+        own = [times[name, bits] for bits in BITS]
+        table.add(name, *own, *(whole / t for t in own), PAPER["original"] / PAPER[name],
+                  sizes[name, 8] / 1e6)  # fmt: skip
+    _show([table], markdown)
+
+
+def _pong() -> ActorProgram:
+    """What says observations and outputs; a student takes no more of it."""
+    shapes = {"kernel": (84 * 84 * 4, ACTIONS), "bias": (ACTIONS,)}
+    steps = (Step("flatten", ("observation",), "flat"),
+             Step("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip
+    return ActorProgram((84, 84, 4), steps, ("logits",), shapes)
+
+
+def _name(bits: int) -> str:
+    return "float32" if bits == BITS[0] else f"int{bits}"
+
+
+@app.command()
+def run(
+    out: Folder = RUNS,
+    tasks: Tasks = ALL_TASKS,
+    groups: Groups = ALL_GROUPS,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
+    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of each run.")] = None,
+) -> None:
+    """Make the runs that are not there yet, seed by seed."""
+    waiting = []
+    for seed in range(seeds):
+        for task in chosen(tasks, TASKS):
+            for variant in _variants(groups):
+                folder = folder_of(out, task, variant, seed)
+                if not is_complete(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    waiting.append((folder, command(task, variant, seed, steps)))
+    side_by_side(
+        waiting, jobs, lambda folder, _: print(f"{folder.name}: {last_line(folder)}", flush=True)
+    )
+
+
+def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[str]:
+    said = ["--algo", "impala", "--env", task.environment, "--seed", str(seed), "--energy"]
+    said += ["--hidden", HIDDEN, "--correct", "vtrace,is", *task.options]
+    if variant.chain:
+        said += ["--compress", variant.chain, "--monitor", variant.monitor]
+    else:
+        said += ["--actor-bits", "32"]
+    return [*said, *(["--steps", str(steps)] if steps else [])]
+
+
+def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
+    plain = "".join(c if c.isalnum() else "-" for c in variant.name)
+    return out / f"{task.name}-{plain}-{seed}"
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / "energy.json").exists()  # what a run writes last
+
+
+def _variants(groups: str) -> list[Variant]:
+    return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
+
+
+# -- what became of them ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """Numbers of one run; `curve` is steps and returns of its evaluations."""
+
+    acting: float  # microseconds a step
+    inference: float  # its share of an actor's own time
+    kl: float | None
+    best: float
+    of_actors: float
+    curve: tuple[Array, Array]
+
+
+def read_run(folder: Path) -> Run:
+    rows = rows_of(folder / "progress.csv")
+    last: dict[float, Any] = {row["actor"]: row for row in rows_of(folder / "actors.csv")}
+    acting = sum(row["acting"] for row in last.values())
+    own = acting + sum(row["looking"] + row["environment"] for row in last.values())
+    steps = sum(row["steps"] for row in last.values())
+    looks = read_log(folder / LINES) if (folder / LINES).exists() else []
+    seen = [look.seen.kl_mean for look in looks if look.seen.kl_mean == look.seen.kl_mean]
+    late = column(rows, "actors_return")[-max(1, len(rows) // 4) :]
+    return Run(
+        1e6 * acting / steps,
+        acting / own,
+        float(np.mean(seen)) if seen else None,
+        float(smooth(rows)[min(WINDOW, len(rows)) - 1 :].max()),
+        float(np.nanmean(late)),
+        (column(rows, "actor_steps"), smooth(rows)),
+    )
+
+
+def block_of(folder: Path, chain: str) -> int:
+    """Bytes of a broadcast: of the run's best policy, compressed by its chain."""
+    from qgraph.rl.policy import read_policy
+
+    network = read_policy(folder / "policy.pb")
+    seen = np.random.default_rng(0).normal(size=(8, *network.program.shape)).astype(np.float32)
+    policy = Policy(network.program, network.weights, Head("softmax"))
+    made = Compressor.parse(chain or "quantize(32)").pack()(policy, seen)
+    assert made.block is not None
+    return len(made.block)
+
+
+@app.command()
+def report(
+    out: Folder = RUNS,
+    tasks: Tasks = ALL_TASKS,
+    groups: Groups = ALL_GROUPS,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Markdown = False,
+    figure: Annotated[Path | None, typer.Option(metavar="PNG", help="Learning curves.")] = None,
+) -> None:
+    """A table for each task, and a figure, of the runs that are there."""
+    found = {
+        (task.name, variant): [
+            read_run(folder)
+            for folder in sorted(out.glob(folder_of(out, task, variant, 0).name[:-1] + "[0-9]*"))
+            if folder.is_dir() and is_complete(folder)
+        ]
+        for task in chosen(tasks, TASKS)
+        for variant in _variants(groups)
+    }
+    found = {key: runs for key, runs in found.items() if runs}
+    if not found:
+        raise typer.BadParameter(f"{out} has no complete run")
+    if figure is not None:
+        draw(found, figure)
+    tables = [_table(task, found, out) for task in dict.fromkeys(name for name, _ in found)]
+    if as_json:
+        print(json.dumps([table.to_json() for table in tables], indent=1))
+    else:
+        _show(tables, markdown)
+
+
+def _table(task: str, found: dict[tuple[str, Variant], list[Run]], out: Path) -> Table:
+    table = Table(
+        f"{task}, IMPALA, policy of {HIDDEN}",
+        {"actors' policy": "", "chain": "", "seeds": "", "block, kB": ",.0f", "actor, us": ".1f",
+         "times less": ".2f", "inference": ".0%", "KL": ".2g", "return": "", "of actors": ""},
+    )  # fmt: skip
+    floats = found.get((task, NONE), [])
+    whole = np.median([run.acting for run in floats]) if floats else None
+    for (name, variant), runs in found.items():
+        if name != task:
+            continue
+        acting = float(np.median([run.acting for run in runs]))
+        diverged = [run.kl for run in runs if run.kl is not None]
+        monitor = f", {variant.monitor}" if variant.monitor != "watch" else ""
+        block = block_of(folder_of(out, TASKS[task], variant, 0), variant.chain)
+        table.add(
+            variant.name, f"{variant.chain or '-'}{monitor}", len(runs), block / 1e3, acting,
+            whole and whole / acting, float(np.mean([run.inference for run in runs])),
+            float(np.mean(diverged)) if diverged else None,
+            written(spread([run.best for run in runs])),
+            written(spread([run.of_actors for run in runs])),
+        )  # fmt: skip
+    return table
+
+
+def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
+    """A panel for each task: the mean over seeds, and one standard deviation, against steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(task for task, _ in found))
+    figure, axes = pyplot.subplots(
+        1, len(names), figsize=(6 * len(names), 4), squeeze=False, layout="constrained"
+    )
+    for axis, name in zip(axes[0], names, strict=True):
+        for (task, variant), runs in found.items():
+            if task == name:
+                curve(axis, [run.curve for run in runs], variant.name)
+        axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
+        axis.legend(frameon=False, fontsize="small")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _show(tables: Sequence[Table], markdown: bool) -> None:
+    for table in tables:
+        if markdown:
+            print(table.markdown() + "\n")
+        else:
+            console().print(table.rich())
+
+
+if __name__ == "__main__":
+    app()

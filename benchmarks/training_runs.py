@@ -1,0 +1,106 @@
+"""Runs of `qgraph rl train`, each in a folder of its own, some side by side."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+WINDOW = 3  # evaluations that are averaged
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+Row = dict[str, float]
+Waiting = tuple[Path, list[str]]  # a folder, and what `qgraph rl train` is told
+
+
+def chosen(names: str, known: Mapping[str, Any]) -> list[Any]:
+    """Of `known`, in its order, those named: comma separated."""
+    for name in names.split(","):
+        if name not in known:
+            raise typer.BadParameter(f"there is no `{name}`; there are {', '.join(known)}")
+    return [known[name] for name in known if name in names.split(",")]
+
+
+def side_by_side(waiting: Iterable[Waiting], jobs: int, ended: Callable[[Path, int], None]) -> None:
+    """Make so many runs at a time; `ended` gets each one's folder and exit code."""
+    left = list(waiting)
+    going: list[tuple[Path, subprocess.Popen[bytes]]] = []
+    while left or going:
+        while left and len(going) < jobs:
+            folder, said = left.pop(0)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            going.append((folder, start(folder, said)))
+        for folder, process in list(going):
+            if process.poll() is not None:
+                going.remove((folder, process))
+                ended(folder, process.returncode)
+        time.sleep(0.2)
+
+
+def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A run; one that has a checkpoint goes on from there."""
+    resumed = (folder / "checkpoint.npz").exists()
+    line = [sys.executable, "-m", "qgraph", "rl", "train", "--out", str(folder), "--threads", "1"]
+    line += ["--resume"] if resumed else said
+    with log_of(folder).open("ab" if resumed else "wb") as log:
+        variables = {**os.environ, **ONE_THREAD}
+        return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+
+def log_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.log")
+
+
+def last_line(folder: Path) -> str:
+    lines = log_of(folder).read_text(errors="replace").strip().split("\n")
+    return next((line for line in reversed(lines) if "return" in line), lines[-1])
+
+
+def rows_of(file: Path) -> list[Row]:
+    """A CSV of numbers."""
+    with file.open() as stream:
+        return [{k: float(value) for k, value in row.items()} for row in csv.DictReader(stream)]
+
+
+def column(rows: Sequence[Row], name: str) -> Any:
+    return np.array([row[name] for row in rows])
+
+
+def smooth(rows: Sequence[Row]) -> Any:
+    """The mean return of each evaluation and those before it, WINDOW in all."""
+    values = column(rows, "return_mean")
+    return np.array([values[max(0, i + 1 - WINDOW) : i + 1].mean() for i in range(len(values))])
+
+
+def spread(values: Any) -> list[float] | None:
+    """Mean and its standard error; None of nothing."""
+    found = np.asarray(values, float)
+    if not len(found):
+        return None
+    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0
+    return [float(found.mean()), float(error)]
+
+
+def written(found: list[float] | None) -> str:
+    """What `spread` gave, for a table."""
+    if found is None or not np.isfinite(found[0]):
+        return "-"
+    return f"{found[0]:,.0f} +- {found[1]:,.0f}"
+
+
+def curve(axis: Any, runs: Sequence[tuple[Any, Any]], label: str) -> None:
+    """The mean over runs (steps, returns) where all have some, and one standard deviation."""
+    first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
+    steps = np.linspace(first, last, 60)
+    curves = np.array([np.interp(steps, *run) for run in runs])
+    mean, deviation = curves.mean(0), curves.std(0)
+    (line,) = axis.plot(steps, mean, label=f"{label}, {len(runs)} seeds")
+    band = (mean - deviation, mean + deviation)
+    axis.fill_between(steps, *band, color=line.get_color(), alpha=0.2, lw=0)

@@ -1,0 +1,73 @@
+"""The learner's end where the learner packs by itself: no process and no copy between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.rl.actor import ActorProgram, Packer
+from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.weights import in_place
+
+
+class DirectPublisher:
+    """Publishes the weights of one program to `readers` actors, straight from where they lie.
+
+    A learner on a CPU is held up less by packing into few bits than by copying float32 for a
+    quantizer (docs/rl_results.md); one on a GPU copies in any case. bits as `Packer` has them.
+    """
+
+    on_demand = False
+
+    def __init__(
+        self,
+        program: ActorProgram,
+        readers: int,
+        *,
+        bits: int = 8,
+        first_bits: int | None = None,
+        last_bits: int | None = None,
+    ) -> None:
+        self._packer = Packer(program, bits, first_bits, last_bits)
+        self.block_size = self._packer.size
+        self._blocks = Channel.create(self.block_size, readers)
+        self._writer = self._blocks.writer()
+        self.packed = (0, 0.0)
+
+    def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        """Pack weights, arrays or variables. Raises UsageError unless versions grow, GraphError for
+        weights that do not fit, TrainingError for those that are not finite.
+        """
+        begin = time.perf_counter()
+        if version <= self.version:
+            raise UsageError(f"version {version} after version {self.version}")
+        program = self._packer.program
+        program.check(weights)
+        values = {name: in_place(name, weights[name]) for name in program.weight_shapes}
+        self._packer.pack(values, version, self._writer.room())
+        self._writer.publish(version)
+        blocks, seconds = self.packed
+        self.packed = (blocks + 1, seconds + time.perf_counter() - begin)
+
+    @property
+    def version(self) -> int:
+        """The latest that was published; -1 before the first."""
+        return self._writer.version
+
+    @property
+    def packed_version(self) -> int:
+        """The same: whatever is published is packed."""
+        return self.version
+
+    def settings(self, reader: int) -> dict[str, Any]:
+        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
+        if not 0 <= reader < self._blocks.readers:
+            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
+        name = self._blocks.name
+        return {"blocks": name, "weights": name, "reader": reader, "on_demand": False}
+
+    def freed(self, reader: int) -> None:
+        """An actor is gone: give back the block that it held."""
+        self._blocks.clear(reader)

@@ -3,10 +3,10 @@
 python -m benchmarks.policies_deployed [--seconds 2] [--markdown FILE]
 
 Each form runs in a process of its own, from its file. `memory` is what the process grows by from
-before the file is opened until actions were made. `limit` is an address space (RLIMIT_AS) halfway
-between what int8 and what float32 asks for, where they are a quarter apart. `evicted` drops the
-file's pages before each step, so that weights come from the disk again: what happens in each step
-where memory does not do.
+before the file is opened until actions were made. `needs` is the least address space (RLIMIT_AS)
+beyond the process's own in which it does that: with less it fails. `evicted` drops the file's pages
+before each step, so that weights come from the disk again: what happens in each step where memory
+does not do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLICIES: Mapping[str, tuple[int, ...]] = {
 }
 FORMS = {"float32": (32, "dynamic"), "int8": (8, "dynamic"), "int4": (4, "dynamic"),
          "static int8": (8, "static")}  # fmt: skip
-APART = 1.25  # times what int8 asks for: what float32 has to ask for, to have a limit between them
+GRAIN = 1 << 17  # bytes that limits are told apart by
 
 
 def policy_of(hidden: tuple[int, ...]) -> Graph:
@@ -77,7 +77,6 @@ def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:
             policy(row)
         return {
             "memory": _memory() - before,
-            "space": _status("VmPeak") - space,
             "median": _median(policy, x, seconds, file if evict else None),
         }
     except Exception as error:  # whatever it says when it has no memory
@@ -94,6 +93,20 @@ def _median(policy: Policy, x: Any, seconds: float, evicted: str | None) -> floa
         policy(x[len(times) % len(x)])
         times.append(time.perf_counter() - start)
     return float(np.median(times))
+
+
+def least_space(file: Path) -> int:
+    """Bytes of address space that a form needs, by halving."""
+    fails, works = 0, GRAIN
+    while "failed" in measured(file, 0, works):
+        fails, works = works, 2 * works
+    while works - fails > GRAIN:
+        half = (fails + works) // 2 // GRAIN * GRAIN
+        if "failed" in measured(file, 0, half):
+            fails = half
+        else:
+            works = half
+    return works
 
 
 def _evict(policy: Policy, file: str) -> None:
@@ -170,10 +183,9 @@ def table(seconds: float, only: str) -> Table:
     found = Table(
         "Policies I to III",
         {"policy": "", "form": "", "file, kB": ",.0f", "memory, kB": ",.0f", "step, us": ".1f",
-         "times float32": ".1f", "within the limit": "", "evicted, us": ".1f"},
+         "times float32": ".1f", "needs, kB": ",.0f", "evicted, us": ".1f"},
         notes=[f"{INPUTS} numbers in, {ACTIONS} actions out, batch 1, one thread; medians",
-               "memory: what the process grows by; the limit: address space halfway between what "
-               "int8 and float32 ask for, where these are apart",
+               "memory: what the process grows by; needs: address space; with less it fails",
                "evicted: weights come from the disk in each step"],
     )  # fmt: skip
     for name, hidden in POLICIES.items():
@@ -191,26 +203,20 @@ def _rows(found: Table, name: str, hidden: tuple[int, ...], place: Path, seconds
         observations = seen(512) if kind == "static" else None
         packed_form = pack(network, Head("argmax"), bits, kind, observations)
         files[form] = packed_form.write(place / f"{form}.qpol")
-    free = {form: measured(file, seconds) for form, file in files.items()}
-    most, least = free["float32"]["space"], free["int8"]["space"]
-    limit = (most + least) // 2 if most > APART * least else 0
     for form, file in files.items():
-        own, fits = free[form], "-"
-        if limit:
-            held = measured(file, seconds, limit)
-            fits = "fails" if "failed" in held else f"{held['median'] * 1e6:.1f} us"
+        own = measured(file, seconds)
         # The engine of a static policy has its program in memory, not in the file.
         evicted = None if form.startswith("static") else measured(file, seconds, evict=True)
         floating = floating or own["median"]
         found.add(
             name, form, file.stat().st_size / 1e3, own["memory"] / 1e3, own["median"] * 1e6,
-            floating / own["median"], fits, evicted and evicted["median"] * 1e6,
+            floating / own["median"], least_space(file) / 1e3, evicted and evicted["median"] * 1e6,
         )  # fmt: skip
     (place / "c").mkdir()
     made = in_c(load_policy(files["static int8"]), place / "c")
     if made is not None:
         speed = floating * 1e6 / made[0]
-        found.add(name, "C, static int8", made[1] / 1e3, None, made[0], speed, "-", None)
+        found.add(name, "C, static int8", made[1] / 1e3, None, made[0], speed, None, None)
 
 
 def main() -> None:

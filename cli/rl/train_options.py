@@ -95,6 +95,14 @@ Pull = Annotated[
         "--pull/--push", help="Policies are packed when an actor asks.", show_default="push"
     ),
 ]
+Quantizer = Annotated[
+    bool | None,
+    typer.Option(
+        "--quantizer/--no-quantizer",
+        help="A process of its own packs policies; else the learner does.",
+        show_default="quantizer",
+    ),
+]
 InProcess = Annotated[
     bool | None,
     typer.Option(

@@ -44,6 +44,7 @@ class Options:
     actor_update_period steps of an actor between looks for a new policy
     synchronous         at each look it waits until it has the newest
     on_demand           policies are packed when an actor asks
+    quantizer           a process of its own packs policies; else the learner does
     in_process          actors take turns in the learner's process
     ray                 address of a Ray cluster that actors are on, "" where they are here
     nodes               of the cluster, which share the actors
@@ -71,6 +72,7 @@ class Options:
     publish_every: int = 10
     synchronous: bool = False
     on_demand: bool = False
+    quantizer: bool = True
     in_process: bool = False
     ray: str = ""
     nodes: int = 1
@@ -130,6 +132,11 @@ class Options:
         if self.nodes > 1 and (not self.ray or self.nodes > self.actors):
             where = f"{self.actors} actors" if self.ray else "no Ray cluster (--ray)"
             raise UsageError(f"{self.nodes} nodes for {where}")
+        if not self.quantizer and (self.ray or self.on_demand or self.compress):
+            raise UsageError(
+                "without a quantizer the learner packs for actors on this machine, all that it "
+                "publishes: not on Ray, on demand or by a chain"
+            )
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
         self._check_precision()

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer
-from qgraph.rl.broadcast import Experience, Publisher, Supervisor
+from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
@@ -75,7 +75,8 @@ class Source(Protocol):
 
 
 class ActorProcesses:
-    """A process for each actor, and one that packs policies for them, or compresses them.
+    """A process for each actor, and one that packs policies for them, or compresses them, where
+    the learner does not.
 
     The first weights have to be published before there are transitions. `take` raises RunError
     where a process died that cannot be replaced.
@@ -121,8 +122,15 @@ class ActorProcesses:
     def close(self) -> None:
         self.run.stop()
 
-    def _publisher(self, job: Job) -> Publisher:
+    def _publisher(self, job: Job) -> Publisher | DirectPublisher:
         options = self.options
+        bits: dict[str, Any] = {
+            "bits": options.broadcast_bits,
+            "first_bits": options.first_bits,
+            "last_bits": options.last_bits,
+        }
+        if not options.quantizer:
+            return DirectPublisher(job.program, options.actors, **bits)
         if job.compression is not None:
             return CompressingPublisher(
                 self.run,
@@ -132,15 +140,7 @@ class ActorProcesses:
                 job.compression,
                 on_demand=options.on_demand,
             )
-        return Publisher(
-            self.run,
-            job.program,
-            options.actors,
-            bits=options.broadcast_bits,
-            first_bits=options.first_bits,
-            last_bits=options.last_bits,
-            on_demand=options.on_demand,
-        )
+        return Publisher(self.run, job.program, options.actors, **bits, on_demand=options.on_demand)
 
     def _start(self, index: int, job: Job) -> None:
         settings = {

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qgraph.errors import GraphError, LoadError, RunError, UsageError
+from qgraph.errors import GraphError, LoadError, RunError, TrainingError, UsageError
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
-from qgraph.rl.broadcast import Channel, Member, Publisher, Subscriber, Supervisor
+from qgraph.rl.broadcast import (
+    Channel,
+    DirectPublisher,
+    Member,
+    Publisher,
+    Subscriber,
+    Supervisor,
+)
 from qgraph.rl.broadcast.board import Board
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
@@ -111,6 +118,40 @@ def test_weights_reach_actors_packed(run: Supervisor) -> None:
         assert np.array_equal(actor(X), outputs(5))
     assert publisher.packed[0] == 2
     assert publisher.packed_version == 5
+
+
+def test_a_learner_packs_by_itself(run: Supervisor) -> None:
+    publisher = DirectPublisher(PROGRAM, readers=2, bits=8)
+    member = Member(run.board, 3)
+    given = [publisher.settings(i) for i in range(2)]
+    subscribers = [Subscriber(made, member, synchronous=True) for made in given]
+    publisher.publish(drawn(1), 1)
+    actors = [Actor(subscriber.first()) for subscriber in subscribers]
+    publisher.publish(drawn(5), 5)
+    for actor, subscriber in zip(actors, subscribers, strict=True):
+        assert np.array_equal(actor(X), outputs(1))
+        assert subscriber.step(actor.switch)
+        assert np.array_equal(actor(X), outputs(5))
+    assert publisher.version == publisher.packed_version == 5
+    assert publisher.packed[0] == 2
+    with pytest.raises(UsageError, match="version 5 after version 5"):
+        publisher.publish(drawn(6), 5)
+    with pytest.raises(UsageError, match="actor 2 of"):
+        publisher.settings(2)
+
+
+def test_a_learner_that_packs_nan_hears_of_it_and_actors_do_not(run: Supervisor) -> None:
+    publisher = DirectPublisher(PROGRAM, readers=1)
+    subscriber = Subscriber(publisher.settings(0), Member(run.board, 3))
+    publisher.publish(drawn(1), 1)
+    actor = Actor(subscriber.first())
+    broken = {name: np.full_like(weight, np.nan) for name, weight in drawn(2).items()}
+    with pytest.raises(TrainingError, match="NaN"):
+        publisher.publish(broken, 2)
+    assert not subscriber.step(actor.switch)
+    publisher.publish(drawn(3), 3)
+    assert subscriber.step(actor.switch)
+    assert np.array_equal(actor(X), outputs(3))
 
 
 def test_in_another_process_too_which_is_restarted(run: Supervisor) -> None:

@@ -46,7 +46,15 @@ def no_watch(status):
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"synchronous": True}, {"on_demand": True}, {"broadcast_bits": 16}, {"first_bits": 16}],
+    [
+        {},
+        {"synchronous": True},
+        {"on_demand": True},
+        {"broadcast_bits": 16},
+        {"first_bits": 16},
+        {"quantizer": False},
+        {"quantizer": False, "synchronous": True},
+    ],
 )
 def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
     training = begun(tmp_path, actor_update_period=10, **more)

@@ -105,6 +105,12 @@ def test_one_directory_has_one_run(tmp_path):
         train(tmp_path, "dqn", "CartPole-v1", SMALL)
 
 
+@pytest.mark.parametrize("more", [{"on_demand": True}, {"compress": "quantize(8)"}, {"ray": "a"}])
+def test_what_needs_a_quantizer_is_said(tmp_path, more):
+    with pytest.raises(UsageError, match="without a quantizer"):
+        train(tmp_path, "dqn", "CartPole-v1", {**SMALL, "quantizer": False, **more})
+
+
 def test_what_cannot_be_resumed_is_said(tmp_path):
     with pytest.raises(UsageError, match="no run to resume"):
         train(tmp_path / "none", resume=True)

@@ -42,7 +42,7 @@ from benchmarks.training_runs import (
     spread,
     written,
 )
-from qgraph.cli.console import console
+from qgraph.cli.console import console, import_tensorflow_quietly
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.compress import Compressor, Policy
@@ -235,7 +235,7 @@ def block_of(folder: Path, chain: str) -> int:
 
     network = read_policy(folder / "policy.pb")
     seen = np.random.default_rng(0).normal(size=(8, *network.program.shape)).astype(np.float32)
-    policy = Policy(network.program, network.weights, Head("softmax"))
+    policy = Policy(network.program, network.weights, Head("categorical"))
     made = Compressor.parse(chain or "quantize(32)").pack()(policy, seen)
     assert made.block is not None
     return len(made.block)
@@ -251,6 +251,7 @@ def report(
     figure: Annotated[Path | None, typer.Option(metavar="PNG", help="Learning curves.")] = None,
 ) -> None:
     """A table for each task, and a figure, of the runs that are there."""
+    import_tensorflow_quietly()
     found = {
         (task.name, variant): [
             read_run(folder)

@@ -45,4 +45,4 @@ def _written(value: Any, how: str) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

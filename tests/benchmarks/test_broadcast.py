@@ -22,8 +22,8 @@ def test_the_cost_model_gives_back_what_follows_it(monkeypatch: pytest.MonkeyPat
     found = []
     for n in (1, 2, 8):
         saved = ((cb + ca) * n - co * min(n, 2)) / n
-        found.append(Costs(n, BITS[0], 1.0 + cb, 3.0 + ca, 1.0 - (cb + ca - saved)))
-        found.append(Costs(n, BITS[1], 1.0, 3.0, 1.0))
+        found.append(Costs(n, BITS[0], 1.0 + cb, 3.0 + ca, 1.0 - (cb + ca - saved), 9.0))
+        found.append(Costs(n, BITS[1], 1.0, 3.0, 1.0, 5.0))
     table = _model(found, {BITS[0]: 4_000_000, BITS[1]: 1_000_000})
     for row in table.rows[:-1]:
         assert float(row["measured"]) == pytest.approx(row["model"], abs=0.01)

@@ -6,6 +6,7 @@ import pytest
 import typer
 
 from benchmarks import low_precision as bench
+from benchmarks import training_runs
 from benchmarks.low_precision_memory import World, bytes_of
 from qgraph.rl.half.methods import METHODS, half_settings
 
@@ -55,7 +56,9 @@ def test_a_report_of_runs(tmp_path, capsys):
 def test_runs_that_are_over_are_passed_over(tmp_path, monkeypatch):
     put(tmp_path, bench.FLOAT, 0, [-200])
     begun = []
-    monkeypatch.setattr(bench, "start", lambda folder, said: begun.append(folder.name) or Ended())
+    monkeypatch.setattr(
+        training_runs, "start", lambda folder, said: begun.append(folder.name) or Ended()
+    )
     monkeypatch.setattr(bench, "end", lambda folder, code: None)
     bench.run(tmp_path, "pendulum", "baselines", seeds=1)
     assert begun == [f"pendulum-{n}-0" for n in ("float16", "loss-scaling", "mixed", "all-six")]

@@ -1,0 +1,82 @@
+"""What the report of compressed runs says, from runs that are written out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import compression as bench
+from benchmarks import training_runs
+from qgraph.rl.compress import Compressor
+from qgraph.rl.monitor import parse_strategy
+
+CARTPOLE = bench.TASKS["cartpole"]
+
+
+def put(out, variant, seed, returns, acting):
+    folder = bench.folder_of(out, CARTPOLE, variant, seed)
+    folder.mkdir(parents=True)
+    lines = [f"{100 * (i + 1)},{value},{value / 2}\n" for i, value in enumerate(returns)]
+    (folder / "progress.csv").write_text("actor_steps,return_mean,actors_return\n" + "".join(lines))
+    head = "actor_steps,actor,steps,looking,acting,environment,waiting\n"
+    rows = [f"{at},{i},{at / 2},0,{acting * at / 2},1e-3,5\n" for at in (50, 100) for i in (0, 1)]
+    (folder / "actors.csv").write_text(head + "".join(rows))
+    (folder / "energy.json").write_text("{}")
+
+
+def test_chains_and_strategies_are_those_that_there_are():
+    every = {variant for group in bench.GROUPS.values() for variant in group}
+    for variant in every:
+        assert not variant.chain or str(Compressor.parse(variant.chain))
+        parse_strategy(variant.monitor)
+        said = bench.command(CARTPOLE, variant, 3, 100)
+        assert ("--compress" in said) == bool(variant.chain) and said[-2:] == ["--steps", "100"]
+    folders = {bench.folder_of(bench.RUNS, CARTPOLE, v, 0) for v in every}
+    assert len(folders) == len(every)
+
+
+def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "block_of", lambda folder, chain: 4000 if chain else 16000)
+    pruned = next(v for v in bench.GROUPS["links"] if v.name == "pruned")
+    put(tmp_path, bench.NONE, 0, [0, 300, 300, 300, 100], 40e-6)
+    put(tmp_path, bench.NONE, 1, [0, 500, 500, 500, 100], 40e-6)
+    put(tmp_path, pruned, 0, [0, 200, 200, 200, 400], 10e-6)
+    figure = tmp_path / "figure.png"
+    bench.report(tmp_path, "cartpole", "links", as_json=True, figure=figure)
+    ((made,),) = [json.loads(capsys.readouterr().out)]
+    rows = {row["actors' policy"]: row for row in made["rows"]}
+    assert rows["float32"]["return"] == "400 +- 100" and rows["float32"]["seeds"] == 2
+    assert rows["pruned"]["times less"] == pytest.approx(4)
+    assert rows["pruned"]["actor, us"] == pytest.approx(10)
+    assert rows["pruned"]["block, kB"] == 4
+    assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
+    inference = 2 * 50 * 10e-6
+    assert rows["pruned"]["inference"] == pytest.approx(inference / (inference + 2e-3))
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_that_are_complete_are_passed_over(tmp_path, monkeypatch):
+    put(tmp_path, bench.NONE, 0, [1], 1e-6)
+    begun = []
+
+    class Ended:
+        returncode = 0
+
+        def poll(self):
+            return 0
+
+    def start(folder, said):
+        begun.append(folder.name)
+        training_runs.log_of(folder).write_text("return 1\n")
+        return Ended()
+
+    monkeypatch.setattr(training_runs, "start", start)
+    bench.run(tmp_path, "cartpole", "monitor", seeds=1, jobs=2)
+    assert begun == ["cartpole-2-bits-0", "cartpole-2-bits--kl-max-1-0"]
+
+
+def test_means_of_evaluations():
+    rows = [{"return_mean": float(v)} for v in (0, 3, 6, 9)]
+    assert np.array_equal(training_runs.smooth(rows), [0, 1.5, 3, 6])
+    assert training_runs.spread([]) is None and training_runs.written(None) == "-"
+    assert training_runs.written(training_runs.spread([1, 3])) == "2 +- 1"

@@ -97,7 +97,9 @@ def _static(
 
     graph = network.graph
     (name,) = (n for n in graph.inputs if graph.use_count(n))
-    feed = np.ascontiguousarray(observations, graph.types[name].dtype)
+    # Some are kept apart from others below: not the last episode from those before it.
+    mixed = np.random.default_rng(0).permutation(observations)
+    feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
     made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
     program = lower(made)
     content = io.BytesIO()

@@ -30,7 +30,17 @@ def test_a_deployed_policy_is_measured(bits, form, evict, tmp_path):
     seen = policies_deployed.seen(64) if form == "static" else None
     file = pack(network, Head("argmax"), bits, form, seen).write(tmp_path / "p.qpol")
     found = policies_deployed.child(str(file), 0.01, 0, evict)
-    assert found["median"] > 0 and found["space"] > 0
+    assert found["median"] > 0 and found["memory"] >= 0
+
+
+@pytest.mark.parametrize("needed", [1, 100_000, 3_000_000, 12_345_678])
+def test_the_least_space_is_found(needed, monkeypatch, tmp_path):
+    def measured(file, seconds, limit=0, evict=False):
+        return {} if limit >= needed else {"failed": "MemoryError"}
+
+    monkeypatch.setattr(policies_deployed, "measured", measured)
+    found = policies_deployed.least_space(tmp_path)
+    assert needed <= found <= needed + policies_deployed.GRAIN
 
 
 def test_a_static_policy_is_written_in_c(tmp_path):

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from benchmarks import compression as bench
 from benchmarks import training_runs
@@ -19,7 +18,9 @@ def put(out, variant, seed, returns, acting):
     lines = [f"{100 * (i + 1)},{value},{value / 2}\n" for i, value in enumerate(returns)]
     (folder / "progress.csv").write_text("actor_steps,return_mean,actors_return\n" + "".join(lines))
     head = "actor_steps,actor,steps,looking,acting,environment,waiting\n"
-    rows = [f"{at},{i},{at / 2},0,{acting * at / 2},1e-3,5\n" for at in (50, 100) for i in (0, 1)]
+    rows = [
+        f"{at},{i},{at / 2},0,{acting * at / 2},{2**-10},5\n" for at in (50, 100) for i in (0, 1)
+    ]
     (folder / "actors.csv").write_text(head + "".join(rows))
     (folder / "energy.json").write_text("{}")
 
@@ -38,20 +39,20 @@ def test_chains_and_strategies_are_those_that_there_are():
 def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "block_of", lambda folder, chain: 4000 if chain else 16000)
     pruned = next(v for v in bench.GROUPS["links"] if v.name == "pruned")
-    put(tmp_path, bench.NONE, 0, [0, 300, 300, 300, 100], 40e-6)
-    put(tmp_path, bench.NONE, 1, [0, 500, 500, 500, 100], 40e-6)
-    put(tmp_path, pruned, 0, [0, 200, 200, 200, 400], 10e-6)
+    put(tmp_path, bench.NONE, 0, [0, 300, 300, 300, 100], 2**-15)
+    put(tmp_path, bench.NONE, 1, [0, 500, 500, 500, 100], 2**-15)
+    put(tmp_path, pruned, 0, [0, 200, 200, 200, 400], 2**-17)
     figure = tmp_path / "figure.png"
     bench.report(tmp_path, "cartpole", "links", as_json=True, figure=figure)
     ((made,),) = [json.loads(capsys.readouterr().out)]
     rows = {row["actors' policy"]: row for row in made["rows"]}
     assert rows["float32"]["return"] == "400 +- 100" and rows["float32"]["seeds"] == 2
-    assert rows["pruned"]["times less"] == pytest.approx(4)
-    assert rows["pruned"]["actor, us"] == pytest.approx(10)
+    assert rows["pruned"]["times less"] == 4
+    assert rows["pruned"]["actor, us"] == 1e6 * 2**-17
     assert rows["pruned"]["block, kB"] == 4
     assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
-    inference = 2 * 50 * 10e-6
-    assert rows["pruned"]["inference"] == pytest.approx(inference / (inference + 2e-3))
+    inference, environment = 100 * 2**-17, 2 * 2**-10
+    assert rows["pruned"]["inference"] == inference / (inference + environment)
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

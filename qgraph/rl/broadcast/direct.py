@@ -8,18 +8,16 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.broadcast.channel import Channel
+from qgraph.rl.broadcast.publisher import Blocks
 from qgraph.rl.broadcast.weights import in_place
 
 
-class DirectPublisher:
+class DirectPublisher(Blocks):
     """Publishes the weights of one program to `readers` actors, straight from where they lie.
 
-    A learner on a CPU is held up less by packing into few bits than by copying float32 for a
+    A learner on a CPU is held up by packing into few bits about as long as by copying float32 for a
     quantizer (docs/rl_results.md); one on a GPU copies in any case. bits as `Packer` has them.
     """
-
-    on_demand = False
 
     def __init__(
         self,
@@ -31,8 +29,7 @@ class DirectPublisher:
         last_bits: int | None = None,
     ) -> None:
         self._packer = Packer(program, bits, first_bits, last_bits)
-        self.block_size = self._packer.size
-        self._blocks = Channel.create(self.block_size, readers)
+        super().__init__(self._packer.size, readers)
         self._writer = self._blocks.writer()
         self.packed = (0, 0.0)
 
@@ -55,19 +52,3 @@ class DirectPublisher:
     def version(self) -> int:
         """The latest that was published; -1 before the first."""
         return self._writer.version
-
-    @property
-    def packed_version(self) -> int:
-        """The same: whatever is published is packed."""
-        return self.version
-
-    def settings(self, reader: int) -> dict[str, Any]:
-        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
-        if not 0 <= reader < self._blocks.readers:
-            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
-        name = self._blocks.name
-        return {"blocks": name, "weights": name, "reader": reader, "on_demand": False}
-
-    def freed(self, reader: int) -> None:
-        """An actor is gone: give back the block that it held."""
-        self._blocks.clear(reader)

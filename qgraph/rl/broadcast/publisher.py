@@ -17,7 +17,43 @@ NAME = "quantizer"
 MODULE = "qgraph.rl.broadcast.quantizer"
 
 
-class Publisher:
+class Blocks:
+    """Where packed blocks of at most `block_size` bytes lie for `readers` actors.
+
+    published: the channel whose version says what the learner has published. on_demand: whether
+    actors have to ask for a block.
+    """
+
+    def __init__(
+        self, block_size: int, readers: int, *, published: str = "", on_demand: bool = False
+    ) -> None:
+        self.block_size = block_size
+        self.on_demand = on_demand
+        self._blocks = Channel.create(block_size, readers)
+        self._published = published or self._blocks.name
+
+    @property
+    def packed_version(self) -> int:
+        """The latest that is packed, and that actors can have; -1 before the first."""
+        return self._blocks.writer().version
+
+    def settings(self, reader: int) -> dict[str, Any]:
+        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
+        if not 0 <= reader < self._blocks.readers:
+            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
+        return {
+            "blocks": self._blocks.name,
+            "weights": self._published,
+            "reader": reader,
+            "on_demand": self.on_demand,
+        }
+
+    def freed(self, reader: int) -> None:
+        """An actor is gone: give back the block that it held."""
+        self._blocks.clear(reader)
+
+
+class Publisher(Blocks):
     """Publishes the weights of one program to `readers` actors, by a quantizer of its own.
 
     bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
@@ -43,9 +79,12 @@ class Publisher:
     ) -> None:
         self._run = run
         self._sender = WeightSender(program)
-        self.on_demand = on_demand
-        self.block_size = block_size or Packer(program, bits, first_bits, last_bits).size
-        self._blocks = Channel.create(self.block_size, readers)
+        super().__init__(
+            block_size or Packer(program, bits, first_bits, last_bits).size,
+            readers,
+            published=self._sender.settings()["weights"],
+            on_demand=on_demand,
+        )
         settings = {
             "program": program.as_json(),
             "bits": bits,
@@ -72,11 +111,6 @@ class Publisher:
         return self._sender.version
 
     @property
-    def packed_version(self) -> int:
-        """The latest that is packed, and that actors can have."""
-        return self._blocks.writer().version
-
-    @property
     def packed(self) -> tuple[int, float]:
         """Blocks that the quantizer packed, and the seconds that this took."""
         numbers = self.packer_numbers
@@ -86,18 +120,3 @@ class Publisher:
     def packer_numbers(self) -> Any:
         """What the quantizer shows of itself (`Member.numbers`), float64 [8]."""
         return self._run.numbers(NAME)
-
-    def settings(self, reader: int) -> dict[str, Any]:
-        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
-        if not 0 <= reader < self._blocks.readers:
-            raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
-        return {
-            "blocks": self._blocks.name,
-            "weights": self._sender.settings()["weights"],
-            "reader": reader,
-            "on_demand": self.on_demand,
-        }
-
-    def freed(self, reader: int) -> None:
-        """An actor is gone: give back the block that it held."""
-        self._blocks.clear(reader)

@@ -82,7 +82,11 @@ class Timed {
         std::vector<int8_t> w(static_cast<size_t>(conv_.kernel_height * conv_.kernel_width *
                                                   inputs * conv_.out_channels));
         for (auto& code : x_->bytes) code = static_cast<char>(dice());
-        for (auto& code : w) code = static_cast<int8_t>(dice());
+        // As trained ones: a bell, whose largest are at the end of the range.
+        std::normal_distribution<double> bell(0, getenv("SIGMA") ? atof(getenv("SIGMA")) : 25);
+        for (auto& code : w) {
+            code = static_cast<int8_t>(std::clamp(std::round(bell(dice)), -128.0, 127.0));
+        }
         for (auto& term : terms_) term = static_cast<int32_t>(dice() % 2000) - 1000;
         // Profile graffitist: to 16 bits, the bias, ReLU, to 8 bits.
         Stage first, bias, relu, last;
@@ -97,8 +101,10 @@ class Timed {
         last.low = {0};
         last.high = {255};
         const Stage stages[] = {first, bias, relu, last};
-        packed_ = std::make_unique<Memory>(packed_size(conv_, {stages, 4}, level));
-        pack(conv_, w.data(), {stages, 4}, level, packed_->get());
+        pack(conv_, w.data(), {stages, 4}, level, [this](size_t bytes) {
+            packed_ = std::make_unique<Memory>(bytes);
+            return packed_->get();
+        });
         scratch_ = std::make_unique<Memory>(scratch_size(packed_->get()));
     }
 

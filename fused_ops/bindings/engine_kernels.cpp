@@ -33,6 +33,13 @@ class Aligned {
     std::vector<char> bytes_;
 };
 
+Allocate into(Aligned& memory) {
+    return [&memory](size_t bytes) {
+        memory = Aligned(bytes);
+        return memory.get();
+    };
+}
+
 Numbers numbers(const Integers& given) {
     return given.size() == 1 ? Numbers{*given.data()} : Numbers{0, given.data()};
 }
@@ -70,8 +77,8 @@ void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, cons
     const std::vector<Stage> chain = stages(given);
     const Stages list{chain.data(), static_cast<int>(chain.size())};
     const auto at = static_cast<Level>(level);
-    Aligned packed(packed_size(s, list, at));
-    pack(s, w.data(), list, at, packed.get());
+    Aligned packed(0);
+    pack(s, w.data(), list, at, into(packed));
     Aligned scratch(scratch_size(packed.get()));
     for (const auto& [begin, end, first, last] : parts) {
         run(packed.get(), x.data(), y.data(), {begin, end, first, last}, scratch.get());
@@ -84,8 +91,8 @@ void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const 
                 static_cast<Code>(fields[2]), fields[3], two};
     const std::vector<Stage> chain = stages(given);
     const Stages list{chain.data(), static_cast<int>(chain.size())};
-    Aligned packed(packed_size(s, list, static_cast<Level>(level)));
-    pack(s, list, static_cast<Level>(level), packed.get());
+    Aligned packed(0);
+    pack(s, list, static_cast<Level>(level), into(packed));
     run_map(packed.get(), a.data(), b.data(), y.data(),
             static_cast<int64_t>(a.size()) / s.channels);
 }

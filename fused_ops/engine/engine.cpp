@@ -1,14 +1,22 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
 
+#include "core/parallel.h"
+
 namespace qgraph::engine {
 namespace {
 
-constexpr size_t kPlans = 8;  // that are kept
+constexpr size_t kKept = 8;  // plans for so many numbers of samples and outputs
+// Bytes of tensors that a slice may have: of the caches, or, since weights are read again for each
+// slice, a share of theirs.
+constexpr int64_t kSlice = 4 << 20;
+constexpr int64_t kShare = 4;
+constexpr int64_t kEven = 4;  // rounds, after which an uneven one costs little
 
 template <typename T>
 bool in_range(const void* data, int64_t count, const Tensor& tensor) {
@@ -24,37 +32,67 @@ bool in_range(const void* data, int64_t count, const Tensor& tensor) {
 }  // namespace
 
 Engine::Engine(const std::string& path, const Options& options)
-    : file_(path), network_(parse(file_.data(), file_.size())), options_(options) {
-    plan(1, {});  // packs the weights, and says now what does not fit
-}
+    : file_(path),
+      network_(parse(file_.data(), file_.size())),
+      options_(options),
+      // Packs the weights, and says now what does not fit.
+      bytes_(make_plan(network_, 1, kept({}), options_, packed_).layout.bytes) {}
 
-Plan& Engine::plan(int64_t samples, const std::vector<uint32_t>& wanted) {
-    std::vector<bool> kept(network_.tensors.size());
+Engine::Kept Engine::kept(const std::vector<uint32_t>& wanted) const {
+    Kept kept(network_.tensors.size());
     for (const uint32_t tensor : network_.exits) kept[tensor] = true;
     for (const uint32_t tensor : wanted) kept[tensor] = true;
-    const Key key{samples, kept};
-    const auto found = std::find_if(plans_.begin(), plans_.end(),
-                                    [&](const auto& made) { return made.first == key; });
-    if (found != plans_.end()) {
-        plans_.splice(plans_.begin(), plans_, found);
-    } else {
-        plans_.emplace_front(key, make_plan(network_, samples, kept, options_, packed_));
-        if (plans_.size() > kPlans) plans_.pop_back();
-    }
-    return plans_.front().second;
+    return kept;
 }
 
-void Engine::run(int64_t samples, const std::vector<const void*>& entries,
-                 const std::vector<uint32_t>& wanted, const std::vector<void*>& results) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (samples < 1 || (samples > 1 && !network_.batch_free)) {
-        throw std::invalid_argument("the network does not take so many samples at once");
+Engine::Slices Engine::make_slices(int64_t samples, const Kept& kept) {
+    // A sample for each thread, unless some would be left over that matter.
+    const int64_t threads = options_.threads;
+    const bool even = samples % threads == 0 || samples >= kEven * threads;
+    const int64_t lanes = even ? threads : 1;
+    int64_t constants = 0;
+    for (const Tensor& tensor : network_.tensors) {
+        if (tensor.kind == Kind::constant)
+            constants += product(tensor.shape) * size_of(tensor.storage);
     }
-    const Plan& plan = this->plan(samples, wanted);
+    const int64_t bytes = std::max(kSlice, constants / kShare);
+    const int64_t most = std::clamp<int64_t>(bytes / std::max<int64_t>(bytes_, 1), 1,
+                                             std::max<int64_t>(samples / lanes, 1));
+    const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    Slices slices;
+    slices.samples = up(samples, up(up(samples, most), lanes) * lanes);
+    slices.count = up(samples, slices.samples);
+    Options options = options_;
+    if (lanes > 1) options.threads = 1;
+    const auto plan = [&](int64_t count) {
+        return make_plan(network_, count, kept, options, packed_);
+    };
+    for (int64_t i = 0; i < std::min(lanes, slices.count); ++i) {
+        slices.plans.push_back(plan(slices.samples));
+        check_memory(static_cast<int64_t>(slices.plans.size()) * slices.plans[0].layout.bytes,
+                     options_.memory);
+    }
+    if (samples % slices.samples != 0) slices.last.push_back(plan(samples % slices.samples));
+    return slices;
+}
+
+Engine::Slices& Engine::slices(int64_t samples, const std::vector<uint32_t>& wanted) {
+    const Key key{samples, kept(wanted)};
+    const auto found = std::find_if(slices_.begin(), slices_.end(),
+                                    [&](const auto& made) { return made.first == key; });
+    if (found != slices_.end()) {
+        slices_.splice(slices_.begin(), slices_, found);
+    } else {
+        slices_.emplace_front(key, make_slices(samples, key.second));
+        if (slices_.size() > kKept) slices_.pop_back();
+    }
+    return slices_.front().second;
+}
+
+void Engine::check_codes(int64_t samples, const std::vector<const void*>& entries) const {
     for (size_t i = 0; i < entries.size(); ++i) {
         const Tensor& tensor = network_.tensors[network_.entries[i]];
-        const Place& place = plan.layout.places[network_.entries[i]];
-        const int64_t count = product(place.shape);
+        const int64_t count = product(network_.shape(network_.entries[i], samples));
         bool fits = true;
         with_type(tensor.storage,
                   [&](auto type) { fits = in_range<decltype(type)>(entries[i], count, tensor); });
@@ -63,19 +101,56 @@ void Engine::run(int64_t samples, const std::vector<const void*>& entries,
                                         std::to_string(tensor.low) + ".." +
                                         std::to_string(tensor.high));
         }
-        std::memcpy(place.data, entries[i], static_cast<size_t>(count * size_of(tensor.storage)));
+    }
+}
+
+void Engine::run_slice(const Plan& plan, int64_t first, int64_t samples,
+                       const std::vector<const void*>& entries, const std::vector<uint32_t>& wanted,
+                       const std::vector<void*>& results) const {
+    const auto size = [](const Place& place) {
+        return product(place.shape) * size_of(place.storage);
+    };
+    for (size_t i = 0; i < entries.size(); ++i) {
+        const Place& place = plan.layout.places[network_.entries[i]];
+        const int64_t bytes = size(place);
+        std::memcpy(place.data, static_cast<const char*>(entries[i]) + first * (bytes / samples),
+                    static_cast<size_t>(bytes));
     }
     for (const Call& call : plan.calls) call.run();
     for (size_t i = 0; i < wanted.size(); ++i) {
         const Place& place = plan.layout.places[wanted[i]];
-        std::memcpy(results[i], place.data,
-                    static_cast<size_t>(product(place.shape) * size_of(place.storage)));
+        const int64_t bytes = size(place);
+        const bool constant = network_.tensors[wanted[i]].kind == Kind::constant;
+        if (constant && first > 0) continue;
+        std::memcpy(static_cast<char*>(results[i]) + first * (bytes / samples), place.data,
+                    static_cast<size_t>(bytes));
     }
+}
+
+void Engine::run(int64_t samples, const std::vector<const void*>& entries,
+                 const std::vector<uint32_t>& wanted, const std::vector<void*>& results) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (samples < 1 || (samples > 1 && !network_.batch_free)) {
+        throw std::invalid_argument("the network does not take so many samples at once");
+    }
+    check_codes(samples, entries);
+    const Slices& slices = this->slices(samples, wanted);
+    std::atomic<int64_t> next{0};
+    const auto lanes = static_cast<int64_t>(slices.plans.size());
+    run_tasks(lanes, lanes, [&](int64_t lane) {
+        for (int64_t i = next++; i < slices.count; i = next++) {
+            const bool short_one = i == slices.count - 1 && !slices.last.empty();
+            const Plan& plan = short_one ? slices.last[0] : slices.plans[static_cast<size_t>(lane)];
+            const int64_t first = i * slices.samples;
+            run_slice(plan, first, std::min(slices.samples, samples - first), entries, wanted,
+                      results);
+        }
+    });
 }
 
 std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t samples, int runs) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const Plan& plan = this->plan(samples, {});
+    const Plan plan = make_plan(network_, samples, kept({}), options_, packed_);
     for (const uint32_t entry : network_.entries) {
         const Place& place = plan.layout.places[entry];
         std::memset(place.data, 0,
@@ -96,7 +171,11 @@ std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t sa
 
 int64_t Engine::memory(int64_t samples) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return plan(samples, {}).layout.bytes;
+    const Slices& slices = this->slices(samples, {});
+    int64_t bytes = 0;
+    for (const Plan& plan : slices.plans) bytes += plan.layout.bytes;
+    for (const Plan& plan : slices.last) bytes += plan.layout.bytes;
+    return bytes;
 }
 
 }  // namespace qgraph::engine

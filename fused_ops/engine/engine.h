@@ -33,15 +33,32 @@ class Engine {
     int64_t memory(int64_t samples);  // bytes of all tensors that are there at once
 
   private:
-    using Key = std::pair<int64_t, std::vector<bool>>;
+    using Kept = std::vector<bool>;  // of each tensor
+    using Key = std::pair<int64_t, Kept>;
 
-    Plan& plan(int64_t samples, const std::vector<uint32_t>& wanted);
+    // Samples go through all calls some at a time, while what they need is in the caches, and on
+    // each thread others: a plan for each, and one for the last slice where that is smaller.
+    struct Slices {
+        int64_t samples;  // of a slice
+        int64_t count;
+        std::vector<Plan> plans;
+        std::vector<Plan> last;
+    };
+
+    Slices& slices(int64_t samples, const std::vector<uint32_t>& wanted);
+    Slices make_slices(int64_t samples, const Kept& kept);
+    Kept kept(const std::vector<uint32_t>& wanted) const;
+    void check_codes(int64_t samples, const std::vector<const void*>& entries) const;
+    void run_slice(const Plan& plan, int64_t first, int64_t samples,
+                   const std::vector<const void*>& entries, const std::vector<uint32_t>& wanted,
+                   const std::vector<void*>& results) const;
 
     MappedFile file_;
     Network network_;
     Options options_;
     Packed packed_;
-    std::list<std::pair<Key, Plan>> plans_;  // the latest first
+    int64_t bytes_;                             // of all tensors, for one sample
+    std::list<std::pair<Key, Slices>> slices_;  // the latest first
     std::mutex mutex_;
 };
 

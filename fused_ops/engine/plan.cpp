@@ -69,6 +69,15 @@ class Planner {
         };
     }
 
+    // What is packed goes to `memory`.
+    Allocate into(Aligned& memory) const {
+        return [&memory, most = options_.memory](size_t bytes) {
+            check_memory(static_cast<int64_t>(bytes), most);
+            memory = aligned(static_cast<int64_t>(bytes));
+            return memory.get();
+        };
+    }
+
     const char* packed(const Group& group, const std::function<Aligned()>& make) {
         const std::array key = {group.x, group.steps.front(), group.steps.back()};
         auto found = packed_.find(key);
@@ -124,11 +133,9 @@ class Planner {
                 convert(w.data, w.storage, 1, converted.data(), type, count);
             }
             const void* weights = w.storage == type ? w.data : converted.data();
-            const size_t size = packed_size(conv, list, options_.level);
-            check_memory(static_cast<int64_t>(size), options_.memory);
-            Aligned memory_of_layer = aligned(static_cast<int64_t>(size));
-            pack(conv, weights, list, options_.level, memory_of_layer.get());
-            return memory_of_layer;
+            Aligned packed;
+            pack(conv, weights, list, options_.level, into(packed));
+            return packed;
         });
         return parts_of(layer, x.data, y.data, pixels, products * pixels);
     }
@@ -164,10 +171,9 @@ class Planner {
             std::vector<StageNumbers> memory;
             const std::vector<Stage> done = stages(group, !map.two, memory);
             const Stages list{done.data(), static_cast<int>(done.size())};
-            Aligned made_layer =
-                aligned(static_cast<int64_t>(packed_size(map, list, options_.level)));
-            pack(map, list, options_.level, made_layer.get());
-            return made_layer;
+            Aligned packed;
+            pack(map, list, options_.level, into(packed));
+            return packed;
         });
         const int64_t rows = product(y.shape) / map.channels;
         const auto* a = static_cast<const char*>(place_of(first.inputs[0]).data);

@@ -94,6 +94,26 @@ def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
         Engine.of(program, memory=1 << 12).run_codes({"t0": np.zeros((9, 1024), int)})
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("samples", [1, 2, 6, 7, 13])
+def test_many_samples_go_through_slice_by_slice(samples, threads) -> None:
+    """Of tensors that are large: some samples at a time, on each thread others."""
+    writer = ProgramWriter(0)
+    x = writer.entry((1, 1 << 19), 8, True)
+    for _ in range(3):
+        x = writer.append("clip", x, {"low": -100, "high": 100}, -100, 100)
+    term = writer.constant(np.arange(1 << 19) % 7)
+    x = writer.step("add", x, term, low=-100, high=106)
+    program = writer.program([x])
+    codes = random_codes(program, samples, 0)
+    engine = Engine.of(program, threads, fuse=False)
+    every = run(program, codes, made_by(program))
+    assert not differences(engine.run_codes(codes), {x: every[x]})
+    assert not differences(engine.run_codes(codes, every), every)
+    assert not differences(engine.run_codes(codes, [term]), {term: program.constants[term]})
+    assert engine.memory(64) <= threads * (4 << 20) < 64 * engine.memory()
+
+
 def test_codes_that_do_not_fit_are_refused() -> None:
     program = every_op()
     engine = Engine.of(program)

@@ -27,10 +27,10 @@ inline Bytes load_tap(const char* from, const Block& block) {
 }
 
 // Adds the taps whose weights are four registers at `weights`, given which is the first of them.
-template <bool whole, bool flips, bool words, typename Taps>
+template <bool whole, bool flips, Dot dot, typename Taps>
 inline void add_taps(const Taps& taps, int64_t first, const Block& block, const char* weights,
                      Ints* sums) {
-    constexpr int kStep = words ? 2 : 1;
+    constexpr int kStep = dot == dot_words ? 2 : 1;
     Bytes four[4] = {};
     for (int i = 0; i < 4; i += kStep) {
         four[i] = load_tap<whole>(taps[first + i / kStep], block);
@@ -40,8 +40,7 @@ inline void add_taps(const Taps& taps, int64_t first, const Block& block, const 
     interleave(four, together);
     for (int i = 0; i < 4; ++i) {
         const Ints weight = load<Ints>(weights + i * kRegister);
-        sums[i] = words ? dot_words(sums[i], together[i], weight)
-                        : dot_bytes(sums[i], together[i], weight);
+        sums[i] = dot(sums[i], together[i], weight);
     }
 }
 
@@ -58,24 +57,25 @@ class Depthwise {
 
     // The sums of pixels [begin, end), which are at most kTileRows.
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
-        if (layer_.words) return by_flip<true>(x, begin, end, sums, taps);
-        by_flip<false>(x, begin, end, sums, taps);
+        if (layer_.words) return by_flip<dot_words>(x, begin, end, sums, taps);
+        if (block_.small) return by_flip<dot_small>(x, begin, end, sums, taps);
+        by_flip<dot_bytes>(x, begin, end, sums, taps);
     }
 
   private:
-    template <bool words>
+    template <Dot dot>
     void by_flip(const char* x, int64_t begin, int64_t end, int32_t* sums,
                  const char** taps) const {
         const bool whole = block_.channels == kRegister;
         if (layer_.flip != 0) {
-            return whole ? run<true, true, words>(x, begin, end, sums, taps)
-                         : run<false, true, words>(x, begin, end, sums, taps);
+            return whole ? run<true, true, dot>(x, begin, end, sums, taps)
+                         : run<false, true, dot>(x, begin, end, sums, taps);
         }
-        return whole ? run<true, false, words>(x, begin, end, sums, taps)
-                     : run<false, false, words>(x, begin, end, sums, taps);
+        return whole ? run<true, false, dot>(x, begin, end, sums, taps)
+                     : run<false, false, dot>(x, begin, end, sums, taps);
     }
 
-    template <bool whole, bool flips, bool words>
+    template <bool whole, bool flips, Dot dot>
     void run(const char* x, int64_t begin, int64_t end, int32_t* sums, const char** taps) const {
         const Conv& s = layer_.conv;
         const int64_t bottom = (s.kernel_height - 1) * s.dilation_height;
@@ -86,10 +86,10 @@ class Depthwise {
                 x + ((w.image * s.height + w.top) * s.width + w.left) * s.channels + block_.channel;
             if (w.top >= 0 && w.left >= 0 && w.top + bottom < s.height &&
                 w.left + right < s.width) {
-                add_all<whole, flips, words>(Inside{base, offsets_}, sums);
+                add_all<whole, flips, dot>(Inside{base, offsets_}, sums);
             } else {
                 find(base, w, taps);
-                add_all<whole, flips, words>(Anywhere{taps}, sums);
+                add_all<whole, flips, dot>(Anywhere{taps}, sums);
             }
             w.left += s.stride_width;
             if (w.left + s.pad_left == s.out_width * s.stride_width) w = window_of(s, pixel + 1);
@@ -110,12 +110,12 @@ class Depthwise {
         for (; tap < layer_.taps; ++tap) taps[tap] = kZeros;
     }
 
-    template <bool whole, bool flips, bool words, typename Taps>
+    template <bool whole, bool flips, Dot dot, typename Taps>
     void add_all(const Taps& taps, int32_t* out) const {
         Ints sums[4] = {start_[0], start_[1], start_[2], start_[3]};
         for (int64_t i = 0; i < layer_.taps; i += 4) {
-            add_taps<whole, flips, words>(taps, words ? i / 2 : i, block_, weights_ + i * kRegister,
-                                          sums);
+            add_taps<whole, flips, dot>(taps, dot == dot_words ? i / 2 : i, block_,
+                                        weights_ + i * kRegister, sums);
         }
         for (int i = 0; i < 4; ++i) store(out + i * kWide, sums[i]);
     }

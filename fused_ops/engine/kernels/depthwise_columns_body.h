@@ -1,11 +1,12 @@
 // Depthwise convolutions of bytes, 3x3: what is interleaved are the codes of a column, one from
 // each line. A column is used for each place of the window that it is in, and for two lines of the
 // output where these are next to each other. Included once by each level, which has defined
-// interleave.
+// interleave, dot_bytes and dot_small.
 
 #pragma once
 
 #include "engine/kernels/finish_body.h"
+#include "engine/kernels/products_body.h"
 
 namespace qgraph::engine::kernels {
 namespace {
@@ -49,7 +50,7 @@ class Lines {
 
 // Sums of `count` pixels of a line of the output, the first of which has its window at `left`;
 // where it is a pair, those of the line below follow kTileRows rows later.
-template <bool whole, bool flips, int stride, bool pair>
+template <bool whole, bool flips, int stride, bool pair, Dot dot>
 void add_columns(const Layer& layer, const Block& block, const Lines<whole, flips>& lines,
                  int64_t left, int64_t count, int32_t* sums) {
     const char* packed = layer.at(layer.weights) + block.position * layer.taps;
@@ -79,8 +80,8 @@ void add_columns(const Layer& layer, const Block& block, const Lines<whole, flip
             Ints above = start[i];
             Ints under = start[i];
             for (int x = 0; x < 3; ++x) {
-                above = dot_bytes(above, columns[x][i], weights[x * 4 + i]);
-                if (pair) under = dot_bytes(under, columns[x][i], below[x * 4 + i]);
+                above = dot(above, columns[x][i], weights[x * 4 + i]);
+                if (pair) under = dot(under, columns[x][i], below[x * 4 + i]);
             }
             store(sums + i * kWide, above);
             if (pair) store(sums + kTileRows * 4 * kWide + i * kWide, under);
@@ -91,23 +92,24 @@ void add_columns(const Layer& layer, const Block& block, const Lines<whole, flip
 using AddColumns = void (*)(const Layer&, const Block&, const char* image, int64_t top,
                             int64_t left, int64_t count, bool pair, int32_t* sums);
 
-template <bool whole, bool flips>
+template <bool whole, bool flips, Dot dot>
 void add_lines(const Layer& layer, const Block& block, const char* image, int64_t top, int64_t left,
                int64_t count, bool pair, int32_t* sums) {
     const Lines<whole, flips> lines(layer.conv, block, image, top, pair ? 4 : 3);
     if (layer.conv.stride_width == 2) {
-        add_columns<whole, flips, 2, false>(layer, block, lines, left, count, sums);
+        add_columns<whole, flips, 2, false, dot>(layer, block, lines, left, count, sums);
     } else if (pair) {
-        add_columns<whole, flips, 1, true>(layer, block, lines, left, count, sums);
+        add_columns<whole, flips, 1, true, dot>(layer, block, lines, left, count, sums);
     } else {
-        add_columns<whole, flips, 1, false>(layer, block, lines, left, count, sums);
+        add_columns<whole, flips, 1, false, dot>(layer, block, lines, left, count, sums);
     }
 }
 
+template <Dot dot>
 AddColumns add_lines_of(const Layer& layer, const Block& block) {
     const bool whole = block.channels == kRegister;
-    if (layer.flip != 0) return whole ? &add_lines<true, true> : &add_lines<false, true>;
-    return whole ? &add_lines<true, false> : &add_lines<false, false>;
+    if (layer.flip != 0) return whole ? &add_lines<true, true, dot> : &add_lines<false, true, dot>;
+    return whole ? &add_lines<true, false, dot> : &add_lines<false, false, dot>;
 }
 
 void run_columns(const Layer& layer, const Block& block, const char* x, char* y, const Part& part,
@@ -116,7 +118,8 @@ void run_columns(const Layer& layer, const Block& block, const char* x, char* y,
     const int64_t size = size_of(s.y);
     const int64_t y_row = s.out_channels * size;
     const FinishRows finish = finish_of(layer.finish, block);
-    const AddColumns add = add_lines_of(layer, block);
+    const AddColumns add =
+        block.small ? add_lines_of<dot_small>(layer, block) : add_lines_of<dot_bytes>(layer, block);
     int64_t taken = 0;
     for (int64_t pixel = part.begin; pixel < part.end; pixel += taken) {
         const int64_t column = pixel % s.out_width;

@@ -320,7 +320,7 @@ std::vector<Block> blocks_of(int64_t channels, int64_t groups, int lanes, bool w
         for (int64_t channel = 0; channel < size; channel += 4 * wide) {
             const int64_t left = std::min(size - channel, 4 * wide);
             const int vectors = whole || left > 2 * wide ? 4 : left > wide ? 2 : 1;
-            blocks.push_back({group * size + channel, left, position, vectors});
+            blocks.push_back({group * size + channel, left, position, vectors, false});
             position += wide * vectors;
         }
     }

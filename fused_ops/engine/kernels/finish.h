@@ -16,6 +16,7 @@ struct Block {
     int64_t channels;  // fewer than there are sums in the last block
     int64_t position;  // of the first sum, among the sums of all blocks
     int vectors;       // 1, 2 or 4
+    bool small;        // of a depthwise layer: words hold pairs of products (mends.h)
 };
 
 int64_t channel_in_block(const Block& block, int lanes, int64_t position);

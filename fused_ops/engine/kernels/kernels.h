@@ -2,11 +2,12 @@
 
 // Integer kernels on codes: convolutions, matrix products, and what is done elementwise. All is
 // exact, so that every level gives the same bits. Tensors are NHWC, dense, zero point 0, and may
-// have any alignment. Nothing here allocates, and nothing checks what it is given: shapes, pointers
-// and bounds are the caller's word.
+// have any alignment. Running allocates nothing, and nothing checks what it is given: shapes,
+// pointers and bounds are the caller's word.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "core/quantize.h"
 
@@ -83,10 +84,11 @@ struct Part {
     int64_t first_block = 0, last_block = INT64_MAX;  // up to, not including; past the end is fine
 };
 
-// A layer is packed once into `memory` of packed_size bytes, aligned to 64. It holds all it needs:
-// weights and stages may go. It may be moved, read only, and shared by threads.
-size_t packed_size(const Conv& conv, Stages stages, Level level);
-void pack(const Conv& conv, const void* weights, Stages stages, Level level, void* memory);
+// A layer is packed once, into memory that `allocate` gives: so many bytes, aligned to 64. It holds
+// all it needs: weights and stages may go. It may be moved, read only, and shared by threads.
+using Allocate = std::function<void*(size_t bytes)>;
+void pack(const Conv& conv, const void* weights, Stages stages, Level level,
+          const Allocate& allocate);
 
 // Scratch memory is aligned to 64.
 size_t scratch_size(const void* packed);
@@ -102,8 +104,7 @@ struct Map {
     int64_t channels = 1;
     bool two = false;  // there is a b
 };
-size_t packed_size(const Map& map, Stages stages, Level level);
-void pack(const Map& map, Stages stages, Level level, void* memory);
+void pack(const Map& map, Stages stages, Level level, const Allocate& allocate);
 void run_map(const void* packed, const void* a, const void* b, void* y, int64_t rows);
 
 // Maximum over windows of x [n, height, width, channels]; padding never wins, and each window has

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "engine/kernels/codes.h"
+#include "engine/kernels/mends.h"
 
 namespace qgraph::engine::kernels {
 namespace {
@@ -157,12 +158,12 @@ Sums sums_of(const Layer& layer, const void* weights) {
 
 // Where the weight of a code and a position is.
 void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t position, int64_t k,
-                int64_t w, char* weights) {
+                int64_t w, int8_t* weights) {
     const int64_t in_register = position % wide;
     const int64_t size = layer.words ? 2 : 1;
     if (layer.conv.depthwise) {
         if (layer.columns) k = k % 3 * 4 + k / 3;
-        char* at = weights + block.position * layer.taps;
+        int8_t* at = weights + block.position * layer.taps;
         const int64_t byte = k * size;
         at += ((byte / 4 * 4 + position / wide) * wide + in_register) * 4 + byte % 4;
         std::memcpy(at, &w, static_cast<size_t>(size));
@@ -170,27 +171,62 @@ void put_weight(const Layer& layer, const Block& block, int64_t wide, int64_t po
     }
     const int64_t together = std::min(block.vectors, 2);  // registers
     const int64_t pair = position / wide / together;
-    char* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
+    int8_t* at = weights + (block.position + pair * together * wide) * layer.steps * 4;
     const int64_t step = k * size / 4;
     at += ((step * together + position / wide % together) * wide + in_register) * 4;
     std::memcpy(at + k * size % 4, &w, static_cast<size_t>(size));
 }
 
-void put_weights(const Layer& layer, int lanes, const void* weights, char* to) {
-    const Conv& conv = layer.conv;
+void put_weights(const Plan& plan, int lanes, const void* weights, int8_t* to) {
+    const Conv& conv = plan.layer.conv;
     const int64_t codes = taps_of(conv) * inputs_of(conv);
-    for (int64_t i = 0; i < layer.blocks; ++i) {
-        const Block& block = *layer.block(i);
+    for (const Block& block : plan.blocks) {
         for (int64_t position = 0; position < int64_t{4} * lanes * block.vectors; ++position) {
             const int64_t channel = channel_in_block(block, lanes, position);
             if (channel >= block.channels) continue;
             for (int64_t k = 0; k < codes; ++k) {
                 const int64_t from = k * conv.out_channels + block.channel + channel;
-                put_weight(layer, block, int64_t{4} * lanes, position, k,
+                put_weight(plan.layer, block, int64_t{4} * lanes, position, k,
                            load_code(conv.w, weights, from), to);
             }
         }
     }
+}
+
+// Registers of sums that go together, in the order of positions.
+std::vector<Together> registers_of(const Plan& plan, int lanes) {
+    std::vector<Together> all;
+    for (const Block& block : plan.blocks) {
+        const int64_t together = std::min(block.vectors, 2);
+        for (int64_t vector = 0; vector < block.vectors; vector += together) {
+            const int64_t position = block.position + vector * 4 * lanes;
+            all.push_back({position * plan.layer.steps * 4, together * 16 * lanes});
+        }
+    }
+    return all;
+}
+
+void make_room_for(const Mends& mends, int64_t registers, Plan& plan) {
+    plan.layer.chunk = mends.chunk;
+    plan.layer.mends = plan.end;
+    plan.layer.mend_steps = plan.layer.mends + aligned((registers + 1) * 8);
+    const auto steps = static_cast<int64_t>(mends.steps.size()) * 4;
+    plan.layer.mend_weights = plan.layer.mend_steps + aligned(steps);
+    plan.end = plan.layer.mend_weights + aligned(static_cast<int64_t>(mends.weights.size()));
+}
+
+void put_mends(const Layer& layer, const Mends& mends, const std::vector<Together>& all, int lanes,
+               char* memory) {
+    // The second of two registers begins where those that follow do.
+    auto* first = reinterpret_cast<int64_t*>(memory + layer.mends);
+    for (size_t i = 0; i < all.size(); ++i) {
+        *first++ = mends.first[i];
+        if (all[i].bytes > 16 * lanes) *first++ = mends.first[i + 1];
+    }
+    *first = mends.first.back();
+    std::copy(mends.steps.begin(), mends.steps.end(),
+              reinterpret_cast<int32_t*>(memory + layer.mend_steps));
+    std::copy(mends.weights.begin(), mends.weights.end(), memory + layer.mend_weights);
 }
 
 void put_taps(const Layer& layer, char* to) {
@@ -211,27 +247,37 @@ namespace qgraph::engine {
 
 using namespace kernels;
 
-size_t packed_size(const Conv& conv, Stages stages, Level level) {
-    return static_cast<size_t>(plan_of(conv, stages.count, level).end);
-}
-
-void pack(const Conv& conv, const void* weights, Stages stages, Level level, void* memory) {
-    const Plan plan = plan_of(conv, stages.count, level);
-    Layer* layer = begin(plan, memory);
-    char* at = static_cast<char*>(memory);
+void pack(const Conv& conv, const void* weights, Stages stages, Level level,
+          const Allocate& allocate) {
+    Plan plan = plan_of(conv, stages.count, level);
     const int lanes = kernels_of(level)->lanes;
-    put_weights(*layer, lanes, weights, at + layer->weights);
+    std::vector<int8_t> packed(static_cast<size_t>(plan.layer.tap_table - plan.layer.weights));
+    put_weights(plan, lanes, weights, packed.data());
+    Mends mends;
+    const std::vector<Together> registers = registers_of(plan, lanes);
+    if (kernels_of(level)->pairs && !plan.layer.conv.depthwise && !plan.layer.words) {
+        mends = make_mends(packed, registers, plan.layer.steps, 32 * lanes);
+        make_room_for(mends, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
+    }
+    if (kernels_of(level)->pairs && plan.layer.conv.depthwise && !plan.layer.words) {
+        for (Block& block : plan.blocks) {
+            const int64_t count = int64_t{16} * lanes * plan.layer.taps;
+            block.small = fit_words(packed.data() + block.position * plan.layer.taps, count,
+                                    plan.layer.columns);
+        }
+    }
+    char* at = static_cast<char*>(allocate(static_cast<size_t>(plan.end)));
+    Layer* layer = begin(plan, at);
+    std::memcpy(at + layer->weights, packed.data(), packed.size());
+    if (layer->chunk > 0) put_mends(*layer, mends, registers, lanes, at);
     if (layer->conv.depthwise) put_taps(*layer, at + layer->tap_table);
     layer->finish =
         make_finish(stages, conv.y, plan.blocks, lanes, sums_of(*layer, weights), at, plan.finish);
 }
 
-size_t packed_size(const Map& map, Stages stages, Level level) {
-    return static_cast<size_t>(plan_of(map, stages, level).end);
-}
-
-void pack(const Map& map, Stages stages, Level level, void* memory) {
+void pack(const Map& map, Stages stages, Level level, const Allocate& allocate) {
     const Plan plan = plan_of(map, stages, level);
+    void* memory = allocate(static_cast<size_t>(plan.end));
     Layer* layer = begin(plan, memory);
     const auto channels =
         static_cast<size_t>(plan.blocks.back().channel + plan.blocks.back().channels);

@@ -25,6 +25,10 @@ struct Layer {
     int64_t steps;  // in a row
     int64_t row;    // bytes from row to row
     int64_t rows;   // that are gathered at a time
+    int64_t chunk;  // steps that are added up in words (mends.h); 0: in sums, one by one
+    int64_t mends;  // the first of each register of sums, their steps, and their weights
+    int64_t mend_steps;
+    int64_t mend_weights;
     // Depthwise form.
     int64_t taps;       // bytes of weights of a channel: a multiple of 4, the last to fill up
     bool columns;       // 3x3, in order of columns, three taps and one to fill up
@@ -39,7 +43,8 @@ struct Layer {
 // What a level has. `part` is clipped to what there is.
 struct Kernels {
     int lanes;
-    int rows;  // of a tile
+    int rows;    // of a tile
+    bool pairs;  // bytes are multiplied two at a time
     void (*matrix)(const Layer& layer, const char* x, char* y, const Part& part, char* scratch);
     void (*depthwise)(const Layer& layer, const char* x, char* y, const Part& part, char* scratch);
     void (*map)(const Layer& layer, const char* a, const char* b, char* y, int64_t rows);

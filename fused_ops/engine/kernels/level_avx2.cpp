@@ -7,6 +7,7 @@ namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 2;
 constexpr int kRows = 4;
+constexpr bool kPairs = true;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
@@ -27,6 +28,15 @@ inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
     const Ints even_codes = codes & 0x00ff00ff;
     const Ints odd_codes = (Ints)_mm256_srli_epi16((__m256i)codes, 8);
     return dot_words(dot_words(sums, even_codes, even), odd_codes, odd);
+}
+
+// Sums of the two products have to fit into words.
+inline Shorts multiply_pairs(Ints codes, Ints weights) {
+    return (Shorts)_mm256_maddubs_epi16((__m256i)codes, (__m256i)weights);
+}
+
+inline Ints add_pairs(Shorts words) {
+    return (Ints)_mm256_madd_epi16((__m256i)words, _mm256_set1_epi16(1));
 }
 
 // Saturated, within lanes.
@@ -72,6 +82,7 @@ inline void interleave(const Bytes* four, Ints* out) {
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
+#include "engine/kernels/byte_pairs_body.h"
 #include "engine/kernels/level_body.h"
 #endif
 

@@ -7,6 +7,7 @@ namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 4;
 constexpr int kRows = 14;
+constexpr bool kPairs = false;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
@@ -83,6 +84,21 @@ inline void interleave(const Bytes* four, Ints* out) {
     out[1] = (Ints)_mm512_unpackhi_epi16(low01, low23);
     out[2] = (Ints)_mm512_unpacklo_epi16(high01, high23);
     out[3] = (Ints)_mm512_unpackhi_epi16(high01, high23);
+}
+
+}  // namespace
+}  // namespace qgraph::engine::kernels
+
+#include "engine/kernels/products_body.h"
+
+namespace qgraph::engine::kernels {
+namespace {
+
+constexpr Dot dot_small = dot_bytes;  // whatever the weights
+
+template <int M, int N>
+void multiply_bytes(const Operands& o) {
+    multiply<M, N, dot_bytes>(o);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ namespace qgraph::engine::kernels {
 namespace {
 constexpr int kLanes = 1;
 constexpr int kRows = 4;
+constexpr bool kPairs = true;
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
@@ -26,10 +27,21 @@ inline Ints add_pairs(Shorts v) {
 }
 
 // A byte without sign times one with sign fits into a word.
+inline Shorts multiply_even(Ints codes, Ints weights) {
+    return (Shorts)(codes & 0x00ff00ff) * ((Shorts)((Words)weights << 8) >> 8);
+}
+inline Shorts multiply_odd(Ints codes, Ints weights) {
+    return (Shorts)((Words)codes >> 8 & 0x00ff00ff) * ((Shorts)weights >> 8);
+}
+
 inline Ints dot_bytes(Ints sums, Ints codes, Ints weights) {
-    const Shorts even = (Shorts)(codes & 0x00ff00ff) * ((Shorts)((Words)weights << 8) >> 8);
-    const Shorts odd = (Shorts)((Words)codes >> 8 & 0x00ff00ff) * ((Shorts)weights >> 8);
-    return plus(plus(sums, add_pairs(even)), add_pairs(odd));
+    sums = plus(sums, add_pairs(multiply_even(codes, weights)));
+    return plus(sums, add_pairs(multiply_odd(codes, weights)));
+}
+
+// Sums of the two products have to fit into words.
+inline Shorts multiply_pairs(Ints codes, Ints weights) {
+    return multiply_even(codes, weights) + multiply_odd(codes, weights);
 }
 
 inline int32_t saturated(int32_t v, int32_t low, int32_t high) {
@@ -77,6 +89,7 @@ inline void interleave(const Bytes* four, Ints* out) {
 }  // namespace
 }  // namespace qgraph::engine::kernels
 
+#include "engine/kernels/byte_pairs_body.h"
 #include "engine/kernels/level_body.h"
 
 namespace qgraph::engine::kernels {

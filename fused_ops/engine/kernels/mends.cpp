@@ -1,0 +1,141 @@
+#include "engine/kernels/mends.h"
+
+#include <algorithm>
+#include <array>
+
+namespace qgraph::engine::kernels {
+namespace {
+
+constexpr int kMost = 128;       // that weights of one sign may add up to
+constexpr int64_t kLongest = 2;  // of chunks: with 4 steps too many registers are needed
+// Of a step, in steps of chunks of one, measured on a Zen 3.
+constexpr double kCosts[] = {0, 1, 0.8};
+constexpr double kMendCost = 1.1;
+
+// What a weight adds to sums of one sign.
+int part(int8_t weight, int sign) { return std::max(sign * weight, 0); }
+int part(const int8_t* pair, int sign) { return part(pair[0], sign) + part(pair[1], sign); }
+
+// One chunk of sums that are computed together.
+class Chunk {
+  public:
+    Chunk(int8_t* weights, int64_t bytes, int64_t first_step, int64_t steps, int64_t width,
+          Mends& mends)
+        : weights_(weights),
+          bytes_(bytes),
+          first_step_(first_step),
+          steps_(steps),
+          width_(width),
+          mends_(mends) {
+        mend_of_.fill(-1);
+    }
+
+    // False where a step would need two mends.
+    bool mend() {
+        for (int64_t lane = 0; lane < bytes_; lane += 2) {
+            for (const int sign : {1, -1}) {
+                int sum = 0;
+                for (int64_t step = 0; step < steps_; ++step) sum += part(pair(step, lane), sign);
+                for (int over = sum - kMost; over > 0;) {
+                    const int taken = take(lane, sign, over);
+                    if (taken == 0) return false;
+                    over -= taken;
+                }
+            }
+        }
+        return true;
+    }
+
+  private:
+    int8_t* pair(int64_t step, int64_t lane) { return weights_ + step * bytes_ + lane; }
+    int8_t* rest(int64_t step, int64_t lane) {
+        return mends_.weights.data() + mend_of_[static_cast<size_t>(step)] * width_ + lane;
+    }
+    bool is_mended(int64_t step) const { return mend_of_[static_cast<size_t>(step)] >= 0; }
+
+    int room(int64_t step, int64_t lane, int sign) {
+        const int left = is_mended(step) ? kMost - part(rest(step, lane), sign) : kMost;
+        return std::min(part(pair(step, lane), sign), left);
+    }
+
+    // Takes off up to `over`, of a step that is mended anyway where there is one.
+    int take(int64_t lane, int sign, int over) {
+        int64_t best = 0;
+        const auto worth = [&](int64_t step) {
+            const int found = std::min(room(step, lane, sign), over);
+            return found + (is_mended(step) && found > 0 ? 4 * kMost : 0);
+        };
+        for (int64_t step = 1; step < steps_; ++step) {
+            if (worth(step) > worth(best)) best = step;
+        }
+        over = std::min(over, room(best, lane, sign));
+        if (over > 0 && !is_mended(best)) {
+            mend_of_[static_cast<size_t>(best)] = static_cast<int64_t>(mends_.steps.size());
+            mends_.steps.push_back(static_cast<int32_t>(first_step_ + best));
+            mends_.weights.resize(mends_.weights.size() + static_cast<size_t>(width_));
+        }
+        for (int left = over, i = 0; left > 0; ++i) {
+            const int moved = std::min(part(pair(best, lane)[i], sign), left) * sign;
+            pair(best, lane)[i] = static_cast<int8_t>(pair(best, lane)[i] - moved);
+            rest(best, lane)[i] = static_cast<int8_t>(rest(best, lane)[i] + moved);
+            left -= moved * sign;
+        }
+        return over;
+    }
+
+    int8_t* weights_;
+    int64_t bytes_, first_step_, steps_, width_;
+    Mends& mends_;
+    std::array<int64_t, kLongest> mend_of_;  // of each step its mend, or -1
+};
+
+// False where a step would need two mends.
+bool mend(std::vector<int8_t>& weights, const std::vector<Together>& all, int64_t steps,
+          int64_t width, Mends& mends) {
+    for (const Together& sums : all) {
+        mends.first.push_back(static_cast<int64_t>(mends.steps.size()));
+        for (int64_t step = 0; step < steps; step += mends.chunk) {
+            const int64_t count = std::min(mends.chunk, steps - step);
+            int8_t* at = weights.data() + sums.at + step * sums.bytes;
+            if (!Chunk(at, sums.bytes, step, count, width, mends).mend()) return false;
+        }
+    }
+    mends.first.push_back(static_cast<int64_t>(mends.steps.size()));
+    return true;
+}
+
+}  // namespace
+
+Mends make_mends(std::vector<int8_t>& weights, const std::vector<Together>& all, int64_t steps,
+                 int64_t width) {
+    const std::vector<int8_t> whole = weights;
+    Mends best;
+    double least = 0;
+    for (int64_t chunk = 1; chunk <= kLongest; ++chunk) {
+        std::vector<int8_t> rest = whole;
+        Mends mends;
+        mends.chunk = chunk;
+        if (!mend(rest, all, steps, width, mends)) break;
+        const double products = static_cast<double>(steps) * static_cast<double>(all.size());
+        const double cost =
+            products * kCosts[chunk] + kMendCost * static_cast<double>(mends.steps.size());
+        if (chunk > 1 && cost >= least) break;
+        least = cost;
+        best = std::move(mends);
+        weights = std::move(rest);
+    }
+    return best;
+}
+
+bool fit_words(const int8_t* weights, int64_t count, bool shifted) {
+    const auto fits = [](const int8_t* pair) {
+        return part(pair, 1) <= kMost && part(pair, -1) <= kMost;
+    };
+    for (int64_t i = 0; i < count; i += 4) {
+        if (!fits(weights + i) || !fits(weights + i + 2)) return false;
+        if (shifted && !fits(weights + i + 1)) return false;
+    }
+    return true;
+}
+
+}  // namespace qgraph::engine::kernels

@@ -1,0 +1,66 @@
+// Sums of products of some rows of codes and some registers of channels: one for each instruction
+// that multiplies. Included once by each level, which has defined dot_bytes and dot_words.
+
+#pragma once
+
+#include "engine/kernels/vectors.h"
+
+namespace qgraph::engine::kernels {
+namespace {
+
+// What is added to products by pairs (mends.h).
+struct Mended {
+    int64_t chunk;         // steps that are added up in words
+    const int32_t* begin;  // steps
+    const int32_t* end;
+    const int8_t* rest;  // two registers for each
+};
+
+struct Operands {
+    const uint8_t* a;     // rows of input codes
+    int64_t row;          // bytes from one to the next
+    int64_t steps;        // of 4 bytes
+    const int8_t* w;      // for each step N registers: of each sum 4 bytes
+    const int8_t* ahead;  // 64 bytes for each step, which are going to be needed
+    const int32_t* start;
+    int32_t* sums;  // M rows of N registers
+    int64_t sums_row;
+    Mended mends;
+};
+
+using Dot = Ints (*)(Ints sums, Ints codes, Ints weights);
+
+// Sums of M rows and N registers of channels, which stay in registers throughout.
+template <int M, int N, Dot dot>
+inline void multiply(const Operands& o) {
+    Ints sums[M][N];
+    for (int n = 0; n < N; ++n) {
+        const Ints start = load<Ints>(o.start + n * kWide);
+        for (int m = 0; m < M; ++m) sums[m][n] = start;
+    }
+    const uint8_t* a = o.a;
+    const int8_t* w = o.w;
+    const int64_t row = o.row;
+    for (int64_t step = 0; step < o.steps; ++step) {
+        __builtin_prefetch(o.ahead + step * 64, 0, 2);
+        Ints weights[N];
+        for (int n = 0; n < N; ++n) weights[n] = load<Ints>(w + n * kRegister);
+        for (int m = 0; m < M; ++m) {
+            const Ints four = load_four(a + m * row);
+            for (int n = 0; n < N; ++n) sums[m][n] = dot(sums[m][n], four, weights[n]);
+        }
+        a += 4;
+        w += N * kRegister;
+    }
+    for (int m = 0; m < M; ++m) {
+        for (int n = 0; n < N; ++n) store(o.sums + m * o.sums_row + n * kWide, sums[m][n]);
+    }
+}
+
+template <int M, int N>
+void multiply_words(const Operands& o) {
+    multiply<M, N, dot_words>(o);
+}
+
+}  // namespace
+}  // namespace qgraph::engine::kernels

@@ -125,6 +125,8 @@ class Planner {
             std::vector<StageNumbers> memory;
             const std::vector<Stage> done = stages(group, false, memory);
             const Stages list{done.data(), static_cast<int>(done.size())};
+            check_memory(static_cast<int64_t>(least_size(conv, list, options_.level)),
+                         options_.memory);
             const int64_t count = product(w.shape);
             const Storage type = bytes ? Storage::i8 : Storage::i16;
             std::vector<char> converted;

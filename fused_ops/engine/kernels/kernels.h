@@ -87,6 +87,7 @@ struct Part {
 // A layer is packed once, into memory that `allocate` gives: so many bytes, aligned to 64. It holds
 // all it needs: weights and stages may go. It may be moved, read only, and shared by threads.
 using Allocate = std::function<void*(size_t bytes)>;
+size_t least_size(const Conv& conv, Stages stages, Level level);  // some weights need more
 void pack(const Conv& conv, const void* weights, Stages stages, Level level,
           const Allocate& allocate);
 

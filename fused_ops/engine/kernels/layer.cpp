@@ -247,6 +247,10 @@ namespace qgraph::engine {
 
 using namespace kernels;
 
+size_t least_size(const Conv& conv, Stages stages, Level level) {
+    return static_cast<size_t>(plan_of(conv, stages.count, level).end);
+}
+
 void pack(const Conv& conv, const void* weights, Stages stages, Level level,
           const Allocate& allocate) {
     Plan plan = plan_of(conv, stages.count, level);

@@ -3,7 +3,8 @@
 One policy, one batch, one thread at a time, in a process of its own on one core, with the other
 cores at rest or with a learner at work on the next. All that run it take turns, again and again.
 A call is from Python and back: float observations in, float outputs out, but for LiteRT, which
-takes and gives codes. Weights are drawn at random, and where images lie as [c, h, w] those behind
+takes and gives codes. qgraph's actors find ranges in every step, but for the static one, which has
+them from calibration, as LiteRT, and ONNX Runtime's int8, have. Weights are drawn at random, and where images lie as [c, h, w] those behind
 are not brought into that order: times do not depend on them.
 """
 
@@ -31,8 +32,12 @@ from benchmarks.real.tables import Table
 from qgraph.cli.console import console, import_tensorflow_quietly
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.policy import pack, read_policy
+from qgraph.rl.policy.file import read
+from qgraph.rl.policy.static import Static
 
 OURS = {"qgraph, int8": 8, "qgraph, int4": 4, "qgraph, float32": 32}
+STATIC = "qgraph, static int8"
 TORCH, TORCH_INT8 = "torch fp32", "torch dynamic int8"
 ORT, ORT_INT8 = "ONNX Runtime fp32", "ONNX Runtime int8 (QDQ)"
 LITERT, TF = "LiteRT int8", "TensorFlow fp32"
@@ -171,6 +176,8 @@ def prepare(name: str, folder: Path) -> None:
     plain = onnx_model(program, drawn_weights(program))
     (folder / "fp32.onnx").write_bytes(plain)
     (folder / "int8.onnx").write_bytes(quantized(plain, samples, 1, per_channel=True))
+    static = pack(read_policy(model), None, 8, "static", samples)
+    static.write(folder / "static.qpol")
     for batch in BATCHES:
         (folder / f"int8-{batch}.tflite").write_bytes(full_integer(model, samples, batch))
 
@@ -188,6 +195,8 @@ def calls(name: str, batch: int, prepared: Path) -> dict[str, Call]:
     for who, bits in OURS.items():
         actor = Actor(Packer(program, bits).pack(weights))
         found[who] = partial(actor, x)
+    static = Static(read(prepared / "static.qpol"))
+    found[STATIC] = partial(static.run, x)
     turned = np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if x.ndim == 4 else x
     litert = LiteRT((prepared / f"int8-{batch}.tflite").read_bytes(), 1)
     codes = litert.codes(x)
@@ -308,7 +317,7 @@ def speeds(name: str, found: Mapping[tuple[str, int], Times]) -> Table:
         f"{name}: us an observation, and the best peer's time over it",
         {"": "", **dict.fromkeys(columns, "")},
     )
-    for who in (*OURS, *PEERS):
+    for who in (*OURS, STATIC, *PEERS):
         cells: list[Any] = []
         for (_, batch), times in found.items():
             if who not in times:

@@ -56,6 +56,19 @@ void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entri
     engine.run(samples, read, wanted, written);
 }
 
+using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using FloatRoom = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+
+void run_floats(Engine& engine, int64_t samples, const Floats& x, int32_t exponent, float low,
+                float high, int rounding, const std::vector<uint32_t>& wanted,
+                const std::vector<int32_t>& exponents, const std::vector<FloatRoom>& results) {
+    std::vector<float*> written;
+    for (const FloatRoom& room : results) written.push_back(room.data());
+    nb::gil_scoped_release unlocked;
+    const FloatEntry entry{exponent, low, high, static_cast<qgraph::Rounding>(rounding)};
+    engine.run_floats(samples, x.data(), entry, wanted, exponents, written);
+}
+
 std::unique_ptr<Engine> open(const std::string& path, int threads, int level, bool fuse,
                              int64_t memory) {
     nb::gil_scoped_release unlocked;
@@ -74,6 +87,7 @@ void bind_engine(nb::module_& module) {
         .def_prop_ro("exits", [](const Engine& e) { return e.network().exits; })
         .def_prop_ro("batch_free", [](const Engine& e) { return e.network().batch_free; })
         .def("run", &run_engine)
+        .def("run_floats", &run_floats)
         .def("profile", &Engine::profile, nb::call_guard<nb::gil_scoped_release>())
         .def("memory", &Engine::memory, nb::call_guard<nb::gil_scoped_release>());
     module.def("open", &open);

@@ -104,48 +104,76 @@ void Engine::check_codes(int64_t samples, const std::vector<const void*>& entrie
     }
 }
 
-void Engine::run_slice(const Plan& plan, int64_t first, int64_t samples,
-                       const std::vector<const void*>& entries, const std::vector<uint32_t>& wanted,
-                       const std::vector<void*>& results) const {
-    const auto size = [](const Place& place) {
-        return product(place.shape) * size_of(place.storage);
-    };
-    for (size_t i = 0; i < entries.size(); ++i) {
-        const Place& place = plan.layout.places[network_.entries[i]];
-        const int64_t bytes = size(place);
-        std::memcpy(place.data, static_cast<const char*>(entries[i]) + first * (bytes / samples),
-                    static_cast<size_t>(bytes));
-    }
-    for (const Call& call : plan.calls) call.run();
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        const Place& place = plan.layout.places[wanted[i]];
-        const int64_t bytes = size(place);
-        const bool constant = network_.tensors[wanted[i]].kind == Kind::constant;
-        if (constant && first > 0) continue;
-        std::memcpy(static_cast<char*>(results[i]) + first * (bytes / samples), place.data,
-                    static_cast<size_t>(bytes));
+void Engine::for_slices(int64_t samples, const std::vector<uint32_t>& wanted, const RunSlice& run) {
+    const Slices& slices = this->slices(samples, wanted);
+    std::atomic<int64_t> next{0};
+    const auto lanes = static_cast<int64_t>(slices.plans.size());
+    run_tasks(lanes, lanes, [&](int64_t lane) {
+        for (int64_t i = next++; i < slices.count; i = next++) {
+            const bool is_last = i == slices.count - 1 && !slices.last.empty();
+            const Plan& plan = is_last ? slices.last[0] : slices.plans[static_cast<size_t>(lane)];
+            const int64_t first = i * slices.samples;
+            run(plan, first, std::min(slices.samples, samples - first));
+        }
+    });
+}
+
+void Engine::check_samples(int64_t samples) const {
+    if (samples < 1 || (samples > 1 && !network_.batch_free)) {
+        throw std::invalid_argument("the network does not take so many samples at once");
     }
 }
 
 void Engine::run(int64_t samples, const std::vector<const void*>& entries,
                  const std::vector<uint32_t>& wanted, const std::vector<void*>& results) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (samples < 1 || (samples > 1 && !network_.batch_free)) {
-        throw std::invalid_argument("the network does not take so many samples at once");
-    }
+    check_samples(samples);
     check_codes(samples, entries);
-    const Slices& slices = this->slices(samples, wanted);
-    std::atomic<int64_t> next{0};
-    const auto lanes = static_cast<int64_t>(slices.plans.size());
-    run_tasks(lanes, lanes, [&](int64_t lane) {
-        for (int64_t i = next++; i < slices.count; i = next++) {
-            const bool short_one = i == slices.count - 1 && !slices.last.empty();
-            const Plan& plan = short_one ? slices.last[0] : slices.plans[static_cast<size_t>(lane)];
-            const int64_t first = i * slices.samples;
-            run_slice(plan, first, std::min(slices.samples, samples - first), entries, wanted,
-                      results);
+    for_slices(samples, wanted, [&](const Plan& plan, int64_t first, int64_t count) {
+        for (size_t i = 0; i < entries.size(); ++i) {
+            const Place& place = plan.layout.places[network_.entries[i]];
+            const int64_t bytes = product(place.shape) * size_of(place.storage);
+            const char* from = static_cast<const char*>(entries[i]) + first * (bytes / count);
+            std::memcpy(place.data, from, static_cast<size_t>(bytes));
+        }
+        for (const Call& call : plan.calls) call.run();
+        for (size_t i = 0; i < wanted.size(); ++i) {
+            if (first > 0 && network_.tensors[wanted[i]].kind == Kind::constant) continue;
+            const Place& place = plan.layout.places[wanted[i]];
+            const int64_t bytes = product(place.shape) * size_of(place.storage);
+            char* to = static_cast<char*>(results[i]) + first * (bytes / count);
+            std::memcpy(to, place.data, static_cast<size_t>(bytes));
         }
     });
+}
+
+void Engine::run_floats(int64_t samples, const float* x, const FloatEntry& entry,
+                        const std::vector<uint32_t>& wanted, const std::vector<int32_t>& exponents,
+                        const std::vector<float*>& results) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    check_samples(samples);
+    const Tensor& tensor = network_.tensors[network_.entries.at(0)];
+    if (network_.entries.size() != 1 || static_cast<int64_t>(entry.low) < tensor.low ||
+        static_cast<int64_t>(entry.high) > tensor.high) {
+        throw std::invalid_argument("the network has other entries");
+    }
+    std::atomic<bool> numbers{true};
+    for_slices(samples, wanted, [&](const Plan& plan, int64_t first, int64_t count) {
+        const Place& place = plan.layout.places[network_.entries[0]];
+        const int64_t size = product(place.shape);
+        if (!to_codes(x + first * (size / count), size, entry, place.storage, place.data)) {
+            numbers = false;
+            return;
+        }
+        for (const Call& call : plan.calls) call.run();
+        for (size_t i = 0; i < wanted.size(); ++i) {
+            const Place& made = plan.layout.places[wanted[i]];
+            const int64_t elements = product(made.shape);
+            to_floats(made.data, elements, made.storage, exponents[i],
+                      results[i] + first * (elements / count));
+        }
+    });
+    if (!numbers) throw std::invalid_argument("there is a NaN");
 }
 
 std::vector<std::pair<std::vector<uint32_t>, double>> Engine::profile(int64_t samples, int runs) {

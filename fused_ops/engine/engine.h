@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/ends.h"
 #include "engine/memory.h"
 #include "engine/network.h"
 #include "engine/plan.h"
@@ -26,6 +28,12 @@ class Engine {
     // Throws std::invalid_argument for codes that leave their range.
     void run(int64_t samples, const std::vector<const void*>& entries,
              const std::vector<uint32_t>& wanted, const std::vector<void*>& results);
+
+    // The same from floats [samples, ...], for the only entry there is, to floats: `exponents` are
+    // those of the tensors wanted. Throws std::invalid_argument for NaN.
+    void run_floats(int64_t samples, const float* x, const FloatEntry& entry,
+                    const std::vector<uint32_t>& wanted, const std::vector<int32_t>& exponents,
+                    const std::vector<float*>& results);
 
     // What a run without `wanted` does: the steps of each call, and the seconds that it takes.
     std::vector<std::pair<std::vector<uint32_t>, double>> profile(int64_t samples, int runs);
@@ -48,10 +56,11 @@ class Engine {
     Slices& slices(int64_t samples, const std::vector<uint32_t>& wanted);
     Slices make_slices(int64_t samples, const Kept& kept);
     Kept kept(const std::vector<uint32_t>& wanted) const;
+    void check_samples(int64_t samples) const;
     void check_codes(int64_t samples, const std::vector<const void*>& entries) const;
-    void run_slice(const Plan& plan, int64_t first, int64_t samples,
-                   const std::vector<const void*>& entries, const std::vector<uint32_t>& wanted,
-                   const std::vector<void*>& results) const;
+    // Calls run(plan, first, samples) for each slice; samples begin at the first.
+    using RunSlice = std::function<void(const Plan&, int64_t, int64_t)>;
+    void for_slices(int64_t samples, const std::vector<uint32_t>& wanted, const RunSlice& run);
 
     MappedFile file_;
     Network network_;

@@ -2,6 +2,7 @@
 
 from qgraph.backends.engine.engine import LEVELS, Engine, levels
 from qgraph.backends.engine.file import engine_file
+from qgraph.backends.engine.floats import FloatEngine
 from qgraph.backends.engine.form import EngineForm
 
-__all__ = ["LEVELS", "Engine", "EngineForm", "engine_file", "levels"]
+__all__ = ["LEVELS", "Engine", "EngineForm", "FloatEngine", "engine_file", "levels"]

@@ -38,11 +38,11 @@ class Engine:
     """A network that is ready to be run. Made by `Engine.open`, or `Engine.of` a program."""
 
     def __init__(self, handle: Any, path: str, level: str) -> None:
-        self._handle = handle
+        self.native = handle
         self.level = level
         self.batch_free: bool = handle.batch_free
         self._tensors = [_tensor(row, path) for row in handle.tensors]
-        self._index = {tensor.name: i for i, tensor in enumerate(self._tensors)}
+        self.index = {tensor.name: i for i, tensor in enumerate(self._tensors)}
         self.entries: tuple[str, ...] = tuple(self._tensors[i].name for i in handle.entries)
         self.exits: tuple[str, ...] = tuple(self._tensors[i].name for i in handle.exits)
         self.tensors = {tensor.name: tensor for tensor in self._tensors}
@@ -104,12 +104,12 @@ class Engine:
         given = [self._codes(name, codes[name], samples) for name in self.entries]
         names = list(dict.fromkeys(self.exits if keep is None else keep))
         for name in names:
-            if name not in self._index:
+            if name not in self.index:
                 raise GraphError("the engine has no such tensor", node=name)
         results = {n: np.empty(self._shape(n, samples), self.tensors[n].dtype) for n in names}
-        wanted = [self._index[name] for name in names]
+        wanted = [self.index[name] for name in names]
         try:
-            self._handle.run(samples, given, wanted, list(results.values()))
+            self.native.run(samples, given, wanted, list(results.values()))
         except ValueError as error:
             raise GraphError(str(error)) from None
         except (_native().LoadFailure, MemoryError) as error:
@@ -118,8 +118,8 @@ class Engine:
 
     def profile(self, samples: int = 1, runs: int = 10) -> list[tuple[str, float]]:
         """Seconds of each call, the least of so many runs, with the ops that it does."""
-        steps = self._handle.steps
-        rows = self._handle.profile(samples, runs)
+        steps = self.native.steps
+        rows = self.native.profile(samples, runs)
         return [
             (f"{self._tensors[steps[of[-1]][1]].name}: {'+'.join(steps[i][0] for i in of)}", time)
             for of, time in rows
@@ -127,7 +127,7 @@ class Engine:
 
     def memory(self, samples: int = 1) -> int:
         """Bytes of all tensors but constants, planned for a run of so many samples."""
-        return int(self._handle.memory(samples))
+        return int(self.native.memory(samples))
 
     def _shape(self, name: str, samples: int) -> tuple[int, ...]:
         tensor = self.tensors[name]

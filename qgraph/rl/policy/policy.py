@@ -97,6 +97,8 @@ class Policy:
     def _counted(self, x: Array) -> Array:
         """x as it is run, after it was counted. A dynamic form's actor refuses NaN by itself."""
         self.counts["observations"] += len(x)
+        if self._range is not None and _is_within(x, *self._range):
+            return x
         if self.form == "static" and not np.isfinite(x).all():
             raise _not_finite(x)
         if self._range is None or not _is_beyond(x, self._range):
@@ -129,6 +131,11 @@ def _not_finite(x: Array) -> UsageError:
         f"observation {first[0]} has {x[first]} at {list(first[1:])}",
         hint="look at what the environment gives",
     )
+
+
+def _is_within(x: Array, low: Array, high: Array) -> bool:
+    """Whether all are: no NaN among them. Of so few numbers `all` would cost most."""
+    return np.count_nonzero((x >= low) & (x <= high)) == x.size
 
 
 def _is_beyond(x: Array, ends: tuple[Array, Array]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.backends.engine.engine import LEVELS, Engine
+from qgraph.backends.engine import LEVELS, Engine, FloatEngine
 from qgraph.errors import GraphError, TextError
 from qgraph.exact.reference import as_float
 from qgraph.ir.graph import Graph
@@ -64,7 +64,8 @@ class Static:
         unit = np.ldexp(1.0, -np.asarray(self._spec.exponent))
         # The least and the largest number that codes hold.
         self.reach = ((self._spec.lo - 0.5) * unit, (self._spec.hi + 0.5) * unit)
-        self.run = self._integers
+        self._floats = FloatEngine.of(self._engine, self._spec, dict(self._exits.values()))
+        self.run = self._integers if self._floats is None else self._at_once
 
     @cached_property
     def session(self) -> Session:
@@ -92,6 +93,11 @@ class Static:
 
     def _whole(self, observations: Array) -> Mapping[str, Array]:
         return self.session.run({self._name: np.ascontiguousarray(observations, self._dtype)})
+
+    def _at_once(self, observations: Array) -> Mapping[str, Array]:
+        assert self._floats is not None
+        found = self._floats.run(observations)
+        return {public: found[value] for public, (value, _) in self._exits.items()}
 
     def _integers(self, observations: Array) -> Mapping[str, Array]:
         codes = quantize(observations, self._spec).codes

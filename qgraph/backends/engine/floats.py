@@ -1,0 +1,68 @@
+"""An engine of one entry, from floats to floats in one native call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph import kernels
+from qgraph.backends.engine.engine import Engine
+from qgraph.errors import ExactnessError, GraphError
+from qgraph.ir.types import ROUNDINGS, Array, QuantSpec
+
+EXACT_FLOAT32_BITS = 24
+
+
+class FloatEngine:
+    """Runs what `numerics.quantize`, the engine and `numerics.dequantize` give, to the bit.
+
+    Made by `of`, where the quantizer and the scales allow it.
+    """
+
+    def __init__(self, engine: Engine, spec: QuantSpec, exits: Mapping[str, int]) -> None:
+        self._native = engine.native
+        (self._entry,) = engine.entries
+        self._shape = engine.tensors[self._entry].shape[1:]
+        rounding = ROUNDINGS.index(spec.rounding)
+        self._spec = (spec.exponent, float(spec.lo), float(spec.hi), rounding)
+        self._exits = {name: engine.tensors[name].shape[1:] for name in exits}
+        self._wanted = [engine.index[name] for name in exits]
+        self._exponents = list(exits.values())
+
+    @staticmethod
+    def of(
+        engine: Engine, spec: QuantSpec, exits: Mapping[str, int | tuple[int, ...]]
+    ) -> FloatEngine | None:
+        """None where this needs more than one scale a tensor, or codes that float32 does not hold.
+
+        exits: exponents by tensor.
+        """
+        exponents = {name: e for name, e in exits.items() if isinstance(e, int)}
+        allowed = (
+            engine.batch_free
+            and len(engine.entries) == 1
+            and isinstance(spec.exponent, int)
+            and abs(spec.exponent) <= kernels.MAX_FRACTION_BITS
+            and spec.overflow == "saturate"
+            and spec.bits <= EXACT_FLOAT32_BITS
+            and len(exponents) == len(exits)
+            and not any(engine.tensors[name].constant for name in exits)
+        )
+        return FloatEngine(engine, spec, exponents) if allowed else None
+
+    def run(self, x: Array) -> dict[str, Array]:
+        """float32 by name, given float32 [n, ...]. Raises GraphError and ExactnessError (NaN)."""
+        if x.shape[1:] != self._shape or not x.size:
+            raise GraphError(f"expects [n, *{self._shape}], found {x.shape}", node=self._entry)
+        x = np.ascontiguousarray(x, np.float32)
+        results: dict[str, Any] = {
+            name: np.empty((len(x), *shape), np.float32) for name, shape in self._exits.items()
+        }
+        rooms = list(results.values())
+        try:
+            self._native.run_floats(len(x), x, *self._spec, self._wanted, self._exponents, rooms)
+        except ValueError as error:
+            raise ExactnessError(str(error), node=self._entry) from None
+        return results

@@ -4,8 +4,9 @@ One policy, one batch, one thread at a time, in a process of its own on one core
 cores at rest or with a learner at work on the next. All that run it take turns, again and again.
 A call is from Python and back: float observations in, float outputs out, but for LiteRT, which
 takes and gives codes. qgraph's actors find ranges in every step, but for the static one, which has
-them from calibration, as LiteRT, and ONNX Runtime's int8, have. Weights are drawn at random, and where images lie as [c, h, w] those behind
-are not brought into that order: times do not depend on them.
+them from calibration, as LiteRT and ONNX Runtime's int8 have. Weights are drawn at random, and
+where images lie as [c, h, w] those behind are not brought into that order: times do not depend on
+them.
 """
 
 from __future__ import annotations

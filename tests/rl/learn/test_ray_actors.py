@@ -19,7 +19,9 @@ def test_a_run_with_actors_on_two_nodes(tmp_path):
 
     with two_nodes() as cluster:
         where = {"ray": cluster.address, "nodes": 2}
-        training = train(tmp_path / "run", "dqn", "CartPole-v1", {**SETTINGS, **where})
+        # Long enough for the last actor to begin, whose process may be seconds behind the first.
+        settings = {**SETTINGS, **where, "steps": 8000}
+        training = train(tmp_path / "run", "dqn", "CartPole-v1", settings)
     assert training.done
     records = training.replay.records
     assert set(records["actor"]) == {0, 1, 2}

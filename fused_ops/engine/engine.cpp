@@ -77,13 +77,13 @@ Engine::Slices Engine::make_slices(int64_t samples, const Kept& kept) {
 }
 
 Engine::Slices& Engine::slices(int64_t samples, const std::vector<uint32_t>& wanted) {
-    const Key key{samples, kept(wanted)};
-    const auto found = std::find_if(slices_.begin(), slices_.end(),
-                                    [&](const auto& made) { return made.first == key; });
+    const auto found = std::find_if(slices_.begin(), slices_.end(), [&](const auto& made) {
+        return made.first.first == samples && made.first.second == wanted;
+    });
     if (found != slices_.end()) {
         slices_.splice(slices_.begin(), slices_, found);
     } else {
-        slices_.emplace_front(key, make_slices(samples, key.second));
+        slices_.emplace_front(Key{samples, wanted}, make_slices(samples, kept(wanted)));
         if (slices_.size() > kKept) slices_.pop_back();
     }
     return slices_.front().second;

@@ -41,8 +41,8 @@ class Engine {
     int64_t memory(int64_t samples);  // bytes of all tensors that are there at once
 
   private:
-    using Kept = std::vector<bool>;  // of each tensor
-    using Key = std::pair<int64_t, Kept>;
+    using Kept = std::vector<bool>;                         // of each tensor
+    using Key = std::pair<int64_t, std::vector<uint32_t>>;  // samples, and tensors wanted
 
     // Samples go through all calls some at a time, while what they need is in the caches, and on
     // each thread others: a plan for each, and one for the last slice where that is smaller.

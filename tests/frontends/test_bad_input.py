@@ -261,3 +261,20 @@ def test_one_value_for_all_stays_one():
 def test_giant_made_of_one_value_is_refused():
     with pytest.raises(LoadError, match="a constant of 1,099,511,627,776 elements"):
         load_graph_def(with_filled_constant(2**20, 2**20))
+
+
+@pytest.mark.parametrize(
+    ("size", "take_apart", "op", "number"),
+    [
+        (None, lambda x: tf.unstack(x, 5), "Unpack", "num"),
+        (2**40, lambda x: tf.split(x, 4), "Split", "num_split"),
+    ],
+)
+def test_giant_numbers_of_pieces_make_no_nodes(size, take_apart, op, number):
+    """Memory would not do for them: it stays an op of TensorFlow, or is an error of ours."""
+    graph_def = graph_def_of(lambda: take_apart(v1.placeholder("float32", (size, 3), "x")))
+    next(node for node in graph_def.node if node.op == op).attr[number].i = 2**40
+    try:
+        assert len(load_graph_def(graph_def).nodes) < 100
+    except QGraphError as error:
+        assert error.message

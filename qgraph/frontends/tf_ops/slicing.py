@@ -13,6 +13,7 @@ from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
+MOST_PIECES = 1 << 16  # that a tensor is taken apart into; what says more is damaged
 Part = tuple[int | None, int | None, int]
 
 
@@ -152,7 +153,7 @@ def _split(site: Site) -> Result:
         return None
     at = axis[0] % len(shape)
     size = shape[at]
-    if size is None or not count or size % count:
+    if size is None or not 0 < count <= MOST_PIECES or size % count:
         return None
     width = size // count
     return _pieces(site, 1, at, [(k * width, (k + 1) * width) for k in range(count)], drop=False)
@@ -175,9 +176,11 @@ def _split_v(site: Site) -> Result:
 
 def _unpack(site: Site) -> Result:
     shape, count = site.shape(), site.node.integer("num")
-    if not shape or not count:
+    if not shape or not 0 < count <= MOST_PIECES:
         return None
     axis = site.node.integer("axis") % len(shape)
+    if shape[axis] not in (None, count):
+        return None
     return _pieces(site, 0, axis, [(k, k + 1) for k in range(count)], drop=True)
 
 

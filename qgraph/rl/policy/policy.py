@@ -135,7 +135,7 @@ def _not_finite(x: Array) -> UsageError:
 
 def _is_within(x: Array, low: Array, high: Array) -> bool:
     """Whether all are: no NaN among them. Of so few numbers `all` would cost most."""
-    return np.count_nonzero((x >= low) & (x <= high)) == x.size
+    return int(np.count_nonzero((x >= low) & (x <= high))) == x.size
 
 
 def _is_beyond(x: Array, ends: tuple[Array, Array]) -> bool:

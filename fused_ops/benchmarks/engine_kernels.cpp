@@ -83,7 +83,7 @@ class Timed {
                                                   inputs * conv_.out_channels));
         for (auto& code : x_->bytes) code = static_cast<char>(dice());
         // As trained ones: a bell, whose largest are at the end of the range.
-        std::normal_distribution<double> bell(0, getenv("SIGMA") ? atof(getenv("SIGMA")) : 25);
+        std::normal_distribution<double> bell(0, 25);
         for (auto& code : w) {
             code = static_cast<int8_t>(std::clamp(std::round(bell(dice)), -128.0, 127.0));
         }

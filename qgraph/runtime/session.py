@@ -9,14 +9,13 @@ import numpy as np
 
 from qgraph import kernels
 from qgraph.backends.engine.engine import Engine
+from qgraph.backends.engine.floats import fits_float32
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exact.reference import Reference, Value, as_float
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
 from qgraph.numerics import quantize
 from qgraph.program import Program
-
-EXACT_FLOAT32_BITS = 24
 
 
 class Session:
@@ -99,13 +98,7 @@ class Session:
 def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
     """What `quantize` gives, by the native kernel; None where that does not do."""
     exponent = spec.exponent
-    if (
-        x.dtype != np.float32
-        or not isinstance(exponent, int)
-        or abs(exponent) > kernels.MAX_FRACTION_BITS
-        or spec.overflow != "saturate"
-        or spec.bits > EXACT_FLOAT32_BITS
-    ):
+    if x.dtype != np.float32 or not isinstance(exponent, int) or not fits_float32(spec):
         return None
     values = kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding)
     if values.size and np.isnan(values.min()):

@@ -15,6 +15,16 @@ from qgraph.ir.types import ROUNDINGS, Array, QuantSpec
 EXACT_FLOAT32_BITS = 24
 
 
+def fits_float32(spec: QuantSpec) -> bool:
+    """Whether float32 arithmetic, as the native quantizer's is, gives the codes of `spec`."""
+    return (
+        isinstance(spec.exponent, int)
+        and abs(spec.exponent) <= kernels.MAX_FRACTION_BITS
+        and spec.overflow == "saturate"
+        and spec.bits <= EXACT_FLOAT32_BITS
+    )
+
+
 class FloatEngine:
     """Runs what `numerics.quantize`, the engine and `numerics.dequantize` give, to the bit.
 
@@ -43,10 +53,7 @@ class FloatEngine:
         allowed = (
             engine.batch_free
             and len(engine.entries) == 1
-            and isinstance(spec.exponent, int)
-            and abs(spec.exponent) <= kernels.MAX_FRACTION_BITS
-            and spec.overflow == "saturate"
-            and spec.bits <= EXACT_FLOAT32_BITS
+            and fits_float32(spec)
             and len(exponents) == len(exits)
             and not any(engine.tensors[name].constant for name in exits)
         )

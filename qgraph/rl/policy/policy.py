@@ -101,7 +101,7 @@ class Policy:
             return x
         if self.form == "static" and not np.isfinite(x).all():
             raise _not_finite(x)
-        if self._range is None or not _is_beyond(x, self._range):
+        if self._range is None:
             return x
         assert self._held is not None
         self.counts["outside"] += _beyond(x, self._range)
@@ -136,10 +136,6 @@ def _not_finite(x: Array) -> UsageError:
 def _is_within(x: Array, low: Array, high: Array) -> bool:
     """Whether all are: no NaN among them. Of so few numbers `all` would cost most."""
     return int(np.count_nonzero((x >= low) & (x <= high))) == x.size
-
-
-def _is_beyond(x: Array, ends: tuple[Array, Array]) -> bool:
-    return bool((x < ends[0]).any() or (x > ends[1]).any())
 
 
 def _beyond(x: Array, ends: tuple[Array, Array]) -> int:

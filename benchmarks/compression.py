@@ -217,7 +217,7 @@ def read_run(folder: Path) -> Run:
     own = acting + sum(row["looking"] + row["environment"] for row in last.values())
     steps = sum(row["steps"] for row in last.values())
     looks = read_log(folder / LINES) if (folder / LINES).exists() else []
-    seen = [look.seen.kl_mean for look in looks if look.seen.kl_mean == look.seen.kl_mean]
+    seen = [row.seen.kl_mean for row in looks if row.seen.kl_mean == row.seen.kl_mean]
     late = column(rows, "actors_return")[-max(1, len(rows) // 4) :]
     return Run(
         1e6 * acting / steps,

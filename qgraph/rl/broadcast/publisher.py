@@ -59,8 +59,8 @@ class Publisher(Blocks):
     bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
     asks for one, not for each `publish`. A dead quantizer shows in `run.check()`.
 
-    module, more, block_size: of a process that packs otherwise, such as a compressor; its settings
-    beside those of the quantizer, and the bytes that its blocks have at most.
+    name, module, more, block_size: of a process that packs otherwise, such as a compressor; its
+    settings beside those of the quantizer, and the bytes that its blocks have at most.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Publisher(Blocks):
         first_bits: int | None = None,
         last_bits: int | None = None,
         on_demand: bool = False,
+        name: str = NAME,
         module: str = MODULE,
         more: Mapping[str, Any] = MappingProxyType({}),
         block_size: int | None = None,
@@ -95,7 +96,8 @@ class Publisher(Blocks):
             **self._sender.settings(),
             **more,
         }
-        run.start(NAME, module, settings)
+        self._name = name
+        run.start(name, module, settings)
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Hand over a copy of the weights, arrays or variables; waits for nobody.
@@ -118,5 +120,5 @@ class Publisher(Blocks):
 
     @property
     def packer_numbers(self) -> Any:
-        """What the quantizer shows of itself (`Member.numbers`), float64 [8]."""
-        return self._run.numbers(NAME)
+        """What the process that packs shows of itself (`Member.numbers`), float64 [8]."""
+        return self._run.numbers(self._name)

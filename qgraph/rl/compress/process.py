@@ -18,6 +18,7 @@ from qgraph.rl.compress.notes import NoteReceiver
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 
+NAME = "compressor"
 MODULE = "qgraph.rl.compress.process"
 FAILED = 2  # of the member's numbers: how often compression failed
 

@@ -7,7 +7,7 @@ from qgraph.rl.actor import Actor, ActorProgram
 from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Publisher, Supervisor
 from qgraph.rl.compress.notes import NoteSender
-from qgraph.rl.compress.process import FAILED, MODULE
+from qgraph.rl.compress.process import FAILED, MODULE, NAME
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import room_for
 from qgraph.rl.head import Head
@@ -41,6 +41,7 @@ class CompressingPublisher(Publisher):
             program,
             readers + 1,
             on_demand=on_demand,
+            name=NAME,
             module=MODULE,
             more=more,
             block_size=room_for(program),

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,36 @@ from qgraph.errors import LoadError, OutputError
 from qgraph.files import write_whole
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.indicators import Indicators
-from qgraph.rl.monitor.strategy import Decision, Look
+from qgraph.rl.monitor.strategy import Decision
 
 LINES, TABLE = "monitor.jsonl", "monitor.csv"
 SEEN = tuple(part.name for part in fields(Indicators))
-COLUMNS = (*SEEN, "compressor", "share", "reason")
+COLUMNS = (*SEEN, "compressor", "share", "reason", "failed")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was seen, and what was decided by it.
+
+    failed: compression failed; the decision stands as it was, with the failure as its reason.
+    """
+
+    seen: Indicators
+    decision: Decision
+    failed: bool = False
 
 
 class Log:
-    """Of one run, in `folder`. Each row is what was seen, and what was decided by it.
+    """Of one run, in `folder`, a row for each look and for each failure of another kind.
 
-    until: a run that goes on keeps the rows up to that version. Raises OutputError.
+    until: a run that goes on keeps the rows up to that version, and has them in `kept`. Raises
+    OutputError.
     """
 
     def __init__(self, folder: Path, until: int | None = None) -> None:
-        kept: list[Look] = []
+        self.kept: list[Row] = []
         if until is not None and (folder / LINES).exists():
-            kept = [look for look in read_log(folder / LINES) if look.seen.version <= until]
+            self.kept = [row for row in read_log(folder / LINES) if row.seen.version <= until]
         write_whole(folder / LINES, b"")
         try:
             self._lines = (folder / LINES).open("a", encoding="utf-8")
@@ -40,16 +53,17 @@ class Log:
         self._folder = folder
         self._writer = csv.DictWriter(self._table, COLUMNS)
         self._writer.writeheader()
-        for look in kept:
-            self.add(look.seen, look.acted)
+        for row in self.kept:
+            self.add(row)
 
-    def add(self, seen: Indicators, decision: Decision) -> None:
-        said = {"compressor": str(decision.compressor), "share": decision.share}
-        row: dict[str, Any] = {**asdict(seen), **said, "reason": decision.reason}
-        plain = {k: None if v != v else v for k, v in row.items()}  # JSON has no NaN
+    def add(self, row: Row) -> None:
+        made = row.decision
+        said = {"compressor": str(made.compressor), "share": made.share, "reason": made.reason}
+        found: dict[str, Any] = {**asdict(row.seen), **said, "failed": row.failed}
+        plain = {k: None if v != v else v for k, v in found.items()}  # JSON has no NaN
         try:
             self._lines.write(json.dumps(plain) + "\n")
-            self._writer.writerow(row)
+            self._writer.writerow(found)
             self._lines.flush()
             self._table.flush()
         except OSError as error:
@@ -60,11 +74,8 @@ class Log:
         self._table.close()
 
 
-def read_log(path: Path) -> list[Look]:
-    """What a `Log` wrote: each look with the decision that was made by it.
-
-    A last line that a kill has cut is left out. Raises LoadError.
-    """
+def read_log(path: Path) -> list[Row]:
+    """What a `Log` wrote. A last line that a kill has cut is left out. Raises LoadError."""
     try:
         lines = path.read_text("utf-8").splitlines(keepends=True)
         return [_read(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -72,21 +83,22 @@ def read_log(path: Path) -> list[Look]:
         raise LoadError(f"cannot be read: {error}", node=str(path)) from None
 
 
-def changes(looks: Sequence[Look]) -> list[Look]:
-    """Those whose decision is another one than that before."""
+def changes(rows: Sequence[Row]) -> list[Row]:
+    """Those whose chain is another one than that before."""
     found, last = [], None
-    for look in looks:
-        now = str(look.acted.compressor)
+    for row in rows:
+        now = str(row.decision.compressor)
         if now != last:
-            found.append(look)
+            found.append(row)
         last = now
     return found
 
 
-def _read(row: dict[str, Any]) -> Look:
-    numbers: dict[str, Any] = {name: math.nan if row[name] is None else row[name] for name in SEEN}
-    chain = Compressor.parse(row["compressor"])
-    return Look(Indicators(**numbers), Decision(chain, row["share"], row["reason"]))
+def _read(found: dict[str, Any]) -> Row:
+    numbers: dict[str, Any] = {n: math.nan if found[n] is None else found[n] for n in SEEN}
+    chain = Compressor.parse(found["compressor"])
+    decision = Decision(chain, found["share"], found["reason"])
+    return Row(Indicators(**numbers), decision, found["failed"])
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

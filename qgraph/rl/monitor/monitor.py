@@ -12,7 +12,7 @@ from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.text import parse_call, print_call
 from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.indicators import Indicators
-from qgraph.rl.monitor.log import Log
+from qgraph.rl.monitor.log import Log, Row
 from qgraph.rl.monitor.mix import Mix
 from qgraph.rl.monitor.strategy import Decision, Look, Strategy
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
@@ -54,7 +54,8 @@ def print_strategy(strategy: Strategy) -> str:
 class Monitor:
     """Of one run: `decision` is the one in force.
 
-    Raises UsageError for a strategy that cannot steer the chain.
+    With a log of a run that goes on it stands where it stood. Raises UsageError for a strategy
+    that cannot steer the chain.
     """
 
     def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
@@ -62,17 +63,25 @@ class Monitor:
         self.strategy, self.begun, self.log = strategy, begun, log
         self.looks: list[Look] = []
         self.decision = strategy.decide(begun, ())
+        for row in log.kept if log is not None else ():
+            if not row.failed:
+                self._saw(row.seen)
+                self.decision = row.decision
 
     def look(self, seen: Indicators) -> Decision:
         """The decision after one more look; it is in force from now on."""
-        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision)]
+        self._saw(seen)
         self.decision = self.strategy.decide(self.begun, self.looks)
         if self.log is not None:
-            self.log.add(seen, self.decision)
+            self.log.add(Row(seen, self.decision))
         return self.decision
 
     def failed(self, seen: Indicators, reason: str) -> None:
         """Write down that compression failed, and that the last good policy acts on."""
         if self.log is not None:
             told = f"failed, the last policy acts: {reason}"
-            self.log.add(seen, dataclasses.replace(self.decision, reason=told))
+            self.log.add(Row(seen, dataclasses.replace(self.decision, reason=told), failed=True))
+
+    def _saw(self, seen: Indicators) -> None:
+        """One more look, at what is in force."""
+        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision)]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qgraph.rl.monitor.log import LINES, changes, read_log
-from qgraph.rl.monitor.strategy import Look
+from qgraph.rl.monitor.log import LINES, Row, changes, read_log
 from qgraph.rl.policy.plots import figure_of
 
 FIGURE = "monitor.png"
@@ -24,31 +23,31 @@ def plot(folder: Path) -> Path:
 
     Raises LoadError without a log, UsageError without matplotlib.
     """
-    looks = read_log(folder / LINES)
+    rows = read_log(folder / LINES)
     figure, axes = figure_of(len(PANELS) + 1, 1, 7, 1.8)
-    steps = [look.seen.version for look in looks]
+    steps = [row.seen.version for row in rows]
     for axis, (title, names) in zip(axes.flat, PANELS, strict=False):
         for name in names:
-            axis.plot(steps, [getattr(look.seen, name) for look in looks], label=name, marker=".")
+            axis.plot(steps, [getattr(row.seen, name) for row in rows], label=name, marker=".")
         axis.set_ylabel(title, fontsize=8)
         axis.legend(fontsize=7)
     share = axes.flat[-1]
-    share.step(steps, [look.acted.share for look in looks], where="post", color="0.3")
+    share.step(steps, [row.decision.share for row in rows], where="post", color="0.3")
     share.set_ylabel("share compressed", fontsize=8)
     share.set_ylim(-0.05, 1.05)
     share.set_xlabel("learner steps", fontsize=9)
-    _mark(list(axes.flat), changes(looks))
+    _mark(list(axes.flat), changes(rows))
     path = folder / FIGURE
     figure.savefig(path, dpi=100)
     return path
 
 
-def _mark(axes: Sequence[Any], made: Sequence[Look]) -> None:
+def _mark(axes: Sequence[Any], made: Sequence[Row]) -> None:
     first = axes[0]
-    for look in made:
+    for row in made:
         for axis in axes:
-            axis.axvline(look.seen.version, color="tab:red", linewidth=0.8)
+            axis.axvline(row.seen.version, color="tab:red", linewidth=0.8)
         first.text(
-            look.seen.version, 1.02, str(look.acted.compressor), fontsize=6, rotation=20,
+            row.seen.version, 1.02, str(row.decision.compressor), fontsize=6, rotation=20,
             transform=first.get_xaxis_transform(),
         )  # fmt: skip

@@ -50,9 +50,9 @@ def test_actors_run_what_the_chain_makes(tmp_path, where):
     assert training.run(unwatched)
     last = acted[-1]
     assert last._program.weight_shapes["hidden_1/kernel"] == (8, 8)  # of 16, 16
-    looks = read_log(tmp_path / LINES)
-    assert looks and looks[-1].seen.kl_mean > 0
-    gaps = [look.seen.reward_gap for look in looks if look.seen.reward_gap == look.seen.reward_gap]
+    rows = read_log(tmp_path / LINES)
+    assert rows and rows[-1].seen.kl_mean > 0
+    gaps = [row.seen.reward_gap for row in rows if row.seen.reward_gap == row.seen.reward_gap]
     assert gaps or "in_process" not in where
     directory.close()
 
@@ -71,12 +71,14 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
     settings = {**SMALL, "in_process": True, "compress": "quantize(4)", "monitor": "kl_max:1e-9"}
     train(tmp_path, "dqn", "CartPole-v1", settings)
     before = read_log(tmp_path / LINES)
-    assert [look.acted.compressor.links[0].bits for look in before][-1] == 32
+    assert [row.decision.compressor.links[0].bits for row in before][-1] == 32
     train(tmp_path, settings={"steps": 600}, resume=True)
     after = read_log(tmp_path / LINES)
     assert repr(after[: len(before)]) == repr(before) and len(after) > len(before)
-    versions = [look.seen.version for look in after]
+    versions = [row.seen.version for row in after]
     assert versions == sorted(versions)
+    bits = [row.decision.compressor.links[0].bits for row in after[len(before) :]]
+    assert bits[0] == 32 and 4 not in bits  # it does not begin anew
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_failed_link_leaves_the_last_good_policy_acting(tmp_path):
     assert one.step(weights(bias=2.0), Facts(3)) is None
     assert one.failures == 2
     assert read_block(one.step(weights(), Facts(4))).version == 4
-    reasons = [look.acted.reason for look in read_log(tmp_path / LINES)]
+    reasons = [row.decision.reason for row in read_log(tmp_path / LINES)]
     assert reasons[0] == "stays" and "does not fit" in reasons[1]
     assert len(reasons) == 2  # the same complaint once; the next look is later
 
@@ -72,9 +72,9 @@ def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
     )
     bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in range(6)]
     assert bits == [4, 8, 8, 16, 16, 32]
-    looks = read_log(tmp_path / LINES)
-    assert [look.seen.version for look in looks] == [0, 2, 4]
-    assert looks[0].seen.kl_mean > looks[1].seen.kl_mean > looks[2].seen.kl_mean > 0
+    rows = read_log(tmp_path / LINES)
+    assert [row.seen.version for row in rows] == [0, 2, 4]
+    assert rows[0].seen.kl_mean > rows[1].seen.kl_mean > rows[2].seen.kl_mean > 0
 
 
 def test_the_mix_gives_actors_the_original_so_often():

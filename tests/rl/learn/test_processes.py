@@ -98,15 +98,19 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     assert set(late["actor"]) == {0, 1}
 
 
-def test_without_a_quantizer_the_run_ends_with_a_checkpoint(tmp_path):
-    training = begun(tmp_path)
+@pytest.mark.parametrize(
+    ("process", "more"),
+    [("quantizer", {}), ("compressor", {"actor_bits": 32, "compress": "quantize(8)"})],
+)
+def test_without_what_packs_the_run_ends_with_a_checkpoint(tmp_path, process, more):
+    training = begun(tmp_path, **more)
 
     def tick(done, total):
         if done > 200:
-            kill(training, "quantizer")
+            kill(training, process)
             time.sleep(0.05)
 
-    with pytest.raises(RunError, match="quantizer: was killed by SIGKILL"):
+    with pytest.raises(RunError, match=f"{process}: was killed by SIGKILL"):
         training.run(no_watch, tick)
     training.directory.close()
     went_on = train(tmp_path / "run", resume=True)

@@ -10,6 +10,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
 DM_CONTROL, ATARI = "dm_control:", "ALE/"
+WHITE = np.uint8(255)
 FRAMES = 4  # that an Atari observation has, the newest last
 
 
@@ -84,6 +86,7 @@ def make(name: str) -> Environment:
 class _Gymnasium:
     def __init__(self, name: str) -> None:
         gymnasium = _imported("gymnasium", "rl")
+        _register_others(gymnasium, name)
         try:
             self.inner = gymnasium.make(name)
         except gymnasium.error.DependencyNotInstalled as error:
@@ -94,19 +97,22 @@ class _Gymnasium:
         if not isinstance(space, gymnasium.spaces.Box):
             raise UsageError(f"observations of `{name}` are {space}; only arrays are handled")
         self.shape = tuple(space.shape)
-        self.dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
+        # Images of booleans, as MinAtar has, are black and white.
+        self._black_and_white = space.dtype == bool and len(self.shape) == 3
+        of_bytes = space.dtype == np.uint8 or self._black_and_white
+        self.dtype = np.dtype(np.uint8 if of_bytes else np.float32)
         self.actions = _actions_of(self.inner.action_space, name)
 
     def reset(self, seed: int | None = None) -> Array:
         observation, _ = self.inner.reset(seed=seed)
-        return np.asarray(observation, self.dtype)
+        return self._array(observation)
 
     def step(self, action: Any) -> Outcome:
         if self.actions.discrete:
             action = int(action)
         observation, reward, ended, cut, _ = self.inner.step(action)
         return Outcome(
-            np.asarray(observation, self.dtype),
+            self._array(observation),
             float(reward),
             0.0 if ended else 1.0,
             bool(ended or cut),
@@ -114,6 +120,10 @@ class _Gymnasium:
 
     def close(self) -> None:
         self.inner.close()
+
+    def _array(self, observation: Any) -> Array:
+        array = np.asarray(observation, self.dtype)
+        return array * WHITE if self._black_and_white else array
 
 
 class _DmControl:
@@ -186,6 +196,18 @@ class _Atari:
     @staticmethod
     def _image(observations: Array) -> Array:
         return np.ascontiguousarray(np.moveaxis(observations[0], 0, -1))
+
+
+def _register_others(gymnasium: Any, name: str) -> None:
+    """Have a package register what it offers by the entry point `gymnasium.envs`: gymnasium called
+    those by itself before 1.0.
+    """
+    space = name.partition("/")[0] + "/"
+    if any(known.startswith(space) for known in gymnasium.registry):
+        return
+    for found in metadata.entry_points(group="gymnasium.envs"):
+        if space == f"{found.name}/":
+            found.load()()
 
 
 def _actions_of(space: Any, name: str) -> Actions:

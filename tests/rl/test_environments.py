@@ -7,9 +7,16 @@ from qgraph.errors import UsageError
 from qgraph.rl.environments import Actions, make
 from qgraph.rl.head import Head
 
+MINATAR = "MinAtar/Breakout-v1"
 GYMNASIUM = ["CartPole-v1", "Pendulum-v1"]
-NAMES = [*GYMNASIUM, "dm_control:cartpole-balance", "dm_control:ball_in_cup-catch", "ALE/Pong-v5"]
-NEEDED = {"dm_control": "dm_control", "ALE/Pong-v5": "ale_py"}
+NAMES = [
+    *GYMNASIUM,
+    "dm_control:cartpole-balance",
+    "dm_control:ball_in_cup-catch",
+    "ALE/Pong-v5",
+    MINATAR,
+]
+NEEDED = {"dm_control": "dm_control", "ALE/Pong-v5": "ale_py", MINATAR: "minatar"}
 
 
 def made(name):
@@ -23,12 +30,49 @@ def test_a_seed_says_how_an_episode_begins(name):
     first, other = environment.reset(3), environment.reset(4)
     assert (environment.reset(3) == first).all()
     assert first.shape == environment.shape and first.dtype == environment.dtype
-    assert name.startswith("ALE") or (first != other).any()
+    assert name in ("ALE/Pong-v5", MINATAR) or (first != other).any()
     actions = environment.actions
     action = 0 if actions.discrete else np.array(actions.high, np.float32)
     outcome = environment.step(action)
     assert outcome.observation.shape == first.shape and outcome.discount == 1 and not outcome.over
     environment.close()
+
+
+def boolean_images(shape, observation):
+    """Registers an environment of booleans as a package does that says so by an entry point."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Flashes(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 1, shape, bool)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.broadcast_to(observation, shape), {}
+
+        def step(self, action):
+            return ~np.broadcast_to(observation, shape), 1.0, False, False, {}
+
+    return lambda: gymnasium.register("flashes/Flash-v0", Flashes)
+
+
+@pytest.mark.parametrize(("shape", "white"), [((4, 4, 2), 255), ((2,), 1)])
+def test_environments_of_a_package_with_images_of_booleans(monkeypatch, shape, white):
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class EntryPoint:
+        name = "flashes"
+
+        def load(self):
+            return boolean_images(shape, np.array([True, False]))
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [EntryPoint()])
+    try:
+        environment = make("flashes/Flash-v0")
+        assert environment.reset(0).dtype == environment.dtype == ("u1" if white == 255 else "f4")
+        assert (environment.reset(0) == np.broadcast_to([white, 0], shape)).all()
+        assert (environment.step(0).observation == np.broadcast_to([0, white], shape)).all()
+    finally:
+        del gymnasium.registry["flashes/Flash-v0"]
 
 
 @pytest.mark.parametrize("name", GYMNASIUM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.compress.form import Policy
-from qgraph.rl.learn.networks import initial_weights
+from qgraph.rl.learn.networks import NATURE, initial_weights
 
 FIXED = ("affine", "clip")  # how observations are normalised; nothing of it is learnt
 
@@ -26,20 +27,28 @@ class Network:
 
     @staticmethod
     def parse(name: str) -> Network:
-        """One of NETWORKS, or dense layers, like `64-64`. Raises UsageError."""
+        """One of NETWORKS, or layers: `64-64`, `8x3x1-64` with a convolution of 8 channels, a
+        kernel of 3 x 3 and stride 1 in front. Raises UsageError.
+        """
         if name in NETWORKS:
             return NETWORKS[name]
-        units = name.split("-")
-        if all(part.isdecimal() and int(part) for part in units):
-            return Network((), tuple(map(int, units)))
-        known = ", ".join(NETWORKS)
-        raise UsageError(f"no network is called `{name}`", hint=f"{known}, or layers like 64-64")
+        found = _LAYERS.fullmatch(name)
+        if found is None:
+            known = ", ".join(NETWORKS)
+            hint = f"{known}, or layers like 64-64, 8x3x1-64 for images"
+            raise UsageError(f"no network is called `{name}`", hint=hint)
+        layers = [tuple(map(int, layer.split("x"))) for layer in name.split("-")]
+        convolutions = [(layer[0], layer[1], layer[2]) for layer in layers if len(layer) == 3]
+        return Network(tuple(convolutions), tuple(layer[0] for layer in layers if len(layer) == 1))
 
+
+_NUMBER = "[1-9][0-9]{0,5}"
+_LAYERS = re.compile(rf"({_NUMBER}x{_NUMBER}x{_NUMBER}-)*{_NUMBER}(-{_NUMBER})*")
 
 # AcceRL, table 6. It does not say the strides: these are those of the Nature network.
 NETWORKS: Mapping[str, Network] = MappingProxyType(
     {
-        "original": Network(((32, 8, 4), (64, 4, 2), (64, 3, 1)), (2048,)),
+        "original": Network(NATURE, (2048,)),
         "net1": Network(((16, 8, 4), (32, 4, 2)), (256,)),
         "net2": Network(((8, 8, 4), (16, 4, 2)), (128,)),
         "net3": Network(((4, 8, 4), (4, 4, 2)), (32,)),
@@ -56,7 +65,7 @@ def program_of(network: Network, teacher: ActorProgram) -> ActorProgram:
         kind = "images" if network.convolutions else "rows of numbers"
         raise UnsupportedError(
             f"the student is for {kind}, but observations are {list(teacher.shape)}",
-            hint="net1 to net3 for images, layers like 64-64 for rows",
+            hint="net1 to net3 or 8x3x1-64 for images, 64-64 for rows",
         )
     build = _Builder(teacher)
     for i, (units, size, stride) in enumerate(network.convolutions):

@@ -17,6 +17,8 @@ from qgraph.rl.actor import ActorProgram, Step
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
+LEAST = 36  # pixels that those take
+MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
 TINY = 1e-2  # what the last layer of a policy of means begins with, against other layers
 
 
@@ -41,7 +43,9 @@ class _Builder:
         return self.add("dense", name, weights, activation=activation)
 
     def torso(self, hidden: Sequence[int], activation: str, layer_norm: bool) -> None:
-        """Images: the convolutions of the Nature network first; then dense layers."""
+        """Images: the convolutions of the Nature network first, or MinAtar's where images are too
+        small for those; then dense layers.
+        """
         if len(self.shape) == 3:
             self._frames()
         for i, units in enumerate(hidden):
@@ -56,7 +60,9 @@ class _Builder:
     def _frames(self) -> None:
         height, width, channels = self.shape
         self.add("affine", "scaled", {"scale": (channels,), "offset": (channels,)})
-        for i, (units, size, stride) in enumerate(NATURE):
+        for i, (units, size, stride) in enumerate(
+            NATURE if min(height, width) >= LEAST else MINATAR
+        ):
             weights = {"kernel": (size, size, channels, units), "bias": (units,)}
             self.add("conv", f"conv_{i}", weights, activation="relu", strides=(stride, stride))
             height, width = (height - size) // stride + 1, (width - size) // stride + 1

@@ -148,10 +148,23 @@ def test_networks_of_table_6(name):
     assert made.steps[0].op == "affine" and made.shapes()["output"] == (6,)
 
 
+def test_layers_of_a_student_for_small_images():
+    made = program_of(Network.parse("8x3x1-4x2x2-64"), network((10, 10, 4), (128,), 3))
+    shapes = made.shapes()
+    assert shapes["conv_0"] == (8, 8, 8) and shapes["conv_1"] == (4, 4, 4)
+    assert shapes["hidden_0"] == (64,) and shapes["output"] == (3,)
+
+
+@pytest.mark.parametrize(
+    "name", ["net9", "64-8x3x1-64", "8x3-64", "8x3x1", "0-64", "64-", "8x3x0-64", "64x", "9999999"]
+)
+def test_students_that_are_none(name):
+    with pytest.raises(UsageError, match=f"no network is called `{name}`"):
+        Compressor().distill(name)
+
+
 def test_students_that_do_not_fit():
     whole = teacher()
-    with pytest.raises(UsageError, match="no network is called `net9`"):
-        Compressor().distill("net9")
     with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
         Compressor().distill("net3")(whole, seen())
     with pytest.raises(UnsupportedError, match="the student is for rows"):

@@ -18,6 +18,7 @@ NETWORKS = {
     "dueling": network((5,), (16,), 4, dueling=True),
     "norm": network((5,), (16, 8), 2, activation="elu", layer_norm=True),
     "frames": network((84, 84, 4), (32,), 6, dueling=True),
+    "small frames": network((10, 10, 4), (32,), 3),
 }
 
 

@@ -51,8 +51,6 @@ from qgraph.rl.head import Head
 from qgraph.rl.monitor.log import LINES, read_log
 
 RUNS = Path("runs/compression")
-HIDDEN = "512,512"  # wide enough for actors to be what runs wait for
-STUDENT = "64-64"
 PAPER = {"original": 6.0, "net1": 2.5, "net2": 1.9, "net3": 1.2}  # ms, AcceRL, table 6
 BITS = (32, 8, 4)
 ACTIONS = 6  # of Pong
@@ -60,16 +58,21 @@ ACTIONS = 6  # of Pong
 
 @dataclass(frozen=True)
 class Task:
-    """A task, and what IMPALA is told for it."""
+    """A task, what IMPALA is told for it, and a network to distill into.
+
+    Layers are wide enough for actors to be what runs wait for.
+    """
 
     name: str
     environment: str
     options: tuple[str, ...]
+    hidden: str = "512,512"
+    student: str = "64-64"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A chain, "" for none, and what steers it."""
+    """A chain, "" for none, with `{student}` for that of the task, and what steers it."""
 
     name: str
     chain: str
@@ -81,6 +84,8 @@ TASKS = {
     for task in (
         Task("cartpole", "CartPole-v1", ("--reward-scale", "0.05", "--steps", "200000")),
         Task("acrobot", "Acrobot-v1", ("--reward-scale", "0.05", "--steps", "200000")),
+        Task("lunar", "LunarLander-v3", ("--reward-scale", "0.05", "--steps", "400000")),
+        Task("breakout", "MinAtar/Breakout-v1", ("--steps", "600000"), "512", "8x3x1-64"),
     )
 }
 NONE = Variant("float32", "")
@@ -89,9 +94,9 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
         NONE,
         Variant("int8", "quantize(8)"),
         Variant("pruned", "prune(0.5)"),
-        Variant("distilled", f"distill({STUDENT})"),
+        Variant("distilled", "distill({student})"),
         Variant("pruned, int8", "prune(0.5)|quantize(8)"),
-        Variant("distilled, int8", f"distill({STUDENT})|quantize(8)"),
+        Variant("distilled, int8", "distill({student})|quantize(8)"),
     ),
     "monitor": (
         NONE,
@@ -174,12 +179,16 @@ def run(
 
 def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[str]:
     said = ["--algo", "impala", "--env", task.environment, "--seed", str(seed), "--energy"]
-    said += ["--hidden", HIDDEN, "--correct", "vtrace,is", *task.options]
+    said += ["--hidden", task.hidden, "--correct", "vtrace,is", *task.options]
     if variant.chain:
-        said += ["--compress", variant.chain, "--monitor", variant.monitor]
+        said += ["--compress", chain_of(task, variant), "--monitor", variant.monitor]
     else:
         said += ["--actor-bits", "32"]
     return [*said, *(["--steps", str(steps)] if steps else [])]
+
+
+def chain_of(task: Task, variant: Variant) -> str:
+    return variant.chain.format(student=task.student)
 
 
 def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
@@ -266,30 +275,31 @@ def report(
         raise typer.BadParameter(f"{out} has no complete run")
     if figure is not None:
         draw(found, figure)
-    tables = [_table(task, found, out) for task in dict.fromkeys(name for name, _ in found)]
+    tables = [_table(TASKS[n], found, out) for n in dict.fromkeys(name for name, _ in found)]
     if as_json:
         print(json.dumps([table.to_json() for table in tables], indent=1))
     else:
         _show(tables, markdown)
 
 
-def _table(task: str, found: dict[tuple[str, Variant], list[Run]], out: Path) -> Table:
+def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -> Table:
     table = Table(
-        f"{task}, IMPALA, policy of {HIDDEN}",
+        f"{task.name}, IMPALA, policy of {task.hidden}",
         {"actors' policy": "", "chain": "", "seeds": "", "block, kB": ",.0f", "actor, us": ".1f",
          "times less": ".2f", "inference": ".0%", "KL": ".2g", "return": "", "of actors": ""},
     )  # fmt: skip
-    floats = found.get((task, NONE), [])
+    floats = found.get((task.name, NONE), [])
     whole = np.median([run.acting for run in floats]) if floats else None
     for (name, variant), runs in found.items():
-        if name != task:
+        if name != task.name:
             continue
         acting = float(np.median([run.acting for run in runs]))
         diverged = [run.kl for run in runs if run.kl is not None]
         monitor = f", {variant.monitor}" if variant.monitor != "watch" else ""
-        block = block_of(folder_of(out, TASKS[task], variant, 0), variant.chain)
+        chain = chain_of(task, variant)
+        block = block_of(folder_of(out, task, variant, 0), chain)
         table.add(
-            variant.name, f"{variant.chain or '-'}{monitor}", len(runs), block / 1e3, acting,
+            variant.name, f"{chain or '-'}{monitor}", len(runs), block / 1e3, acting,
             whole and whole / acting, float(np.mean([run.inference for run in runs])),
             float(np.mean(diverged)) if diverged else None,
             written(spread([run.best for run in runs])),

@@ -1,5 +1,6 @@
 """What the report of compressed runs says, from runs that are written out."""
 
+import itertools
 import json
 
 import numpy as np
@@ -27,10 +28,10 @@ def put(out, variant, seed, returns, acting):
 
 def test_chains_and_strategies_are_those_that_there_are():
     every = {variant for group in bench.GROUPS.values() for variant in group}
-    for variant in every:
-        assert not variant.chain or str(Compressor.parse(variant.chain))
+    for task, variant in itertools.product(bench.TASKS.values(), every):
+        assert not variant.chain or str(Compressor.parse(bench.chain_of(task, variant)))
         parse_strategy(variant.monitor)
-        said = bench.command(CARTPOLE, variant, 3, 100)
+        said = bench.command(task, variant, 3, 100)
         assert ("--compress" in said) == bool(variant.chain) and said[-2:] == ["--steps", "100"]
     folders = {bench.folder_of(bench.RUNS, CARTPOLE, v, 0) for v in every}
     assert len(folders) == len(every)

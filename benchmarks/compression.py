@@ -84,8 +84,18 @@ TASKS = {
     for task in (
         Task("cartpole", "CartPole-v1", ("--reward-scale", "0.05", "--steps", "200000")),
         Task("acrobot", "Acrobot-v1", ("--reward-scale", "0.05", "--steps", "200000")),
-        Task("lunar", "LunarLander-v3", ("--reward-scale", "0.05", "--steps", "400000")),
-        Task("breakout", "MinAtar/Breakout-v1", ("--steps", "600000"), "512", "8x3x1-64"),
+        Task(
+            "lunar",
+            "LunarLander-v3",
+            ("--reward-scale", "0.05", "--rate", "1e-3", "--steps", "500000"),
+        ),
+        Task(
+            "breakout",
+            "MinAtar/Breakout-v1",
+            ("--rate", "1e-3", "--steps", "600000"),
+            "512",
+            "8x3x1-64",
+        ),
     )
 }
 NONE = Variant("float32", "")

@@ -46,7 +46,7 @@ test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 test-slow: $(STAMP)  ## the slow tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'slow and not real' || [ $$? -eq 5 ]
 
-fuzz: $(STAMP)  ## random networks through every form, and mutated files, for hours
+fuzz: $(STAMP)  ## random networks through every form, and mutated files: half an hour
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m fuzz
 
 test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TSan (needs cmake)

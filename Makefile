@@ -12,10 +12,10 @@ LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-real test-slow fuzz test-native lint format types assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-real test-slow fuzz test-native test-avx512 native-tests lint format types assets bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
 
 # A new package is not seen by an editable install until it is installed again.
 PACKAGES := $(shell find qgraph transforms cli -name '__init__.py')
@@ -49,13 +49,21 @@ test-slow: $(STAMP)  ## the slow tests
 fuzz: $(STAMP)  ## random networks through every form, and mutated files: half an hour
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m fuzz
 
-test-native:  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TSan (needs cmake)
+test-native: NATIVE_BUILD := build/native-$(SANITIZE)
+test-native: NATIVE_OPTIONS := -DQGRAPH_SANITIZE=$(SANITIZE)
+test-native: native-tests  ## the kernels alone, under ASan and UBSan; SANITIZE=thread for TSan (needs cmake)
+
+test-avx512: NATIVE_BUILD := build/native-emulated
+test-avx512: NATIVE_OPTIONS := -DQGRAPH_EMULATE_AVX512=ON
+test-avx512: native-tests  ## the kernels for AVX-512 on a CPU that has only AVX2 (needs cmake, libsimde-dev)
+
+native-tests:
 	@command -v $(CMAKE) >/dev/null || { echo "cmake is missing: install it, or name it by CMAKE=..."; exit 1; }
-	@$(CMAKE) -S . -B build/native-$(SANITIZE) -DQGRAPH_NATIVE_TESTS=ON -DQGRAPH_SANITIZE=$(SANITIZE) >/dev/null
-	@$(CMAKE) --build build/native-$(SANITIZE) -j 2 >/dev/null
-	@build/native-$(SANITIZE)/core_test
-	@build/native-$(SANITIZE)/engine_test fused_ops/tests/every_op.qgi
-	@build/native-$(SANITIZE)/actor_test fused_ops/tests/every_op.qga
+	@$(CMAKE) -S . -B $(NATIVE_BUILD) -DQGRAPH_NATIVE_TESTS=ON $(NATIVE_OPTIONS) >/dev/null
+	@$(CMAKE) --build $(NATIVE_BUILD) -j 2 >/dev/null
+	@$(NATIVE_BUILD)/core_test
+	@$(NATIVE_BUILD)/engine_test fused_ops/tests/every_op.qgi
+	@$(NATIVE_BUILD)/actor_test fused_ops/tests/every_op.qga
 
 lint: $(STAMP)  ## ruff and clang-format, checking only
 	@$(BIN)/ruff check -q $(LINTED)

@@ -7,7 +7,9 @@ import numpy as np
 
 from benchmarks import compression as bench
 from benchmarks import training_runs
-from qgraph.rl.compress import Compressor
+from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.head import Head
+from qgraph.rl.learn.networks import network
 from qgraph.rl.monitor import parse_strategy
 
 CARTPOLE = bench.TASKS["cartpole"]
@@ -26,6 +28,14 @@ def put(out, variant, seed, returns, acting):
     (folder / "energy.json").write_text("{}")
 
 
+def policy(units):
+    """Each output is the number of units."""
+    program = network((4,), (units,), 2)
+    weights = {name: np.zeros(shape, "f4") for name, shape in program.weight_shapes.items()}
+    weights["hidden_0/bias"][:] = weights["output/kernel"][:] = 1
+    return Policy(program, weights, Head("categorical"))
+
+
 def test_chains_and_strategies_are_those_that_there_are():
     every = {variant for group in bench.GROUPS.values() for variant in group}
     for task, variant in itertools.product(bench.TASKS.values(), every):
@@ -38,7 +48,10 @@ def test_chains_and_strategies_are_those_that_there_are():
 
 
 def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "block_of", lambda folder, chain: 4000 if chain else 16000)
+    monkeypatch.setattr(bench, "compressed", lambda folder, chain: policy(4 if chain else 16))
+    monkeypatch.setattr(
+        bench, "turns", lambda calls: {key: [float(call()[0, 0])] for key, call in calls.items()}
+    )
     pruned = next(v for v in bench.GROUPS["links"] if v.name == "pruned")
     put(tmp_path, bench.NONE, 0, [0, 300, 300, 300, 100], 2**-15)
     put(tmp_path, bench.NONE, 1, [0, 500, 500, 500, 100], 2**-15)
@@ -50,7 +63,8 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     assert rows["float32"]["return"] == "400 +- 100" and rows["float32"]["seeds"] == 2
     assert rows["pruned"]["times less"] == 4
     assert rows["pruned"]["actor, us"] == 1e6 * 2**-17
-    assert rows["pruned"]["block, kB"] == 4
+    assert rows["pruned"]["block, kB"] == len(policy(4).pack()) / 1e3
+    assert rows["float32"]["alone, us"] == 16 and rows["pruned"]["times less alone"] == 4
     assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
     inference, environment = 100 * 2**-17, 2 * 2**-10
     assert rows["pruned"]["inference"] == inference / (inference + environment)

@@ -269,11 +269,13 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
         # Values of 1600 would have a step of 1 in float16.
         ("sac", "Pendulum-v1"): {"reward_scale": 0.1, "rate": 1e-3, "steps": 10_000},
-        # A reward in each step, 100 to come.
+        # A reward in each step, 100 to come; once it balances, advantages are small beside entropy.
         ("impala", "CartPole-v1"): {
             "steps": 200_000,
             "hidden": (64, 64),
+            "layer_norm": True,
             "reward_scale": 0.05,
+            "entropy": 0.005,
         },
         # Settings of the papers, with fewer frames.
         ("dqn", ATARI): {

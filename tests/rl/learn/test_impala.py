@@ -32,8 +32,10 @@ SMALL = {
     "actors": 3,
     "actor_bits": 8,
     "hidden": (16,),
+    "layer_norm": False,
     "batch": 20,
     "reward_scale": SCALE,
+    "entropy": 0.02,
     "evaluate_every": 10,
     "episodes": 2,
 }

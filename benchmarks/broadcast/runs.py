@@ -101,7 +101,7 @@ def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Ti
     return Timed(run, weights.send, blocks.name, size, packed, kept=blocks)
 
 
-MADE: Mapping[str, Callable[[Supervisor, ActorProgram, int, int], Timed]] = {
+MADE = {
     "ours": _ours,
     "direct": _direct,
     "threads": partial(_direct, threads=2),

@@ -20,15 +20,9 @@ from qgraph.cli.console import import_tensorflow_quietly
 KINDS = (
     ("ours", 8), ("ours", 4), ("ours", 16), ("ours", 32),
     ("direct", 8), ("direct", 4), ("direct", 16), ("direct", 32),
-    ("threads", 8), ("threads", 4), ("threads", 16), ("threads", 32),
     ("torch", 8), ("torch", 32),
 )  # fmt: skip
-NAMES = {
-    "ours": "qgraph",
-    "direct": "qgraph, the learner packs",
-    "threads": "qgraph, two threads of it",
-    "torch": "ActorQ's, in PyTorch",
-}
+NAMES = {"ours": "qgraph", "direct": "qgraph, the learner packs", "torch": "ActorQ's, in PyTorch"}
 GAP = 0.05  # seconds between updates, so that each begins from rest
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (

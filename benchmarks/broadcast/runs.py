@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from benchmarks.broadcast.policies import drawn_weights
@@ -76,10 +75,8 @@ def _ours(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Tim
     )
 
 
-def _direct(
-    run: Supervisor, program: ActorProgram, bits: int, actors: int, threads: int = 1
-) -> Timed:
-    publisher = DirectPublisher(program, readers=actors, bits=bits, threads=threads)
+def _direct(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Timed:
+    publisher = DirectPublisher(program, readers=actors, bits=bits)
     blocks = publisher.settings(0)["blocks"]
     return Timed(run, publisher.publish, blocks, publisher.block_size, lambda: publisher.packed)
 
@@ -101,9 +98,4 @@ def _torch(run: Supervisor, program: ActorProgram, bits: int, actors: int) -> Ti
     return Timed(run, weights.send, blocks.name, size, packed, kept=blocks)
 
 
-MADE = {
-    "ours": _ours,
-    "direct": _direct,
-    "threads": partial(_direct, threads=2),
-    "torch": _torch,
-}
+MADE = {"ours": _ours, "direct": _direct, "torch": _torch}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,6 @@ from qgraph.rl.actor.block import as_bytes, plain_checksum
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.actor.layout import ALIGNMENT, HEADER, MAGIC, Kernel, ceil, layout
 from qgraph.rl.actor.plain import quantize_kernel, to_panels
-
-Each = Callable[..., Iterable[int | None]]  # as `map` is
 
 
 class Packer:
@@ -48,12 +46,10 @@ class Packer:
         version: int = 0,
         out: Any = None,
         arrived: Callable[[str], object] = str,
-        each: Each = map,
     ) -> Array:
         """The block, uint8 [size]; in `out` where that is given (such as shared memory).
 
-        arrived: called with the name of each weight before it is read, to wait for it. each: packs
-        the weights; the `map` of a pool of threads packs some at the same time.
+        arrived: called with the name of each weight before it is read, to wait for it.
 
         Raises GraphError for weights that are missing or of another shape, TrainingError for
         weights that are not finite; `out` is no block then.
@@ -67,7 +63,7 @@ class Packer:
         header = block[: HEADER.itemsize].view(HEADER)
         header["magic"] = b""  # until all is there
         header["version"] = version
-        _pack(self, weights, block, arrived, each)
+        _pack(self, weights, block, arrived)
         return block
 
     def room(self) -> Array:
@@ -77,29 +73,15 @@ class Packer:
         return found[begin : begin + self.size]
 
 
-def _pack(
-    packer: Packer,
-    weights: Weights,
-    block: Array,
-    arrived: Callable[[str], object],
-    each: Each,
-) -> None:
+def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object]) -> None:
     native = kernels.native_actor()
     if native is None or not packer.program.weight_shapes:
         return pack_plain(packer, weights, block, arrived)
     level = kernels.native_engine().best_level()
-
-    def packed(i: int, name: str) -> int | None:
-        """Its part of the checksum; None where it is not finite."""
-        arrived(name)
-        values = np.ascontiguousarray(weights[name], np.float32)
-        found: int | None = native.pack(block, i, values, level)
-        return found
-
-    names = packer.program.weight_shapes
     checksum = 0
-    # All of them, before any is complained of: nothing writes into the block after that.
-    for name, found in zip(names, list(each(packed, range(len(names)), names)), strict=True):
+    for i, name in enumerate(packer.program.weight_shapes):
+        arrived(name)
+        found = native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level)
         if found is None:
             raise not_finite(name)
         checksum += found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from qgraph.errors import UsageError
@@ -12,15 +11,12 @@ from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.broadcast.publisher import Blocks
 from qgraph.rl.broadcast.weights import in_place
 
-WORTH_THREADS = 1 << 20  # bytes of a block; smaller ones are packed while threads wake
-
 
 class DirectPublisher(Blocks):
     """Publishes the weights of one program to `readers` actors, straight from where they lie.
 
     A learner on a CPU is held up by packing into few bits about as long as by copying float32 for a
     quantizer (docs/rl_results.md); one on a GPU copies in any case. bits as `Packer` has them.
-    threads: that pack a large policy, as learning rests meanwhile.
     """
 
     def __init__(
@@ -31,11 +27,8 @@ class DirectPublisher(Blocks):
         bits: int = 8,
         first_bits: int | None = None,
         last_bits: int | None = None,
-        threads: int = 1,
     ) -> None:
         self._packer = Packer(program, bits, first_bits, last_bits)
-        large = self._packer.size >= WORTH_THREADS
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 and large else None
         super().__init__(self._packer.size, readers)
         self._writer = self._blocks.writer()
         self.packed = (0, 0.0)
@@ -50,8 +43,7 @@ class DirectPublisher(Blocks):
         program = self._packer.program
         program.check(weights)
         values = {name: in_place(name, weights[name]) for name in program.weight_shapes}
-        each = map if self._pool is None else self._pool.map
-        self._packer.pack(values, version, self._writer.room(), each=each)
+        self._packer.pack(values, version, self._writer.room())
         self._writer.publish(version)
         blocks, seconds = self.packed
         self.packed = (blocks + 1, seconds + time.perf_counter() - begin)

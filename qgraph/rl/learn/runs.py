@@ -16,7 +16,6 @@ from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.learners import check_fits
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
-from qgraph.rl.learn.threads import use_threads
 from qgraph.rl.learn.training import Training
 
 FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change
@@ -85,3 +84,14 @@ def _draw(path: Path) -> None:
         from qgraph.rl.monitor.plots import plot
 
         plot(path)
+
+
+def use_threads(count: int) -> None:
+    """How many threads TensorFlow takes; it asks only once. Raises UsageError where it is late."""
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+        tf.config.threading.set_inter_op_parallelism_threads(count)
+    except RuntimeError:
+        raise UsageError("TensorFlow is at work already: threads cannot be set now") from None

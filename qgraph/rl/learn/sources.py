@@ -16,7 +16,6 @@ from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
-from qgraph.rl.learn.threads import used_threads
 from qgraph.rl.learn.worker import Worker
 from qgraph.rl.monitor import Facts
 
@@ -131,7 +130,7 @@ class ActorProcesses:
             "last_bits": options.last_bits,
         }
         if not options.quantizer:
-            return DirectPublisher(job.program, options.actors, threads=used_threads(), **bits)
+            return DirectPublisher(job.program, options.actors, **bits)
         if job.compression is not None:
             return CompressingPublisher(
                 self.run,

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from qgraph.rl.broadcast import (
 )
 from qgraph.rl.broadcast.board import Board
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender
-from qgraph.rl.learn.networks import initial_weights, network
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
 
 MODULE = "tests.helpers.rl_processes"
@@ -140,22 +138,6 @@ def test_a_learner_packs_by_itself(run: Supervisor) -> None:
         publisher.publish(drawn(6), 5)
     with pytest.raises(UsageError, match="actor 2 of"):
         publisher.settings(2)
-
-
-def test_threads_pack_the_same_block_and_say_what_they_find() -> None:
-    program = network((5,), (600, 600), 3)
-    weights = initial_weights(program, np.random.default_rng(0))
-    for bits in (32, 8, 4):
-        packer = Packer(program, bits)
-        with ThreadPoolExecutor(3) as pool:
-            assert (packer.pack(weights, 1, each=pool.map) == packer.pack(weights, 1)).all()
-            broken = {**weights, "hidden_1/kernel": np.full((600, 600), np.inf, np.float32)}
-            with pytest.raises(TrainingError, match="hidden_1/kernel: holds NaN or infinity"):
-                packer.pack(broken, each=pool.map)
-    publisher = DirectPublisher(program, readers=1, bits=32, threads=3)
-    publisher.publish(weights, 1)
-    found = Channel.open(publisher.settings(0)["blocks"]).reader(0).latest()
-    assert (found == Packer(program, 32).pack(weights, 1)).all()
 
 
 def test_a_learner_that_packs_nan_hears_of_it_and_actors_do_not(run: Supervisor) -> None:

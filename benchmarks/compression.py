@@ -82,7 +82,7 @@ class Variant:
 
 
 # A layer norm keeps a wide policy from falling again; entropy counts less where rewards are small.
-STEADY = ("--actors", "2", "--layer-norm", "--entropy", "0.005")
+STEADY = ("--actors", "2", "--layer-norm", "--entropy", "0.005", "--evaluate-every", "60")
 SMALL = ("--reward-scale", "0.05")
 TASKS = {
     task.name: task

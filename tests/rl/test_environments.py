@@ -1,5 +1,7 @@
 """Environments by name, all alike."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -16,11 +18,11 @@ NAMES = [
     "ALE/Pong-v5",
     MINATAR,
 ]
-NEEDED = {"dm_control": "dm_control", "ALE/Pong-v5": "ale_py", MINATAR: "minatar"}
+NEEDED = {"dm_control": "dm_control", "ALE": "ale_py", "MinAtar": "minatar"}
 
 
 def made(name):
-    pytest.importorskip(NEEDED.get(name.partition(":")[0], "gymnasium"))
+    pytest.importorskip(NEEDED.get(re.split("[:/]", name)[0], "gymnasium"))
     return make(name)
 
 

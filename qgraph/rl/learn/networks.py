@@ -60,9 +60,8 @@ class _Builder:
     def _frames(self) -> None:
         height, width, channels = self.shape
         self.add("affine", "scaled", {"scale": (channels,), "offset": (channels,)})
-        for i, (units, size, stride) in enumerate(
-            NATURE if min(height, width) >= LEAST else MINATAR
-        ):
+        layers = NATURE if min(height, width) >= LEAST else MINATAR
+        for i, (units, size, stride) in enumerate(layers):
             weights = {"kernel": (size, size, channels, units), "bias": (units,)}
             self.add("conv", f"conv_{i}", weights, activation="relu", strides=(stride, stride))
             height, width = (height - size) // stride + 1, (width - size) // stride + 1

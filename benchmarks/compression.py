@@ -56,6 +56,7 @@ RUNS = Path("runs/compression")
 PAPER = {"original": 6.0, "net1": 2.5, "net2": 1.9, "net3": 1.2}  # ms, AcceRL, table 6
 BITS = (32, 8, 4)
 ACTIONS = 6  # of Pong
+OWN = ("looking", "acting", "choosing", "environment")  # what an actor's own time goes into
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def read_run(folder: Path) -> Run:
     rows = rows_of(folder / "progress.csv")
     last: dict[float, Any] = {row["actor"]: row for row in rows_of(folder / "actors.csv")}
     acting = sum(row["acting"] for row in last.values())
-    own = acting + sum(row["looking"] + row["environment"] for row in last.values())
+    own = sum(row[part] for row in last.values() for part in OWN)
     steps = sum(row["steps"] for row in last.values())
     looks = read_log(folder / LINES) if (folder / LINES).exists() else []
     seen = [row.seen.kl_mean for row in looks if row.seen.kl_mean == row.seen.kl_mean]

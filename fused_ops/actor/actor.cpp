@@ -7,7 +7,7 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr int64_t kMostUnpacked = 1 << 19;  // bytes, so that they stay near
+constexpr int64_t kMostUnpacked = 1 << 20;  // bytes, so that they stay near
 constexpr int64_t kSlack = 64;  // bytes behind codes that whole vectors and groups may touch
 
 bool is_product(const Step& step) { return step.op == Op::dense || step.op == Op::conv; }
@@ -78,11 +78,11 @@ void Actor::prepare() {
             }
             made.room = (made.room + kSlack - 1) / kSlack * kSlack;
             made.product.kernel = kernel.in(block_);
-            const int64_t panel =
-                kPanel * kernel.segments() * rows_of(kernel.storage, kernel.length());
-            if (kernel.storage == Storage::int4 && panel <= kMostUnpacked) {
+            const int64_t room = kernels_->unpacked(
+                kernel.storage, kernel.segments() * rows_of(kernel.storage, kernel.length()));
+            if (room > 0 && room <= kMostUnpacked) {
                 made.unpacked = true;
-                most_unpacked_ = std::max(most_unpacked_, panel);
+                most_unpacked_ = std::max(most_unpacked_, room);
             }
             made.product.activation = step.activation;
             made.product.alpha = step.alpha;

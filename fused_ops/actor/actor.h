@@ -35,7 +35,7 @@ class Actor {
         int64_t padded_row = 0;       // numbers of a row of an image with its padding
         int64_t room = 0;             // numbers of a sample, as it is quantized
         bool quantized = false;       // the step before has quantized the same input
-        bool unpacked = false;        // four bits can be made eight where that is quicker
+        bool unpacked = false;        // its panels may be brought into another form
     };
 
     void prepare();

@@ -67,7 +67,7 @@ struct Product {
     int64_t samples;
     const Range* ranges;  // of each sample, for integers
     float* y;             // [samples, pixel_count, outputs]
-    char* unpacked;       // of int4: room for a panel in bytes, or null
+    char* unpacked;       // room for a panel in another form, or null
 };
 
 // Rows [count, size].
@@ -89,6 +89,9 @@ struct Pool {
 
 struct Kernels {
     void (*product)(const Product& product);
+    // Bytes of room for a panel in the form that many rows are quicker with, of so many values of a
+    // channel; 0 if that is the form it has.
+    int64_t (*unpacked)(Storage storage, int64_t values);
     bool (*finite)(const float* x, int64_t count);
     Range (*range)(const float* x, int64_t count);
     // Writes whole vectors: up to 15 codes more.

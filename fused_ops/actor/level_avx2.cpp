@@ -3,13 +3,12 @@
 #include "actor/format.h"
 #include "actor/tile.h"
 #include "actor/vectors.h"
+#include "core/unrolled.h"
 
 #ifdef __AVX2__
 
 namespace qgraph::actor {
 namespace {
-
-constexpr bool kUnpacks = false;
 
 template <Storage S>
 int integer_rows(int64_t rows, int) {
@@ -71,31 +70,25 @@ struct Int4 {
 template <class Form, int group, int M, int N>
 void multiply_tile(const Tile& t, int64_t first) {
     __m256i sums[M][N];
-    for (int m = 0; m < M; ++m) {
-        for (int n = 0; n < N; ++n) sums[m][n] = _mm256_setzero_si256();
-    }
+    unrolled<M * N>([&](auto i) { sums[i / N][i % N] = _mm256_setzero_si256(); });
     const char* w = t.weights + 4 * first;
     for (int64_t segment = 0; segment < t.segments; ++segment) {
         const char* x[M];
         for (int m = 0; m < M; ++m) x[m] = t.rows[m] + segment * t.segment;
         for (int64_t step = 0; step < t.steps; ++step, w += 4 * t.width) {
             typename Form::Codes codes[M];
-            for (int m = 0; m < M; ++m) codes[m] = Form::codes(x[m] + step * group);
-            for (int n = 0; n < N; ++n) {
+            unrolled<M>([&](auto m) { codes[m] = Form::codes(x[m] + step * group); });
+            unrolled<N>([&](auto n) {
                 const auto* from = reinterpret_cast<const __m256i*>(w + 32 * n);
                 const auto weights = Form::weights(_mm256_loadu_si256(from));
-                for (int m = 0; m < M; ++m) {
-                    sums[m][n] = Form::add(sums[m][n], codes[m], weights);
-                }
-            }
+                unrolled<M>([&](auto m) { sums[m][n] = Form::add(sums[m][n], codes[m], weights); });
+            });
         }
     }
-    for (int m = 0; m < M; ++m) {
-        for (int n = 0; n < N; ++n) {
-            auto* to = reinterpret_cast<__m256i*>(t.sums + m * kPanel + first + 8 * n);
-            _mm256_storeu_si256(to, sums[m][n]);
-        }
-    }
+    unrolled<M * N>([&](auto i) {
+        auto* to = reinterpret_cast<__m256i*>(t.sums + i / N * kPanel + first + i % N * 8);
+        _mm256_storeu_si256(to, sums[i / N][i % N]);
+    });
 }
 
 template <Storage S>
@@ -110,6 +103,102 @@ void multiply_integers(const Tile& t, int rows, int) {
         for (int64_t c = 0; c < t.width; c += 16) multiply_tile<Form, group, 1, 2>(t, c);
     }
 }
+
+// M rows of words, `row` bytes apart, times 16 channels.
+template <int M>
+void multiply_words(const char* x, int64_t row, const char* w, int64_t steps, int32_t* sums) {
+    __m256i low[M], high[M];
+    unrolled<M>([&](auto m) { low[m] = high[m] = _mm256_setzero_si256(); });
+    for (int64_t step = 0; step < 2 * steps; ++step, x += 4, w += 64) {
+        const auto* weights = reinterpret_cast<const __m256i*>(w);
+        const __m256i first = _mm256_loadu_si256(weights);
+        const __m256i second = _mm256_loadu_si256(weights + 1);
+        unrolled<M>([&](auto m) {
+            const __m256i codes = four_codes(x + m * row);
+            low[m] = _mm256_add_epi32(low[m], _mm256_madd_epi16(codes, first));
+            high[m] = _mm256_add_epi32(high[m], _mm256_madd_epi16(codes, second));
+        });
+    }
+    unrolled<M>([&](auto m) {
+        auto* to = reinterpret_cast<__m256i*>(sums + m * kPanel);
+        _mm256_storeu_si256(to, low[m]);
+        _mm256_storeu_si256(to + 1, high[m]);
+    });
+}
+
+// Bytes as words, of which two are multiplied and added at a time: of each four codes first the two
+// at even places, then the others. Weights of 16 channels lie together; behind those of the panel
+// is room for codes.
+template <>
+struct Unpacked<Storage::int8> {
+    static constexpr bool kPays = true;
+    static constexpr int64_t kRows = 16;
+    static constexpr int kMost = 4;        // whose sums fit into registers
+    static constexpr int64_t kSlack = 32;  // bytes that the last vector of a row may be too long
+
+    static int64_t bytes(int64_t values) { return 2 * (kPanel + kMost) * values + kSlack; }
+
+    static void unpack(Tile& tile, char* room) {
+        const int64_t steps = tile.segments * tile.steps;
+        const char* from = tile.weights;
+        tile.weights = room;
+        for (int64_t step = 0; step < steps; ++step) {
+            for (int64_t c = 0; c < tile.width; c += 8, from += 32) {
+                const auto words =
+                    Int8::weights(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+                char* to = room + 8 * (c / 16 * 16 * steps + 16 * step) + c % 16 * 4;
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), words.even);
+                _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 64), words.odd);
+            }
+        }
+    }
+
+    static int rows(int64_t rows, int) {
+        return rows >= kMost ? kMost : rows >= 4 ? 4 : static_cast<int>(rows);
+    }
+
+    static void multiply(const Tile& tile, int rows, int, char* room) {
+        const int64_t steps = tile.segments * tile.steps, row = 8 * steps;
+        char* codes = room + 8 * tile.width * steps;
+        for (int i = 0; i < rows; ++i) widen(tile, tile.rows[i], codes + i * row);
+        for (int64_t c = 0; c < tile.width; c += 16) {
+            const char* w = tile.weights + 8 * c * steps;
+            switch (rows) {
+                case 1:
+                    multiply_words<1>(codes, row, w, steps, tile.sums + c);
+                    break;
+                case 2:
+                    multiply_words<2>(codes, row, w, steps, tile.sums + c);
+                    break;
+                case 3:
+                    multiply_words<3>(codes, row, w, steps, tile.sums + c);
+                    break;
+                case 4:
+                    multiply_words<4>(codes, row, w, steps, tile.sums + c);
+                    break;
+                default:
+                    multiply_words<kMost>(codes, row, w, steps, tile.sums + c);
+            }
+        }
+    }
+
+  private:
+    static void widen(const Tile& tile, const char* x, char* to) {
+        for (int64_t segment = 0; segment < tile.segments; ++segment) {
+            for (int64_t step = 0; step < tile.steps; step += 4) {
+                const auto* from = reinterpret_cast<const __m128i*>(x + 4 * step);
+                const __m128i four = _mm_loadu_si128(from);
+                const __m128i even = _mm_and_si128(four, _mm_set1_epi16(255));
+                const __m128i odd = _mm_srli_epi16(four, 8);
+                auto* words = reinterpret_cast<__m128i*>(to + 8 * step);
+                _mm_storeu_si128(words, _mm_unpacklo_epi32(even, odd));
+                _mm_storeu_si128(words + 1, _mm_unpackhi_epi32(even, odd));
+            }
+            x += tile.segment;
+            to += 8 * tile.steps;
+        }
+    }
+};
 
 }  // namespace
 }  // namespace qgraph::actor

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "actor/format.h"
 #include "actor/tile.h"
 #include "actor/vectors.h"
@@ -12,8 +14,6 @@ constexpr int kMost[] = {0, 16, 12, 8, 6};  // with so many times 16 channels
 
 // Weights that few rows use come from far away: bytes that are fetched before they are used.
 constexpr int64_t kAhead = 1024;
-
-constexpr bool kUnpacks = true;
 
 template <Storage S>
 int integer_rows(int64_t rows, int vectors) {
@@ -117,6 +117,42 @@ void multiply_integers(const Tile& t, int rows, int vectors) {
             return multiply_rows<S, 4>(t, rows);
     }
 }
+
+// Four bits as eight.
+template <>
+struct Unpacked<Storage::int4> {
+    static constexpr bool kPays = true;
+    static constexpr int64_t kRows = 9;
+
+    static int64_t bytes(int64_t values) { return kPanel * values; }
+
+    static void unpack(Tile& tile, char* room) {
+        const int64_t line = 4 * tile.width, lines = tile.segments * tile.steps;
+        const char* from = tile.weights;
+        tile.weights = room;
+        tile.steps *= 2;
+        for (int64_t i = 0; i < lines; ++i, from += line, room += 2 * line) {
+            for (int64_t at = 0; at < line; at += sizeof(Bits)) {
+                Bits both;
+                std::memcpy(&both, from + at, sizeof both);
+                const Bits halves[2] = {both & 0x0f0f0f0fu, both >> 4 & 0x0f0f0f0fu};
+                for (int half = 0; half < 2; ++half) {
+                    const Bits signs = halves[half] & 0x08080808u;  // 8 - 16, in each byte
+                    const Bits whole = halves[half] | ((signs << 5) - (signs << 1));
+                    std::memcpy(room + half * line + at, &whole, sizeof whole);
+                }
+            }
+        }
+    }
+
+    static int rows(int64_t rows, int vectors) {
+        return integer_rows<Storage::int8>(rows, vectors);
+    }
+
+    static void multiply(const Tile& tile, int rows, int vectors, char*) {
+        multiply_integers<Storage::int8>(tile, rows, vectors);
+    }
+};
 
 }  // namespace
 }  // namespace qgraph::actor

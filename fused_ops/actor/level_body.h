@@ -10,9 +10,9 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr Kernels kKernels{&product,  &finite,   &range,      &quantize, &quantize_rows, &activate,
-                           &affine,   &clip,     &layer_norm, &center,   &softmax,       &add,
-                           &multiply, &max_pool, &pack,       &checksum};
+constexpr Kernels kKernels{&product,  &unpacked, &finite,   &range,      &quantize, &quantize_rows,
+                           &activate, &affine,   &clip,     &layer_norm, &center,   &softmax,
+                           &add,      &multiply, &max_pool, &pack,       &checksum};
 
 }  // namespace
 }  // namespace qgraph::actor

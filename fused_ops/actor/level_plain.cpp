@@ -5,8 +5,6 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr bool kUnpacks = false;
-
 template <Storage S>
 int integer_rows(int64_t, int) {
     return 1;

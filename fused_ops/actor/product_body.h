@@ -2,7 +2,7 @@
 // has defined
 //   integer_rows<S>(rows, vectors)   how many of so many rows, and 16 channels, it takes at a time
 //   multiply_integers<S>(tile, rows, vectors)
-//   kUnpacks                         for many rows, four bits are quicker as eight
+// and, where there is one, Unpacked<S>.
 
 #pragma once
 
@@ -120,29 +120,35 @@ void run_finish(const Finish& f, Activation activation, int rows) {
 
 // -- tiles ----------------------------------------------------------------------------------------
 
-// A panel of four bits as one of eight.
-void unpack(const char* from, int64_t bytes, int64_t width, char* to) {
-    const int64_t line = 4 * width;  // of a group of values
-    for (int64_t at = 0; at < bytes; at += line) {
-        for (int64_t i = at; i < at + line; i += sizeof(Bits), to += sizeof(Bits)) {
-            Bits both;
-            std::memcpy(&both, from + i, sizeof both);
-            const Bits halves[2] = {both & 0x0f0f0f0fu, both >> 4 & 0x0f0f0f0fu};
-            for (int half = 0; half < 2; ++half) {
-                const Bits signs = halves[half] & 0x08080808u;  // 8 - 16, in each byte
-                const Bits whole = halves[half] | ((signs << 5) - (signs << 1));
-                std::memcpy(to + half * line, &whole, sizeof whole);
-            }
-        }
-        to += line;
+template <Storage S>
+constexpr bool kIntegers = S == Storage::int8 || S == Storage::int4;
+
+template <Storage S>
+int rows_at_once(int64_t rows, int vectors, bool unpacked) {
+    if constexpr (Unpacked<S>::kPays) {
+        if (unpacked) return Unpacked<S>::rows(rows, vectors);
+    }
+    if constexpr (kIntegers<S>) return integer_rows<S>(rows, vectors);
+    return rows >= kFloatRows ? kFloatRows : 1;
+}
+
+// `room` is null where weights are as they lie in the block.
+template <Storage S>
+void multiply_panel(const Tile& tile, int rows, int vectors, char* room, float* floats) {
+    if constexpr (Unpacked<S>::kPays) {
+        if (room != nullptr) return Unpacked<S>::multiply(tile, rows, vectors, room);
+    }
+    if constexpr (kIntegers<S>) {
+        multiply_integers<S>(tile, rows, vectors);
+    } else {
+        constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;
+        multiply_floats<type>(tile, rows, floats);
     }
 }
 
-constexpr int64_t kManyRows = 9;  // that are worth it to unpack a panel
-
 template <Storage S>
 void product_of(const Product& p) {
-    constexpr bool integers = S == Storage::int8 || S == Storage::int4;
+    constexpr bool integers = kIntegers<S>;
     constexpr int64_t group = S == Storage::int8 ? 4 : S == Storage::int4 ? 8 : 1;
     const int64_t of_one = bytes_of(S, p.kernel.segments, p.kernel.length);
     const int64_t rows = p.samples * p.pixel_count;
@@ -153,9 +159,10 @@ void product_of(const Product& p) {
     Tile tile;
     tile.segment = p.segment;
     tile.segments = p.kernel.segments;
-    const bool unpacks =
-        kUnpacks && S == Storage::int4 && rows >= kManyRows && p.unpacked != nullptr;
-    tile.steps = rows_of(S, p.kernel.length) / (unpacks ? 4 : group);
+    char* room = nullptr;
+    if constexpr (Unpacked<S>::kPays) {
+        if (rows >= Unpacked<S>::kRows) room = p.unpacked;
+    }
     tile.sums = sums;
     Finish f;
     f.integers = sums;
@@ -170,31 +177,20 @@ void product_of(const Product& p) {
         f.bias = p.bias + panel;
         tile.weights = p.kernel.data + panel * of_one;
         tile.width = padded(f.channels);
-        if (unpacks) {
-            unpack(tile.weights, tile.width * of_one, tile.width, p.unpacked);
-            tile.weights = p.unpacked;
+        tile.steps = rows_of(S, p.kernel.length) / group;
+        if constexpr (Unpacked<S>::kPays) {
+            if (room != nullptr) Unpacked<S>::unpack(tile, room);
         }
+        const int vectors = static_cast<int>(tile.width / 16);
         int64_t sample = 0, pixel = 0;
         for (int64_t row = 0; row < rows;) {
-            int count;
-            if constexpr (integers) {
-                count = integer_rows<S>(rows - row, static_cast<int>(tile.width / 16));
-            } else {
-                count = rows - row >= kFloatRows ? kFloatRows : 1;
-            }
+            const int count = rows_at_once<S>(rows - row, vectors, room != nullptr);
             for (int i = 0; i < count; ++i) {
                 tile.rows[i] = p.x + sample * p.sample + p.pixels[pixel];
                 f.ranges[i] = integers ? p.ranges + sample : nullptr;
                 if (++pixel == p.pixel_count) pixel = 0, ++sample;
             }
-            if (unpacks) {
-                multiply_integers<Storage::int8>(tile, count, static_cast<int>(tile.width / 16));
-            } else if constexpr (integers) {
-                multiply_integers<S>(tile, count, static_cast<int>(tile.width / 16));
-            } else {
-                constexpr Type type = S == Storage::float32 ? Type::float32 : Type::float16;
-                multiply_floats<type>(tile, count, floats);
-            }
+            multiply_panel<S>(tile, count, vectors, room, floats);
             f.y = p.y + row * p.kernel.outputs + panel;
             run_finish<integers>(f, afterwards ? Activation::linear : p.activation, count);
             row += count;
@@ -214,6 +210,18 @@ void product(const Product& p) {
         case Storage::int4:
             return product_of<Storage::int4>(p);
     }
+}
+
+template <Storage S>
+int64_t unpacked_of(int64_t values) {
+    if constexpr (Unpacked<S>::kPays) return Unpacked<S>::bytes(values);
+    return 0;
+}
+
+int64_t unpacked(Storage storage, int64_t values) {
+    return storage == Storage::int8   ? unpacked_of<Storage::int8>(values)
+           : storage == Storage::int4 ? unpacked_of<Storage::int4>(values)
+                                      : 0;
 }
 
 }  // namespace

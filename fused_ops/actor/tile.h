@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "actor/kernels.h"
+
 namespace qgraph::actor {
 namespace {
 
@@ -16,6 +18,18 @@ struct Tile {
     const char* weights;  // of the panel
     int64_t width;        // its channels
     int32_t* sums;        // [rows, kPanel]
+};
+
+// Another form of a panel of integers, which many rows are quicker with although it is made anew
+// in each call. A level that has one says so:
+//   kRows                         that are worth it
+//   bytes(values)                 of room for it, and for so many values of a channel
+//   unpack(tile, room)            brings the weights of a tile into it
+//   rows(rows, vectors)           how many of so many rows, and 16 channels, it takes at a time
+//   multiply(tile, rows, vectors, room)
+template <Storage S>
+struct Unpacked {
+    static constexpr bool kPays = false;
 };
 
 }  // namespace

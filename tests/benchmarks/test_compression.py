@@ -20,9 +20,11 @@ def put(out, variant, seed, returns, acting):
     folder.mkdir(parents=True)
     lines = [f"{100 * (i + 1)},{value},{value / 2}\n" for i, value in enumerate(returns)]
     (folder / "progress.csv").write_text("actor_steps,return_mean,actors_return\n" + "".join(lines))
-    head = "actor_steps,actor,steps,looking,acting,environment,waiting\n"
+    head = "actor_steps,actor,steps,looking,acting,choosing,environment,waiting\n"
     rows = [
-        f"{at},{i},{at / 2},0,{acting * at / 2},{2**-10},5\n" for at in (50, 100) for i in (0, 1)
+        f"{at},{i},{at / 2},0,{acting * at / 2},{2**-9},{2**-10},5\n"
+        for at in (50, 100)
+        for i in (0, 1)
     ]
     (folder / "actors.csv").write_text(head + "".join(rows))
     (folder / "energy.json").write_text("{}")
@@ -66,8 +68,8 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     assert rows["pruned"]["block, kB"] == len(policy(4).pack()) / 1e3
     assert rows["float32"]["alone, us"] == 16 and rows["pruned"]["times less alone"] == 4
     assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
-    inference, environment = 100 * 2**-17, 2 * 2**-10
-    assert rows["pruned"]["inference"] == inference / (inference + environment)
+    inference, others = 100 * 2**-17, 2 * (2**-9 + 2**-10)
+    assert rows["pruned"]["inference"] == inference / (inference + others)
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

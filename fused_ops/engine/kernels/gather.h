@@ -44,15 +44,21 @@ class Gather {
     // Rows of pixels [begin, end), one after the other. Up to kRegister bytes are written past
     // their end.
     void run(int64_t begin, int64_t end, char* to) const {
-        if (layer_.words && size_of(s_.x) == 1) return widened(begin, end, to);
+        // Bytes that become words are gathered in the upper half of a row, and widened from there.
+        const bool widens = layer_.words && size_of(s_.x) == 1;
+        char* at = widens ? to + layer_.row / 2 : to;
         if (segment_ <= 16) {
-            pixels<16>(begin, end, to);
+            pixels<16>(begin, end, at);
         } else if (segment_ <= 32) {
-            pixels<32>(begin, end, to);
+            pixels<32>(begin, end, at);
         } else {
-            pixels<kRegister>(begin, end, to);
+            pixels<kRegister>(begin, end, at);
         }
         if (layer_.flip != 0) flip(to, (end - begin) * layer_.row);
+        if (!widens) return;
+        for (int64_t pixel = begin; pixel < end; ++pixel, to += layer_.row) {
+            s_.x == Code::s8 ? widen<int8_t>(to) : widen<uint8_t>(to);
+        }
     }
 
   private:
@@ -118,18 +124,21 @@ class Gather {
         }
     }
 
-    // Bytes are gathered in the upper half of a row, and widened from there.
-    void widened(int64_t begin, int64_t end, char* to) const {
+    template <class Byte>
+    void widen(char* row) const {
+        constexpr int64_t many = 16;
+        const char* from = row + layer_.row / 2;
         const int64_t count = s_.kernel_height * s_.kernel_width * tap_;
-        for (int64_t pixel = begin; pixel < end; ++pixel, to += layer_.row) {
-            const char* bytes = to + layer_.row / 2;
-            careful(window_of(s_, pixel), to + layer_.row / 2);
-            for (int64_t i = 0; i < count; ++i) {
-                const auto code = static_cast<uint8_t>(bytes[i]);
-                const int16_t wide = s_.x == Code::s8 ? static_cast<int8_t>(code) : code;
-                std::memcpy(to + i * 2, &wide, 2);
-            }
-        }
+        const auto some = [&](int64_t i, int64_t number) {
+            Byte bytes[many];
+            int16_t words[many];
+            std::memcpy(bytes, from + i, static_cast<size_t>(number));
+            for (int64_t j = 0; j < number; ++j) words[j] = bytes[j];
+            std::memcpy(row + 2 * i, words, static_cast<size_t>(2 * number));
+        };
+        int64_t i = 0;
+        for (; i + many <= count; i += many) some(i, many);
+        for (; i < count; ++i) some(i, 1);
     }
 
     const Layer& layer_;

@@ -11,6 +11,10 @@ namespace qgraph::engine::kernels {
 namespace {
 
 constexpr int64_t kGathered = 192 << 10;  // bytes of input that stay in the second-level cache
+// Of a step of bytes that are multiplied as words, in those of mends.h; for so many pixels it is
+// worth it to have twice the bytes of weights.
+constexpr double kWordsCost = 1.4;
+constexpr int64_t kManyPixels = 32;
 
 int64_t ceil_to(int64_t count, int64_t multiple) {
     return (count + multiple - 1) / multiple * multiple;
@@ -57,7 +61,7 @@ struct Plan {
     int64_t end;
 };
 
-Plan plan_of(const Conv& given, int stages, Level level) {
+Plan plan_of(const Conv& given, int stages, Level level, bool words = false) {
     Plan plan{};
     Layer& layer = plan.layer;
     const Conv conv = matrix_form(given);
@@ -67,7 +71,7 @@ Plan plan_of(const Conv& given, int stages, Level level) {
     plan.blocks = blocks_of(conv, all.lanes);
     layer.blocks = static_cast<int64_t>(plan.blocks.size());
     layer.blocks_in_group = layer.blocks / (conv.depthwise ? 1 : conv.groups);
-    layer.words = size_of(conv.x) == 2 || conv.w == Code::s16;
+    layer.words = words || size_of(conv.x) == 2 || conv.w == Code::s16;
     const bool unsigned_bytes = conv.depthwise || !layer.words;
     layer.flip = conv.x == Code::s8 && unsigned_bytes ? 0x80808080 : 0;
     if (conv.x == Code::u16) layer.flip = 0x80008000;
@@ -193,6 +197,12 @@ void put_weights(const Plan& plan, int lanes, const void* weights, int8_t* to) {
     }
 }
 
+std::vector<int8_t> packed_weights(const Plan& plan, int lanes, const void* weights) {
+    std::vector<int8_t> packed(static_cast<size_t>(plan.layer.tap_table - plan.layer.weights));
+    put_weights(plan, lanes, weights, packed.data());
+    return packed;
+}
+
 // Registers of sums that go together, in the order of positions.
 std::vector<Together> registers_of(const Plan& plan, int lanes) {
     std::vector<Together> all;
@@ -255,13 +265,17 @@ void pack(const Conv& conv, const void* weights, Stages stages, Level level,
           const Allocate& allocate) {
     Plan plan = plan_of(conv, stages.count, level);
     const int lanes = kernels_of(level)->lanes;
-    std::vector<int8_t> packed(static_cast<size_t>(plan.layer.tap_table - plan.layer.weights));
-    put_weights(plan, lanes, weights, packed.data());
+    std::vector<int8_t> packed = packed_weights(plan, lanes, weights);
     Mends mends;
     const std::vector<Together> registers = registers_of(plan, lanes);
     if (kernels_of(level)->pairs && !plan.layer.conv.depthwise && !plan.layer.words) {
         mends = make_mends(packed, registers, plan.layer.steps, 32 * lanes);
-        make_room_for(mends, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
+        if (mends.cost > kWordsCost && conv.out_height * conv.out_width >= kManyPixels) {
+            plan = plan_of(conv, stages.count, level, true);
+            packed = packed_weights(plan, lanes, weights);
+        } else {
+            make_room_for(mends, positions_of(plan.blocks, lanes) / (4 * lanes), plan);
+        }
     }
     if (kernels_of(level)->pairs && plan.layer.conv.depthwise && !plan.layer.words) {
         for (Block& block : plan.blocks) {

@@ -110,17 +110,14 @@ Mends make_mends(std::vector<int8_t>& weights, const std::vector<Together>& all,
                  int64_t width) {
     const std::vector<int8_t> whole = weights;
     Mends best;
-    double least = 0;
     for (int64_t chunk = 1; chunk <= kLongest; ++chunk) {
         std::vector<int8_t> rest = whole;
         Mends mends;
         mends.chunk = chunk;
         if (!mend(rest, all, steps, width, mends)) break;
         const double products = static_cast<double>(steps) * static_cast<double>(all.size());
-        const double cost =
-            products * kCosts[chunk] + kMendCost * static_cast<double>(mends.steps.size());
-        if (chunk > 1 && cost >= least) break;
-        least = cost;
+        mends.cost = kCosts[chunk] + kMendCost * static_cast<double>(mends.steps.size()) / products;
+        if (chunk > 1 && mends.cost >= best.cost) break;
         best = std::move(mends);
         weights = std::move(rest);
     }

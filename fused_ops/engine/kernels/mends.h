@@ -22,6 +22,7 @@ struct Mends {
     std::vector<int64_t> first;  // of each Together; one more says how many there are
     std::vector<int32_t> steps;
     std::vector<int8_t> weights;  // `width` bytes for each
+    double cost = 0;              // of a step, in steps without mends in chunks of one
 };
 
 // Takes off the weights what words do not hold, and returns that. Chunks are as long as pays.

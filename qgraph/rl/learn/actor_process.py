@@ -13,7 +13,7 @@ from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
-from qgraph.rl.learn.sources import compute_bits
+from qgraph.rl.learn.sources import PARTS, compute_bits
 from qgraph.rl.learn.worker import Worker
 
 SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes on
@@ -44,7 +44,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         while len(left) and member.going():
             left = left[ring.put(left, SLICE) :]
         waited += time.perf_counter() - began
-        member.numbers[:5] = (worker.taken - begun, *worker.seconds, waited)
+        member.numbers[: len(PARTS)] = (worker.taken - begun, *worker.seconds, waited)
     worker.close()
 
 

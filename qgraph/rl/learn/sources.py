@@ -24,7 +24,7 @@ RESTARTS = 5
 MODULE = "qgraph.rl.learn.actor_process"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What an actor tells of itself: its steps, and the seconds that they took.
-PARTS = ("steps", "looking", "acting", "environment", "waiting")
+PARTS = ("steps", "looking", "acting", "choosing", "environment", "waiting")
 
 
 @dataclass(frozen=True)

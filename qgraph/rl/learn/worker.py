@@ -50,7 +50,8 @@ class Worker:
         # What a resumed run draws is not what it drew before.
         self.rng = np.random.default_rng([options.seed, index, begun])
         self.taken = begun
-        self.seconds = np.zeros(3)  # on looking for policies, acting, and in the environment
+        # On looking for policies, running them, choosing actions, and in the environment.
+        self.seconds = np.zeros(4)
         self.policy = latest()
         self.observation, self.returned, self.length = self._begin(), 0.0, 0
 
@@ -61,6 +62,7 @@ class Worker:
             self.policy = self.latest()
         times.append(time.perf_counter())
         outputs = self.policy(self.observation[None])[0]
+        times.append(time.perf_counter())
         action, sent, chance = self.explore.choose(outputs, self.taken, self.rng)
         times.append(time.perf_counter())
         outcome = self.environment.step(sent)
@@ -91,7 +93,7 @@ class Worker:
 
 def exploration(options: Options, index: int, head: Head) -> Exploration:
     if head.kind == "categorical":
-        return Categorical(head)
+        return Categorical()
     if head.discrete:
         last = epsilon_ladder(index, options.actors, options.explore)
         return Epsilon(last, options.explore_steps // options.actors, options.explore_hold)

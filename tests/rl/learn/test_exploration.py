@@ -1,0 +1,28 @@
+"""What actors do with what the policy says."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qgraph.rl.learn.exploration import Categorical
+
+LOGITS = st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=18)
+
+
+@given(LOGITS, st.integers(0, 2**32))
+def test_the_log_probability_of_an_action_that_is_drawn(numbers, seed):
+    logits = np.array(numbers, np.float32)
+    drawn = Categorical().choose(logits, 0, np.random.default_rng(seed))
+    exact = logits.astype(np.longdouble)
+    expected = exact[drawn.action] - np.logaddexp.reduce(exact)
+    assert drawn.sent == drawn.action
+    assert abs(drawn.log_probability - expected) <= 1e-12 * max(1, abs(expected))
+    assert drawn.log_probability > -746  # what no double can be drawn with is not
+
+
+def test_actions_are_drawn_as_often_as_the_policy_says():
+    logits, rng, draws = np.array([0, 1, -1, 2.5], np.float32), np.random.default_rng(0), 20000
+    drawn = [Categorical().choose(logits, 0, rng).action for _ in range(draws)]
+    expected = np.exp(logits - np.logaddexp.reduce(logits))
+    found = np.bincount(drawn, minlength=4) / draws
+    assert (abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / draws)).all()

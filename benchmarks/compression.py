@@ -63,19 +63,21 @@ OWN = ("looking", "acting", "choosing", "environment")  # what an actor's own ti
 class Task:
     """A task, what IMPALA is told for it, and a network to distill into.
 
-    Layers are wide enough for actors to be what runs wait for.
+    Layers are wide enough for actors to be what runs wait for. gap: between returns, that the
+    monitor does not let pass.
     """
 
     name: str
     environment: str
     options: tuple[str, ...]
+    gap: float
     hidden: str = "512,512"
     student: str = "64-64"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A chain, "" for none, with `{student}` for that of the task, and what steers it."""
+    """A chain, "" for none, and what steers it, with `{student}` and `{gap}` of the task."""
 
     name: str
     chain: str
@@ -88,12 +90,12 @@ SMALL = ("--reward-scale", "0.05")
 TASKS = {
     task.name: task
     for task in (
-        Task("cartpole", "CartPole-v1", (*SMALL, "--steps", "100000")),
-        Task("acrobot", "Acrobot-v1", (*SMALL, "--steps", "100000")),
-        Task("lunar", "LunarLander-v3", (*SMALL, "--steps", "400000")),
+        Task("cartpole", "CartPole-v1", (*SMALL, "--steps", "100000"), 20),
+        Task("acrobot", "Acrobot-v1", (*SMALL, "--steps", "100000"), 10),
+        Task("lunar", "LunarLander-v3", (*SMALL, "--steps", "400000"), 20),
         Task(
             "breakout", "MinAtar/Breakout-v1", ("--rate", "1e-3", "--steps", "600000"),
-            "512", "8x3x1-64",
+            1, "512", "8x3x1-64",
         ),
     )
 }  # fmt: skip
@@ -109,8 +111,8 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
     ),
     "monitor": (
         NONE,
-        Variant("2 bits", "quantize(2)"),
-        Variant("2 bits, kl_max:1", "quantize(2)", "kl_max:1"),
+        Variant("pruned 95 %", "prune(0.95)|quantize(8)"),
+        Variant("pruned 95 %, watched", "prune(0.95)|quantize(8)", "reward_gap:{gap:g}"),
     ),
 }
 
@@ -190,7 +192,7 @@ def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[
     said = ["--algo", "impala", "--env", task.environment, "--seed", str(seed), "--energy"]
     said += ["--hidden", task.hidden, "--correct", "vtrace,is", *STEADY, *task.options]
     if variant.chain:
-        said += ["--compress", chain_of(task, variant), "--monitor", variant.monitor]
+        said += ["--compress", chain_of(task, variant), "--monitor", monitor_of(task, variant)]
     else:
         said += ["--actor-bits", "32"]
     return [*said, *(["--steps", str(steps)] if steps else [])]
@@ -198,6 +200,10 @@ def command(task: Task, variant: Variant, seed: int, steps: int | None) -> list[
 
 def chain_of(task: Task, variant: Variant) -> str:
     return variant.chain.format(student=task.student)
+
+
+def monitor_of(task: Task, variant: Variant) -> str:
+    return variant.monitor.format(gap=task.gap)
 
 
 def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
@@ -314,7 +320,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
     acting = {v: float(np.median([run.acting for run in runs])) for v, runs in of_task.items()}
     for variant, runs in of_task.items():
         diverged = [run.kl for run in runs if run.kl is not None]
-        monitor = f", {variant.monitor}" if variant.monitor != "watch" else ""
+        monitor = f", {monitor_of(task, variant)}" if variant.monitor != "watch" else ""
         table.add(
             variant.name, f"{chain_of(task, variant) or '-'}{monitor}", len(runs),
             len(policies[variant].pack()) / 1e3,

@@ -42,7 +42,9 @@ def test_chains_and_strategies_are_those_that_there_are():
     every = {variant for group in bench.GROUPS.values() for variant in group}
     for task, variant in itertools.product(bench.TASKS.values(), every):
         assert not variant.chain or str(Compressor.parse(bench.chain_of(task, variant)))
-        parse_strategy(variant.monitor)
+        strategy = parse_strategy(bench.monitor_of(task, variant))
+        if variant.chain:
+            strategy.check(Compressor.parse(bench.chain_of(task, variant)))
         said = bench.command(task, variant, 3, 100)
         assert ("--compress" in said) == bool(variant.chain) and said[-2:] == ["--steps", "100"]
     folders = {bench.folder_of(bench.RUNS, CARTPOLE, v, 0) for v in every}
@@ -90,7 +92,7 @@ def test_runs_that_are_complete_are_passed_over(tmp_path, monkeypatch):
 
     monkeypatch.setattr(training_runs, "start", start)
     bench.run(tmp_path, "cartpole", "monitor", seeds=1, jobs=2)
-    assert begun == ["cartpole-2-bits-0", "cartpole-2-bits--kl-max-1-0"]
+    assert begun == ["cartpole-pruned-95---0", "cartpole-pruned-95----watched-0"]
 
 
 def test_means_of_evaluations():

@@ -55,9 +55,21 @@ BroadcastBits = Annotated[
     ),
 ]
 FirstBits = Annotated[
-    int | None, typer.Option(metavar="BITS", help="Of the first layer, if it has others.")
+    int | None,
+    typer.Option(
+        metavar="BITS",
+        help="Of the first layer.",
+        show_default="16 for vectors where the others have 8 or fewer",
+    ),
 ]
-LastBits = Annotated[int | None, typer.Option(metavar="BITS", help="Of the last layer, likewise.")]
+LastBits = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BITS",
+        help="Of the last layer.",
+        show_default="16 where the others have 8 or fewer",
+    ),
+]
 Spi = Annotated[
     float | None,
     typer.Option(

@@ -78,12 +78,6 @@ void Actor::prepare() {
             }
             made.room = (made.room + kSlack - 1) / kSlack * kSlack;
             made.product.kernel = kernel.in(block_);
-            const int64_t room = kernels_->unpacked(
-                kernel.storage, kernel.segments() * rows_of(kernel.storage, kernel.length()));
-            if (room > 0 && room <= kMostUnpacked) {
-                made.unpacked = true;
-                most_unpacked_ = std::max(most_unpacked_, room);
-            }
             made.product.activation = step.activation;
             made.product.alpha = step.alpha;
             made.product.pixel_count = static_cast<int64_t>(made.pixels.size());
@@ -99,6 +93,15 @@ void Actor::prepare() {
     }
 }
 
+// Bytes for panels in another form, 0 where that does not pay.
+int64_t Actor::unpacked_room(const Product& product, int64_t samples) const {
+    const Panels& kernel = product.kernel;
+    if (kernel.outputs == 0) return 0;  // it is no product
+    const int64_t values = kernel.segments * rows_of(kernel.storage, kernel.length);
+    const int64_t room = kernels_->unpacked(kernel.storage, values, samples * product.pixel_count);
+    return room <= kMostUnpacked ? room : 0;
+}
+
 void Actor::reserve(int64_t samples) {
     if (samples <= reserved_) return;
     const auto padded_size = [&](size_t i) { return (sizes_[i] * samples + 15) / 16 * 16; };
@@ -108,7 +111,11 @@ void Actor::reserve(int64_t samples) {
     memory_.assign(static_cast<size_t>(all), 0);
     codes_.assign(static_cast<size_t>(most_codes_ * samples + 2 * kSlack), 0);
     ranges_.resize(static_cast<size_t>(samples));
-    unpacked_.resize(static_cast<size_t>(most_unpacked_));
+    int64_t most_unpacked = 0;
+    for (const Prepared& prepared : prepared_) {
+        most_unpacked = std::max(most_unpacked, unpacked_room(prepared.product, samples));
+    }
+    unpacked_.resize(static_cast<size_t>(most_unpacked));
     float* at = memory_.data();
     at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 / sizeof(float);
     for (size_t i = 1; i < sizes_.size(); ++i) {
@@ -213,7 +220,7 @@ void Actor::run_product(const Step& step, const Prepared& prepared, int64_t samp
     product.ranges = ranges_.data();
     product.y = room(step.output);
     product.x = codes_.data();
-    product.unpacked = prepared.unpacked ? unpacked_.data() : nullptr;
+    product.unpacked = unpacked_room(product, samples) > 0 ? unpacked_.data() : nullptr;
     if (kernel.exact()) {
         if (!prepared.quantized) quantize(step, prepared, samples);
     } else if (is_padded(step)) {

@@ -35,11 +35,11 @@ class Actor {
         int64_t padded_row = 0;       // numbers of a row of an image with its padding
         int64_t room = 0;             // numbers of a sample, as it is quantized
         bool quantized = false;       // the step before has quantized the same input
-        bool unpacked = false;        // its panels may be brought into another form
     };
 
     void prepare();
     void reserve(int64_t samples);
+    int64_t unpacked_room(const Product& product, int64_t samples) const;
     const float* value(uint32_t i) const { return i == 0 ? x_ : values_[i]; }
     float* room(uint32_t i) { return values_[i]; }
     void run_step(const Step& step, const Prepared& prepared, int64_t samples);
@@ -64,7 +64,6 @@ class Actor {
     std::vector<char> codes_;  // of the input of a product
     int64_t most_codes_ = 0;   // bytes of a sample
     std::vector<char> unpacked_;
-    int64_t most_unpacked_ = 0;
     int64_t reserved_ = 0;  // samples that there is room for
 };
 

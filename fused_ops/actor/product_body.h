@@ -160,9 +160,7 @@ void product_of(const Product& p) {
     tile.segment = p.segment;
     tile.segments = p.kernel.segments;
     char* room = nullptr;
-    if constexpr (Unpacked<S>::kPays) {
-        if (rows >= Unpacked<S>::kRows) room = p.unpacked;
-    }
+    if constexpr (Unpacked<S>::kPays) room = p.unpacked;
     tile.sums = sums;
     Finish f;
     f.integers = sums;
@@ -213,14 +211,16 @@ void product(const Product& p) {
 }
 
 template <Storage S>
-int64_t unpacked_of(int64_t values) {
-    if constexpr (Unpacked<S>::kPays) return Unpacked<S>::bytes(values);
+int64_t unpacked_of(int64_t values, int64_t rows) {
+    if constexpr (Unpacked<S>::kPays) {
+        if (rows >= Unpacked<S>::kRows) return Unpacked<S>::bytes(values);
+    }
     return 0;
 }
 
-int64_t unpacked(Storage storage, int64_t values) {
-    return storage == Storage::int8   ? unpacked_of<Storage::int8>(values)
-           : storage == Storage::int4 ? unpacked_of<Storage::int4>(values)
+int64_t unpacked(Storage storage, int64_t values, int64_t rows) {
+    return storage == Storage::int8   ? unpacked_of<Storage::int8>(values, rows)
+           : storage == Storage::int4 ? unpacked_of<Storage::int4>(values, rows)
                                       : 0;
 }
 

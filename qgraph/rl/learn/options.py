@@ -26,7 +26,7 @@ class Options:
     """Steps are those of all actors together, unless said otherwise.
 
     actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
-    first_bits          of the first layer where it has others, last_bits: of the last
+    first_bits          of the first layer, last_bits: of the last; None: `sources.packed_bits`
     n                   steps of a transition, or of a trajectory (impala)
     correct             of what compressed policies did (`qgraph.rl.correct`), by impala
     entropy, value      what both weigh in impala's loss

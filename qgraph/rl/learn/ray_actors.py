@@ -11,6 +11,7 @@ from qgraph.rl.learn.sources import (
     RING,
     ActorProcesses,
     Job,
+    packed_bits,
     parts_of,
 )
 
@@ -22,8 +23,9 @@ class RayActors(ActorProcesses):
         self.options = options = job.options
         self.run = Supervisor(processes=options.actors + 2)
         try:
+            bits = packed_bits(options, job.program)
             self.publisher = Publisher(
-                self.run, job.program, 1, bits=options.broadcast_bits, on_demand=options.on_demand
+                self.run, job.program, 1, **bits, on_demand=options.on_demand
             )
             self.experience = Experience.create(job.dtype, RING, options.nodes)
             self.reader = self.experience.reader()

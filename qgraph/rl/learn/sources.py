@@ -124,11 +124,7 @@ class ActorProcesses:
 
     def _publisher(self, job: Job) -> Publisher | DirectPublisher:
         options = self.options
-        bits: dict[str, Any] = {
-            "bits": options.broadcast_bits,
-            "first_bits": options.first_bits,
-            "last_bits": options.last_bits,
-        }
+        bits = packed_bits(options, job.program)
         if not options.quantizer:
             return DirectPublisher(job.program, options.actors, **bits)
         if job.compression is not None:
@@ -159,8 +155,7 @@ class LocalActors:
 
     def __init__(self, job: Job) -> None:
         self.job, options, settings = job, job.options, job.compression
-        bits = options.broadcast_bits, options.first_bits, options.last_bits
-        self.packer = Packer(job.program, *bits)
+        self.packer = Packer(job.program, **packed_bits(options, job.program))
         self.compute_bits = compute_bits(options)
         self.compressor = None if settings is None else settings.worker(job.program, job.head)
         self.told: tuple[Facts, Array | None] = (Facts(), None)
@@ -219,6 +214,23 @@ class LocalActors:
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
+
+
+def packed_bits(options: Options, program: ActorProgram) -> dict[str, Any]:
+    """Bits of all layers, of the first and of the last, as `Packer` takes them.
+
+    Where nothing is said of the last it has 16 if the others have few: actions hang on small
+    differences of what comes out. So has the first where observations are vectors: features of
+    different size would share one range.
+    """
+    few = options.broadcast_bits <= 8 and compute_bits(options) is None
+    first = 16 if few and len(program.shape) == 1 else None
+    last = 16 if few else None
+    return {
+        "bits": options.broadcast_bits,
+        "first_bits": first if options.first_bits is None else options.first_bits,
+        "last_bits": last if options.last_bits is None else options.last_bits,
+    }
 
 
 def compute_bits(options: Options) -> int | None:

@@ -293,7 +293,8 @@ def test_log_probabilities_are_those_of_the_packed_policy_of_their_version(tmp_p
     add = TrajectoryQueue.add
     monkeypatch.setattr(LocalActors, "publish", keep)
     monkeypatch.setattr(TrajectoryQueue, "add", lambda self, x: (seen.append(x), add(self, x)))
-    settings = {**SMALL, "actor_bits": 2, "rate": 0.03}
+    bits = {"actor_bits": 2, "first_bits": 2, "last_bits": 2}
+    settings = {**SMALL, **bits, "rate": 0.03}
     made = train(tmp_path / "run", "impala", "CartPole-v1", settings)
     found = np.concatenate(seen)
     assert len(set(found["version"])) > 10

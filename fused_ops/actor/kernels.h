@@ -89,8 +89,8 @@ struct Pool {
 
 struct Kernels {
     void (*product)(const Product& product);
-    // Bytes of room for a panel in the form that so many rows are quicker with, of so many values of
-    // a channel; 0 if that is the form it has.
+    // Bytes of room for a panel in the form that so many rows are quicker with, of so many values
+    // of a channel; 0 if that is the form it has.
     int64_t (*unpacked)(Storage storage, int64_t values, int64_t rows);
     bool (*finite)(const float* x, int64_t count);
     Range (*range)(const float* x, int64_t count);

@@ -96,7 +96,6 @@ void Actor::prepare() {
 // Bytes for panels in another form, 0 where that does not pay.
 int64_t Actor::unpacked_room(const Product& product, int64_t samples) const {
     const Panels& kernel = product.kernel;
-    if (kernel.outputs == 0) return 0;  // it is no product
     const int64_t values = kernel.segments * rows_of(kernel.storage, kernel.length);
     const int64_t room = kernels_->unpacked(kernel.storage, values, samples * product.pixel_count);
     return room <= kMostUnpacked ? room : 0;

@@ -153,32 +153,17 @@ struct Unpacked<Storage::int8> {
         }
     }
 
-    static int rows(int64_t rows, int) {
-        return rows >= kMost ? kMost : rows >= 4 ? 4 : static_cast<int>(rows);
-    }
+    static int rows(int64_t rows, int) { return static_cast<int>(rows < kMost ? rows : kMost); }
 
     static void multiply(const Tile& tile, int rows, int, char* room) {
+        constexpr decltype(&multiply_words<1>) with_rows[] = {
+            nullptr, &multiply_words<1>, &multiply_words<2>, &multiply_words<3>,
+            &multiply_words<kMost>};
         const int64_t steps = tile.segments * tile.steps, row = 8 * steps;
         char* codes = room + 8 * tile.width * steps;
         for (int i = 0; i < rows; ++i) widen(tile, tile.rows[i], codes + i * row);
         for (int64_t c = 0; c < tile.width; c += 16) {
-            const char* w = tile.weights + 8 * c * steps;
-            switch (rows) {
-                case 1:
-                    multiply_words<1>(codes, row, w, steps, tile.sums + c);
-                    break;
-                case 2:
-                    multiply_words<2>(codes, row, w, steps, tile.sums + c);
-                    break;
-                case 3:
-                    multiply_words<3>(codes, row, w, steps, tile.sums + c);
-                    break;
-                case 4:
-                    multiply_words<4>(codes, row, w, steps, tile.sums + c);
-                    break;
-                default:
-                    multiply_words<kMost>(codes, row, w, steps, tile.sums + c);
-            }
+            with_rows[rows](codes, row, tile.weights + 8 * c * steps, steps, tile.sums + c);
         }
     }
 

@@ -124,21 +124,24 @@ class Gather {
         }
     }
 
+    // A step reads its bytes before it writes their words, which may lie on them.
     template <class Byte>
     void widen(char* row) const {
-        constexpr int64_t many = 16;
+        constexpr int64_t some = 16;
         const char* from = row + layer_.row / 2;
         const int64_t count = s_.kernel_height * s_.kernel_width * tap_;
-        const auto some = [&](int64_t i, int64_t number) {
-            Byte bytes[many];
-            int16_t words[many];
-            std::memcpy(bytes, from + i, static_cast<size_t>(number));
-            for (int64_t j = 0; j < number; ++j) words[j] = bytes[j];
-            std::memcpy(row + 2 * i, words, static_cast<size_t>(2 * number));
-        };
         int64_t i = 0;
-        for (; i + many <= count; i += many) some(i, many);
-        for (; i < count; ++i) some(i, 1);
+        for (; i + some <= count; i += some) widen_some<Byte, some>(from + i, row + 2 * i);
+        for (; i < count; ++i) widen_some<Byte, 1>(from + i, row + 2 * i);
+    }
+
+    template <class Byte, int64_t count>
+    static void widen_some(const char* from, char* to) {
+        Byte bytes[count];
+        int16_t words[count];
+        std::memcpy(bytes, from, sizeof bytes);
+        for (int64_t i = 0; i < count; ++i) words[i] = bytes[i];
+        std::memcpy(to, words, sizeof words);
     }
 
     const Layer& layer_;

@@ -16,7 +16,7 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.compiler import quantize
 from qgraph.ir.types import Array
 from qgraph.program import lower
@@ -59,7 +59,7 @@ def main(
     import_tensorflow_quietly()
     tables = [table(*network) for network in networks()]
     for made in tables:
-        console().print(made.rich())
+        made.show()
     if markdown:
         markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
 

@@ -30,7 +30,7 @@ import typer
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.policy import pack, read_policy
@@ -368,9 +368,7 @@ def main(
                         found[way, batch] = _apart(name, batch, Path(scratch), cores[0])
         tables.append(speeds(name, found))
         times[name] = {f"{way}, {batch}": values for (way, batch), values in found.items()}
-        console().print(tables[-1].rich())
-        for note in tables[-1].notes:
-            console().print(f"  {note}", style="dim")
+        tables[-1].show()
     if json_file:
         json_file.write_text(json.dumps(times, indent=1) + "\n", "utf-8")
     if markdown:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ import numpy as np
 import typer
 
 from benchmarks.actor_speed import observations, turns
-from benchmarks.broadcast.policies import drawn_weights
+from benchmarks.compression_networks import networks
 from benchmarks.real.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
@@ -44,19 +44,15 @@ from benchmarks.training_runs import (
     spread,
     written,
 )
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.compress import Compressor, Policy
-from qgraph.rl.compress.students import NETWORKS, program_of
 from qgraph.rl.head import Head
 from qgraph.rl.monitor.log import LINES, read_log
 
 RUNS = Path("runs/compression")
-PAPER = {"original": 6.0, "net1": 2.5, "net2": 1.9, "net3": 1.2}  # ms, AcceRL, table 6
-BITS = (32, 8, 4)
-ACTIONS = 6  # of Pong
-OWN = ("looking", "acting", "choosing", "environment")  # what an actor's own time goes into
+OWN = ("acting", "choosing", "environment", "looking")  # what an actor's own time goes into
+PARTS = (*OWN, "waiting")
 
 
 @dataclass(frozen=True)
@@ -117,52 +113,12 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
 }
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(networks)
 Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
 Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
 ALL_TASKS, ALL_GROUPS = ",".join(TASKS), ",".join(GROUPS)
 Markdown = Annotated[bool, typer.Option("--markdown")]
-
-
-@app.command()
-def networks(markdown: Markdown = False) -> None:
-    """Time the networks of table 6, interleaved, one observation at a time."""
-    calls: dict[tuple[str, int], Any] = {}
-    sizes: dict[tuple[str, int], int] = {}
-    for name, network in NETWORKS.items():
-        program = program_of(network, _pong())
-        x = observations(program, 1)
-        for bits in BITS:
-            block = Packer(program, bits).pack(drawn_weights(program))
-            calls[name, bits], sizes[name, bits] = partial(Actor(block), x), block.nbytes
-    times = {key: np.median(found) for key, found in turns(calls).items()}
-    whole = times["original", BITS[0]]
-    table = Table(
-        "Networks of AcceRL's table 6: us an observation",
-        {"network": "", **{f"{_name(b)}, us": ".1f" for b in BITS},
-         **{f"{_name(b)}, times": ".2f" for b in BITS}, "the paper's times": ".2f",
-         "int8 block, MB": ".2f"},
-        notes=["times: how many times less than the original in float32 takes; medians, one thread",
-               "the paper's: its original's time over the network's, in float32, on its machine",
-               "strides are those of the Nature network: the paper does not say them"],
-    )  # fmt: skip
-    for name in NETWORKS:
-        own = [times[name, bits] for bits in BITS]
-        table.add(name, *own, *(whole / t for t in own), PAPER["original"] / PAPER[name],
-                  sizes[name, 8] / 1e6)  # fmt: skip
-    _show([table], markdown)
-
-
-def _pong() -> ActorProgram:
-    """What says observations and outputs; a student takes no more of it."""
-    shapes = {"kernel": (84 * 84 * 4, ACTIONS), "bias": (ACTIONS,)}
-    steps = (Step("flatten", ("observation",), "flat"),
-             Step("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip
-    return ActorProgram((84, 84, 4), steps, ("logits",), shapes)
-
-
-def _name(bits: int) -> str:
-    return "float32" if bits == BITS[0] else f"int{bits}"
 
 
 @app.command()
@@ -226,26 +182,33 @@ def _variants(groups: str) -> list[Variant]:
 class Run:
     """Numbers of one run; `curve` is steps and returns of its evaluations."""
 
-    acting: float  # microseconds a step
-    inference: float  # its share of an actor's own time
+    parts: Mapping[str, float]  # microseconds of a step, by PARTS
+    seconds: float  # of the whole run, evaluations not counted
     kl: float | None
     best: float
     of_actors: float
     curve: tuple[Array, Array]
 
+    @property
+    def acting(self) -> float:
+        return self.parts["acting"]
+
+    @property
+    def inference(self) -> float:
+        return self.acting / sum(self.parts[part] for part in OWN)
+
 
 def read_run(folder: Path) -> Run:
     rows = rows_of(folder / "progress.csv")
     last: dict[float, Any] = {row["actor"]: row for row in rows_of(folder / "actors.csv")}
-    acting = sum(row["acting"] for row in last.values())
-    own = sum(row[part] for row in last.values() for part in OWN)
+    took = {part: sum(row[part] for row in last.values()) for part in PARTS}
     steps = sum(row["steps"] for row in last.values())
     looks = read_log(folder / LINES) if (folder / LINES).exists() else []
     seen = [row.seen.kl_mean for row in looks if row.seen.kl_mean == row.seen.kl_mean]
     late = column(rows, "actors_return")[-max(1, len(rows) // 4) :]
     return Run(
-        1e6 * acting / steps,
-        acting / own,
+        {part: 1e6 * seconds / steps for part, seconds in took.items()},
+        float(rows[-1]["seconds"]),
         float(np.mean(seen)) if seen else None,
         float(smooth(rows)[min(WINDOW, len(rows)) - 1 :].max()),
         float(np.nanmean(late)),
@@ -301,7 +264,8 @@ def report(
     if as_json:
         print(json.dumps([table.to_json() for table in tables], indent=1))
     else:
-        _show(tables, markdown)
+        for table in tables:
+            table.show(markdown)
 
 
 def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -> Table:
@@ -309,7 +273,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
         f"{task.name}, IMPALA, policy of {task.hidden}",
         {"actors' policy": "", "chain": "", "seeds": "", "block, kB": ",.0f", "actor, us": ".1f",
          "times less": ".2f", "alone, us": ".1f", "times less alone": ".2f", "inference": ".0%",
-         "KL": ".2g", "return": "", "of actors": ""},
+         "run, s": ".0f", "KL": ".2g", "return": "", "of actors": ""},
     )  # fmt: skip
     of_task = {variant: runs for (name, variant), runs in found.items() if name == task.name}
     policies = {
@@ -327,6 +291,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
             acting[variant], acting[NONE] / acting[variant] if NONE in acting else None,
             alone[variant], alone[NONE] / alone[variant] if NONE in alone else None,
             float(np.mean([run.inference for run in runs])),
+            float(np.median([run.seconds for run in runs])),
             float(np.mean(diverged)) if diverged else None,
             written(spread([run.best for run in runs])),
             written(spread([run.of_actors for run in runs])),
@@ -335,7 +300,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
 
 
 def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
-    """A panel for each task: the mean over seeds, and one standard deviation, against steps."""
+    """A column for each task: learning curves, and what actors' time goes into."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -343,25 +308,36 @@ def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
 
     names = list(dict.fromkeys(task for task, _ in found))
     figure, axes = pyplot.subplots(
-        1, len(names), figsize=(6 * len(names), 4), squeeze=False, layout="constrained"
+        2, len(names), figsize=(6 * len(names), 7), squeeze=False, layout="constrained"
     )
-    for axis, name in zip(axes[0], names, strict=True):
-        for (task, variant), runs in found.items():
-            if task == name:
-                curve(axis, [run.curve for run in runs], variant.name)
-        axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
+    for i, name in enumerate(names):
+        of_task = {variant: runs for (task, variant), runs in found.items() if task == name}
+        _curves(axes[0, i], name, of_task)
+        _shares(axes[1, i], of_task)
+    for axis in axes.flat:
         axis.legend(frameon=False, fontsize="small")
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
 
-def _show(tables: Sequence[Table], markdown: bool) -> None:
-    for table in tables:
-        if markdown:
-            print(table.markdown() + "\n")
-        else:
-            console().print(table.rich())
+def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
+    """The mean over seeds, and one standard deviation, against steps."""
+    for variant, runs in of_task.items():
+        curve(axis, [run.curve for run in runs], variant.name)
+    axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
+
+
+def _shares(axis: Any, of_task: Mapping[Variant, list[Run]]) -> None:
+    """A bar for each variant, the mean over seeds: figure 1, without and with compression."""
+    left = np.zeros(len(of_task))
+    for part in PARTS:
+        took = np.array([np.mean([run.parts[part] for run in runs]) for runs in of_task.values()])
+        color = "lightgrey" if part == "waiting" else None
+        axis.barh([variant.name for variant in of_task], took, left=left, label=part, color=color)
+        left += took
+    axis.invert_yaxis()
+    axis.set(xlabel="an actor's time, us of a step")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.runtime import Engine, Session
@@ -267,9 +267,7 @@ def main(
         tables += [speeds(name, found), where]
         times[name] = {f"{b}, {t}": values for (b, t), values in found.items()}
         for table in tables[-2:]:
-            console().print(table.rich())
-            for note in table.notes:
-                console().print(f"  {note}", style="dim")
+            table.show()
     if json_file:
         json_file.write_text(json.dumps(times, indent=1) + "\n", "utf-8")
     if markdown:

@@ -38,7 +38,6 @@ from benchmarks.training_runs import (
     rows_of,
     side_by_side,
 )
-from qgraph.cli.console import console
 from qgraph.errors import TrainingError
 from qgraph.rl.half.methods import METHODS
 
@@ -211,10 +210,7 @@ def report(
     made = Table("SAC in float16", columns)
     for fact in facts:
         made.add(*fact.values())
-    if markdown:
-        print(made.markdown())
-    else:
-        console().print(made.rich())
+    made.show(markdown)
 
 
 def scores(out: Path, task: Task, variant: Variant) -> list[float]:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console
 from qgraph.cli.rl.options import bits_of
 from qgraph.errors import UsageError
 from qgraph.rl.policy.affine import FLOAT, Simulated
@@ -124,7 +123,7 @@ def main() -> None:
     texts = []
     try:
         for table in tables(arguments):
-            console().print(table.rich())
+            table.show()
             texts.append(table.markdown())
             if arguments.markdown:
                 arguments.markdown.write_text("\n\n".join(texts) + "\n", "utf-8")

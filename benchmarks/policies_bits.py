@@ -19,7 +19,6 @@ from typing import Any
 
 from benchmarks.real.policies import folder
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console
 from qgraph.cli.rl.options import bits_of, head_in
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.rl.policy import read_policy
@@ -137,7 +136,7 @@ def main() -> None:
             plot(one, arguments.plots / name)
         _write(arguments, found)
     for table in tables(found):
-        console().print(table.rich())
+        table.show()
 
 
 def _write(arguments: argparse.Namespace, found: Sequence[tuple[str, Study]]) -> None:

@@ -29,7 +29,7 @@ from benchmarks.real import (
     thresholds,
 )
 from benchmarks.real.tables import Table
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 
 NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "cifar": cifar.tables,
@@ -65,9 +65,7 @@ def main(
     for name in only or NETWORKS:
         for table in NETWORKS[name]():
             done.append(table)
-            console().print(table.rich())
-            for note in table.notes:
-                console().print(f"  {note}", style="dim")
+            table.show()
     if json_file:
         report = {"machine": machine(), "tables": [t.to_json() for t in done]}
         json_file.write_text(json.dumps(report, indent=1) + "\n", "utf-8")

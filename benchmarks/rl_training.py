@@ -40,7 +40,6 @@ from benchmarks.training_runs import (
     spread,
     written,
 )  # fmt: skip
-from qgraph.cli.console import console
 
 FLOAT = 32
 REACH = 0.95  # of the way to the best return
@@ -198,14 +197,10 @@ def report(
     if as_json:
         print(json.dumps(facts, indent=1))
         return
-    made = Table("Training", COLUMNS)
+    made = Table("Training", COLUMNS, notes=[NOTE])
     for fact in facts:
         made.add(*cells(fact))
-    if markdown:
-        print(made.markdown())
-        return
-    console().print(made.rich())
-    console().print("energy: estimated by codecarbon from the load of the processor")
+    made.show(markdown)
 
 
 COLUMNS = {
@@ -224,6 +219,7 @@ COLUMNS = {
     "energy": ".2f",
     "of processor": ".2f",
 }
+NOTE = "energy: estimated by codecarbon from the load of the processor"
 
 
 def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from benchmarks.registry import cache
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
@@ -364,7 +364,7 @@ def main(
     tables += [table_annealed(repeated)]
     tables += [table_seeds(repeated, seeds)] if seeds > 1 else []
     for table in tables:
-        console().print(table.rich())
+        table.show()
     if markdown:
         markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
 

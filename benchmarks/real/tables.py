@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qgraph.cli.console import console
 from qgraph.cli.console import table as rich_table
 
 
@@ -30,6 +31,15 @@ class Table:
         for row in self.rows:
             made.add_row(*self.cells(row))
         return made
+
+    def show(self, markdown: bool = False) -> None:
+        """Print it, with its notes."""
+        if markdown:
+            print(self.markdown() + "\n")
+            return
+        console().print(self.rich())
+        for note in self.notes:
+            console().print(f"  {note}", style="dim")
 
     def markdown(self) -> str:
         lines = [_line(list(self.columns)), _line(["---"] * len(self.columns))]

@@ -18,8 +18,9 @@ CARTPOLE = bench.TASKS["cartpole"]
 def put(out, variant, seed, returns, acting):
     folder = bench.folder_of(out, CARTPOLE, variant, seed)
     folder.mkdir(parents=True)
-    lines = [f"{100 * (i + 1)},{value},{value / 2}\n" for i, value in enumerate(returns)]
-    (folder / "progress.csv").write_text("actor_steps,return_mean,actors_return\n" + "".join(lines))
+    lines = [f"{100 * (i + 1)},{i},{value},{value / 2}\n" for i, value in enumerate(returns)]
+    head = "actor_steps,seconds,return_mean,actors_return\n"
+    (folder / "progress.csv").write_text(head + "".join(lines))
     head = "actor_steps,actor,steps,looking,acting,choosing,environment,waiting\n"
     rows = [
         f"{at},{i},{at / 2},0,{acting * at / 2},{2**-9},{2**-10},5\n"
@@ -72,6 +73,7 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
     inference, others = 100 * 2**-17, 2 * (2**-9 + 2**-10)
     assert rows["pruned"]["inference"] == inference / (inference + others)
+    assert rows["float32"]["run, s"] == 4
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 

@@ -12,7 +12,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.factorize import Factorize
-from qgraph.rl.compress.form import End, Link, Policy, Task
+from qgraph.rl.compress.form import End, Link, Memory, Policy, Task
 from qgraph.rl.compress.fuse import Fuse
 from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
@@ -31,7 +31,6 @@ LINKS: Mapping[str, type[Any]] = MappingProxyType(
         "static": Static,
     }
 )
-Memory = dict[int, dict[str, Any]]  # of each link, by its place
 
 
 @dataclass(frozen=True)

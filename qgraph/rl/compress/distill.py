@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from qgraph.rl.compress.distiller import Distiller
 
 
+STUDENT, KEPT = "student", "kept"  # in its memory: one at work, and what one had learnt
+
+
 @dataclass(frozen=True)
 class Distill:
     """Train a student on what the compressor was given (AcceRL, equation 1).
@@ -73,14 +76,16 @@ class Distill:
         """A student goes on from where it was; what came in begins from its own weights."""
         from qgraph.rl.compress.distiller import Distiller
 
-        found: Distiller | None = task.memory.get("distiller")
+        found: Distiller | None = task.memory.get(STUDENT)
         known = found is not None and found.program == program
         if found is None or not known:
             head = task.original.head
             found = Distiller(program, head, self.rate, self.value, self.entropy, self.temperature)
-            task.memory["distiller"] = found
+            task.memory[STUDENT] = found
         if not self.student:
             found.begin(policy.weights, self.seed)
         elif not known:
             found.begin(initial(program, task.original, self.seed), self.seed)
+            if KEPT in task.memory:
+                found.resume(task.memory.pop(KEPT))
         return found

@@ -5,6 +5,7 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from qgraph.rl.learn.tensors import run, variables
 
 Tensor = Any
 NORM = 10.0  # that gradients are held to
+RANDOM = "random numbers"
 
 
 class Distiller:
@@ -58,6 +60,20 @@ class Distiller:
         for name, state in self.adam.state.items():
             state.assign([0.9, 0.999] if name == "powers" else tf.zeros_like(state))
         self.rng = np.random.default_rng(seed)
+
+    def state(self) -> dict[str, Array]:
+        """Weights, what the optimizer remembers, and random numbers, by name."""
+        draws = np.array(json.dumps(self.rng.bit_generator.state))
+        return {RANDOM: draws, **{name: v.numpy() for name, v in self._variables().items()}}
+
+    def resume(self, state: Mapping[str, Array]) -> None:
+        """Go on from what `state` gave."""
+        for name, variable in self._variables().items():
+            variable.assign(state[name])
+        self.rng.bit_generator.state = json.loads(str(state[RANDOM]))
+
+    def _variables(self) -> dict[str, Any]:
+        return {**self.policy, **{f"adam/{name}": v for name, v in self.adam.state.items()}}
 
     def weights(self) -> dict[str, Array]:
         return {name: variable.numpy() for name, variable in self.policy.items()}

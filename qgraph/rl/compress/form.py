@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import Packed
 
 VALUES = Head("argmax")
+Memory = dict[int, dict[str, Any]]  # of each link, by its place
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
             for name in program.weight_shapes:
                 weights.arrived(name)
         except RunEnded:
-            return
+            break
         facts, seen = notes.latest()
         block = worker.step(found, replace(facts, version=weights.version), seen)
         if block is not None:
@@ -49,6 +49,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
             member.numbers[PACKED] += 1
         member.numbers[SECONDS] += time.perf_counter() - begin
         member.numbers[FAILED] = worker.failures
+    worker.keep()
 
 
 def main() -> None:

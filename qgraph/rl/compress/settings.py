@@ -28,7 +28,7 @@ class Settings:
     """compressor and monitor are texts.
 
     every   snapshots between looks of the monitor
-    folder  where its log is written, "" for none
+    folder  where its log and students are kept, "" for nowhere
     until   of a run that goes on: the version of its checkpoint, after which rows are made again
 
     Raises UsageError for texts that are none, and for a strategy that cannot steer the chain.
@@ -70,10 +70,12 @@ class Settings:
                 raise UsageError(f"`{chain}` makes the policy larger")
 
     def worker(self, program: ActorProgram, head: Head) -> Worker:
-        log = Log(Path(self.folder), self.until) if self.folder else None
+        folder = Path(self.folder) if self.folder else None
+        log = None if folder is None else Log(folder, self.until)
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
-        return Worker(program, head, monitor, self.every, self.seed)
+        resume = self.until is not None
+        return Worker(program, head, monitor, self.every, self.seed, folder, resume)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

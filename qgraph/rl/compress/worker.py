@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 from qgraph.errors import QGraphError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.chain import Memory
-from qgraph.rl.compress.form import Policy
+from qgraph.rl.compress.form import Memory, Policy
+from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts, Indicators, Monitor, measure
 from qgraph.rl.monitor.indicators import unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
+KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
 
 
 class Worker:
     """Compresses one snapshot after the other, by what its monitor decides (AcceRL, figure 3).
 
     The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
-    `program` and `head` are the learner's, every: snapshots between looks of the monitor.
+    `program` and `head` are the learner's, every: snapshots between looks of the monitor. folder:
+    where students are kept, None for nowhere; with `resume` they go on as they were there.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
     one, the original does. failures: how often that was.
     """
 
     def __init__(
-        self, program: ActorProgram, head: Head, monitor: Monitor, every: int = 10, seed: int = 0
+        self,
+        program: ActorProgram,
+        head: Head,
+        monitor: Monitor,
+        every: int = 10,
+        seed: int = 0,
+        folder: Path | None = None,
+        resume: bool = False,
     ) -> None:
         self.program, self.head, self.monitor, self.every = program, head, monitor, every
         self.failures = 0
-        self._memory: dict[str, Memory] = {}  # of each chain
+        self._folder, self._kept = folder, time.monotonic()
+        # Of each chain.
+        self._memory: dict[str, Memory] = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
         self._good = False  # was there a compressed policy?
         self._complaint = ""
@@ -60,9 +73,17 @@ class Worker:
         if self._rounds % self.every == 0:
             self.monitor.look(self._indicators(original, policy, observations, facts))
         self._rounds += 1
+        if time.monotonic() - self._kept > KEPT_EVERY:
+            self.keep()
         if share < 1 and self._rng.random() >= share:
             return original.pack(facts.version)
         return block
+
+    def keep(self) -> None:
+        """Write what students have learnt. Raises OutputError."""
+        if self._folder is not None:
+            write_students(self._folder, self._memory)
+        self._kept = time.monotonic()
 
     def _compressed(
         self, original: Policy, version: int, observations: Array | None

@@ -214,6 +214,8 @@ class LocalActors:
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
+        if self.compressor is not None:
+            self.compressor.keep()
 
 
 def packed_bits(options: Options, program: ActorProgram) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
+from qgraph.rl.compress.kept import read_students
 from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
@@ -79,6 +80,17 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
     assert versions == sorted(versions)
     bits = [row.decision.compressor.links[0].bits for row in after[len(before) :]]
     assert bits[0] == 32 and 4 not in bits  # it does not begin anew
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
+def test_students_are_kept_beside_a_run(tmp_path, where):
+    settings = {**SMALL, **where, "compress": "distill(8, steps=1)|quantize(8)"}
+    train(tmp_path, "dqn", "CartPole-v1", settings)
+    (memory,) = read_students(tmp_path).values()
+    begun = memory[0]["kept"]["adam/powers"]
+    train(tmp_path, settings={"steps": 600}, resume=True)
+    (memory,) = read_students(tmp_path).values()
+    assert (memory[0]["kept"]["adam/powers"] < begun).all()  # one step after the other
 
 
 @pytest.mark.parametrize(

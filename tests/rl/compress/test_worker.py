@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from qgraph.errors import UnsupportedError, UsageError
+from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress.kept import FILE
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
@@ -128,3 +129,30 @@ def test_settings_are_checked_before_a_run():
 def test_blocks_have_room_where_those_of_the_original_have():
     one = worker("quantize(8)")
     assert len(Packer(PROGRAM, 32).pack(weights())) < one.room
+
+
+def test_students_go_on_where_they_were_kept(tmp_path):
+    text = "distill(8, steps=3)|quantize(32)"
+    whole, begun = worker(text), worker(text, folder=str(tmp_path))
+    for version in range(3):
+        assert (whole.step(weights(), Facts(version), seen()) == begun.step(
+            weights(), Facts(version), seen())).all()  # fmt: skip
+    begun.keep()
+    wanted = whole.step(weights(), Facts(3), seen())
+    resumed = worker(text, folder=str(tmp_path), until=2)
+    assert (resumed.step(weights(), Facts(3), seen()) == wanted).all()
+    anew = worker(text, folder=str(tmp_path))  # takes nothing from a file that lies there
+    assert (anew.step(weights(), Facts(3), seen()) != wanted).any()
+
+
+def test_without_students_no_file_is_kept(tmp_path):
+    one = worker("quantize(8)", folder=str(tmp_path))
+    one.step(weights(), Facts(0), seen())
+    one.keep()
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_file_of_students_that_is_damaged_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(b"PK, but no more of it")
+    with pytest.raises(LoadError, match="cannot be read"):
+        worker("distill(8)", folder=str(tmp_path), until=0)

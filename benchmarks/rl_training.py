@@ -280,12 +280,17 @@ def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def draw(groups: Sequence[Group], path: Path) -> None:
-    """A panel for each task: the mean over seeds, and one standard deviation, against steps."""
+    """A panel for each task with enough evaluations: the mean over seeds, and one standard
+    deviation, against steps.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    groups = [group for group in groups if np.isfinite(group.best).all()]
+    if not groups:
+        raise typer.BadParameter("no run has evaluations enough for a figure")
     names = list(dict.fromkeys(group.task.name for group in groups))
     figure, axes = pyplot.subplots(
         1, len(names), figsize=(4.2 * len(names), 3.2), squeeze=False, layout="constrained"

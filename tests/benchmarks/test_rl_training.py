@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+import typer
 
 from benchmarks.rl_training import TASKS, cells, draw, facts_of, read_runs
 from qgraph.rl.learn.status import STATUS_COLUMNS
@@ -66,3 +67,10 @@ def test_curves_are_drawn(groups, tmp_path):
     pytest.importorskip("matplotlib")
     draw(groups, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_a_figure_of_too_few_evaluations_is_refused(tmp_path):
+    pytest.importorskip("matplotlib")
+    write_run(tmp_path, 32, 0, [500, 500], kwh=1.0)
+    with pytest.raises(typer.BadParameter, match="evaluations enough"):
+        draw(list(read_runs(tmp_path, [CARTPOLE])), tmp_path / "curves.png")

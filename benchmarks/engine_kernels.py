@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
-LEVELS = ("plain", "avx2", "avx512vnni")
+LEVELS = ("plain", "avx2", "avx512vnni", "amx")
 
 
 @dataclass(frozen=True)

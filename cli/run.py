@@ -37,7 +37,7 @@ def run(
     threads: Annotated[int, typer.Option(metavar="N", help="Threads for one run.")] = 1,
     level: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2 or avx512vnni."),
+        typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2, avx512vnni or amx."),
     ] = "auto",
     as_json: Json = False,
 ) -> None:

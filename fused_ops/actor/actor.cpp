@@ -20,9 +20,17 @@ bool is_padded(const Step& step) {
 
 const Kernels* kernels_of(Level level) {
     if (!engine::supports(level)) return nullptr;
-    return level == Level::avx512vnni ? avx512vnni_kernels()
-           : level == Level::avx2     ? avx2_kernels()
-                                      : plain_kernels();
+    switch (level) {
+        case Level::plain:
+            return plain_kernels();
+        case Level::avx2:
+            return avx2_kernels();
+        case Level::avx512vnni:
+            return avx512vnni_kernels();
+        case Level::amx:
+            return amx_kernels();
+    }
+    return nullptr;
 }
 
 Actor::Actor(const char* block, int64_t size, Level level)
@@ -104,7 +112,7 @@ int64_t Actor::unpacked_room(const Product& product, int64_t samples) const {
 void Actor::reserve(int64_t samples) {
     if (samples <= reserved_) return;
     const auto padded_size = [&](size_t i) { return (sizes_[i] * samples + 15) / 16 * 16; };
-    int64_t all = 16;
+    int64_t all = 0;
     for (size_t i = 1; i < sizes_.size(); ++i) all += padded_size(i);
     reserved_ = 0;
     memory_.assign(static_cast<size_t>(all), 0);
@@ -116,7 +124,6 @@ void Actor::reserve(int64_t samples) {
     }
     unpacked_.resize(static_cast<size_t>(most_unpacked));
     float* at = memory_.data();
-    at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64 / sizeof(float);
     for (size_t i = 1; i < sizes_.size(); ++i) {
         values_[i] = at;
         at += padded_size(i);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actor/program.h"
+#include "core/aligned.h"
 
 namespace qgraph::actor {
 
@@ -59,11 +60,11 @@ class Actor {
     const float* x_ = nullptr;
     bool checked_ = false;  // x has no NaN and no infinity
     std::vector<float*> values_;
-    std::vector<float> memory_;
+    AlignedVector<float> memory_;
     std::vector<Range> ranges_;
-    std::vector<char> codes_;  // of the input of a product
-    int64_t most_codes_ = 0;   // bytes of a sample
-    std::vector<char> unpacked_;
+    AlignedVector<char> codes_;  // of the input of a product
+    int64_t most_codes_ = 0;     // bytes of a sample
+    AlignedVector<char> unpacked_;
     int64_t reserved_ = 0;  // samples that there is room for
 };
 

@@ -121,6 +121,7 @@ struct Kernels {
 const Kernels* plain_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512vnni_kernels();
+const Kernels* amx_kernels();
 
 // Null where this CPU has no such level.
 const Kernels* kernels_of(Level level);

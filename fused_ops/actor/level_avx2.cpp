@@ -132,9 +132,10 @@ void multiply_words(const char* x, int64_t row, const char* w, int64_t steps, in
 template <>
 struct Unpacked<Storage::int8> {
     static constexpr bool kPays = true;
-    static constexpr int64_t kRows = 16;
     static constexpr int kMost = 4;        // whose sums fit into registers
     static constexpr int64_t kSlack = 32;  // bytes that the last vector of a row may be too long
+
+    static bool pays(int64_t, int64_t rows) { return rows >= 16; }
 
     static int64_t bytes(int64_t values) { return 2 * (kPanel + kMost) * values + kSlack; }
 

@@ -1,149 +1,21 @@
-#include <cstring>
-
-#include "actor/format.h"
-#include "actor/tile.h"
-#include "actor/vectors.h"
+#include "actor/kernels.h"
 
 #ifdef __AVX512VNNI__
+
+#include "actor/vnni_body.h"
 
 namespace qgraph::actor {
 namespace {
 
-// Sums of so many rows fit into registers, with room for weights and codes.
-constexpr int kMost[] = {0, 16, 12, 8, 6};  // with so many times 16 channels
-
-// Weights that few rows use come from far away: bytes that are fetched before they are used.
-constexpr int64_t kAhead = 1024;
-
-template <Storage S>
-int integer_rows(int64_t rows, int vectors) {
-    const int most = kMost[vectors];
-    return static_cast<int>(rows >= most ? most : rows < 5 ? rows : 5);
-}
-
-typedef uint16_t Words __attribute__((vector_size(64)));
-
-inline __m512i four_codes(const char* from) {
-    int32_t four;
-    __builtin_memcpy(&four, from, 4);
-    return _mm512_set1_epi32(four);
-}
-
-// M rows, N times 16 channels, and U sums of each, so that one's latency hides behind the other's.
-template <Storage S, int M, int N, int U>
-void multiply_tile(const Tile& t) {
-    constexpr int group = S == Storage::int8 ? 4 : 8;
-    __m512i sums[U][M][N];
-    for (int u = 0; u < U; ++u) {
-        for (int m = 0; m < M; ++m) {
-            for (int n = 0; n < N; ++n) sums[u][m][n] = _mm512_setzero_si512();
-        }
-    }
-    const char* w = t.weights;
-    for (int64_t segment = 0; segment < t.segments; ++segment) {
-        const char* x[M];
-        for (int m = 0; m < M; ++m) x[m] = t.rows[m] + segment * t.segment;
-        const auto step = [&](int u, int64_t at) __attribute__((always_inline)) {
-            __m512i first[N], second[N];
-            for (int n = 0; n < N; ++n) {
-                first[n] = _mm512_loadu_si512(w + 64 * n);
-                if constexpr (S == Storage::int4) {
-                    // Four bits with a sign, in the high half of each byte: 16 times as much.
-                    const __m512i high = _mm512_set1_epi8(-16);
-                    second[n] = _mm512_and_si512(first[n], high);
-                    first[n] = _mm512_and_si512((__m512i)((Words)first[n] << 4), high);
-                }
-            }
-            for (int m = 0; m < M; ++m) {
-                const __m512i codes = four_codes(x[m] + at * group);
-                for (int n = 0; n < N; ++n) {
-                    sums[u][m][n] = _mm512_dpbusd_epi32(sums[u][m][n], codes, first[n]);
-                }
-                if constexpr (S == Storage::int4) {
-                    const __m512i more = four_codes(x[m] + at * group + 4);
-                    for (int n = 0; n < N; ++n) {
-                        sums[u][m][n] = _mm512_dpbusd_epi32(sums[u][m][n], more, second[n]);
-                    }
-                }
-            }
-            if constexpr (M <= 8) {
-                for (int n = 0; n < N; ++n) _mm_prefetch(w + kAhead + 64 * n, _MM_HINT_T0);
-            }
-            w += 64 * N;
-        };
-        int64_t at = 0;
-        for (; at + U <= t.steps; at += U) {
-            for (int u = 0; u < U; ++u) step(u, at + u);
-        }
-        for (; at < t.steps; ++at) step(0, at);
-    }
-    for (int m = 0; m < M; ++m) {
-        for (int n = 0; n < N; ++n) {
-            __m512i sum = sums[0][m][n];
-            for (int u = 1; u < U; ++u) sum = _mm512_add_epi32(sum, sums[u][m][n]);
-            if (S == Storage::int4) sum = (__m512i)((Ints)sum >> 4);
-            _mm512_storeu_si512(t.sums + m * kPanel + 16 * n, sum);
-        }
-    }
-}
-
-template <Storage S, int N>
-void multiply_rows(const Tile& t, int rows) {
-    if (rows == kMost[N]) return multiply_tile<S, kMost[N], N, 1>(t);
-    switch (rows) {
-        case 1:
-            return multiply_tile<S, 1, N, N <= 2 ? 4 : 2>(t);
-        case 2:
-            return multiply_tile<S, 2, N, N == 1 ? 4 : 2>(t);
-        case 3:
-            return multiply_tile<S, 3, N, N <= 2 ? 2 : 1>(t);
-        case 4:
-            return multiply_tile<S, 4, N, N == 1 ? 2 : 1>(t);
-        default:
-            return multiply_tile<S, 5, N, 1>(t);
-    }
-}
-
-template <Storage S>
-void multiply_integers(const Tile& t, int rows, int vectors) {
-    switch (vectors) {
-        case 1:
-            return multiply_rows<S, 1>(t, rows);
-        case 2:
-            return multiply_rows<S, 2>(t, rows);
-        case 3:
-            return multiply_rows<S, 3>(t, rows);
-        default:
-            return multiply_rows<S, 4>(t, rows);
-    }
-}
-
-// Four bits as eight.
 template <>
 struct Unpacked<Storage::int4> {
     static constexpr bool kPays = true;
-    static constexpr int64_t kRows = 9;
+
+    static bool pays(int64_t, int64_t rows) { return rows >= 9; }
 
     static int64_t bytes(int64_t values) { return kPanel * values; }
 
-    static void unpack(Tile& tile, char* room) {
-        const int64_t line = 4 * tile.width, lines = tile.segments * tile.steps;
-        const char* from = tile.weights;
-        tile.weights = room;
-        tile.steps *= 2;
-        for (int64_t i = 0; i < lines; ++i, from += line, room += 2 * line) {
-            for (int64_t at = 0; at < line; at += sizeof(Bits)) {
-                Bits both;
-                std::memcpy(&both, from + at, sizeof both);
-                const Bits halves[2] = {both & 0x0f0f0f0fu, both >> 4 & 0x0f0f0f0fu};
-                for (int half = 0; half < 2; ++half) {
-                    const Bits signs = halves[half] & 0x08080808u;  // 8 - 16, in each byte
-                    const Bits whole = halves[half] | ((signs << 5) - (signs << 1));
-                    std::memcpy(room + half * line + at, &whole, sizeof whole);
-                }
-            }
-        }
-    }
+    static void unpack(Tile& tile, char* room) { unpack_int4(tile, room); }
 
     static int rows(int64_t rows, int vectors) {
         return integer_rows<Storage::int8>(rows, vectors);

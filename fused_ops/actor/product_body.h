@@ -213,7 +213,7 @@ void product(const Product& p) {
 template <Storage S>
 int64_t unpacked_of(int64_t values, int64_t rows) {
     if constexpr (Unpacked<S>::kPays) {
-        if (rows >= Unpacked<S>::kRows) return Unpacked<S>::bytes(values);
+        if (Unpacked<S>::pays(values, rows)) return Unpacked<S>::bytes(values);
     }
     return 0;
 }

@@ -7,7 +7,7 @@
 namespace qgraph::actor {
 namespace {
 
-constexpr int kMaxTileRows = 24;
+constexpr int kMaxTileRows = 32;
 
 // Some rows times one panel.
 struct Tile {
@@ -22,8 +22,8 @@ struct Tile {
 
 // Another form of a panel of integers, which many rows are quicker with although it is made anew
 // in each call. A level that has one says so:
-//   kRows                         that are worth it
-//   bytes(values)                 of room for it, and for so many values of a channel
+//   pays(values, rows)            whether it is worth it for so many rows, and values of a channel
+//   bytes(values)                 of room for it
 //   unpack(tile, room)            brings the weights of a tile into it
 //   rows(rows, vectors)           how many of so many rows, and 16 channels, it takes at a time
 //   multiply(tile, rows, vectors, room)

@@ -74,10 +74,74 @@ void test_that_all_levels_give_the_same_bits(const std::vector<char>& whole) {
         Actor plain(block.data(), block.size(), Level::plain);
         const std::vector<float> expected = run(plain, samples);
         CHECK(!expected.empty());
-        for (const Level level : {Level::avx2, Level::avx512vnni}) {
+        for (const Level level : {Level::avx2, Level::avx512vnni, Level::amx}) {
             if (kernels_of(level) == nullptr) continue;
             Actor actor(block.data(), block.size(), level);
             CHECK(same(run(actor, samples), expected));
+        }
+    }
+}
+
+// Numbers of all kinds, in panels of every width; rows that lie in order, and rows that do not.
+void test_that_all_levels_multiply_alike(Storage storage, int64_t segments, int64_t length,
+                                         int64_t outputs, int64_t samples) {
+    std::mt19937 random(static_cast<unsigned>(length * 64 + samples));
+    const auto any = [&](auto& numbers, unsigned many) {
+        for (auto& number : numbers) number = static_cast<int>(random() % many) - 128;
+    };
+    constexpr int64_t kSlack = 64;
+    const int64_t channels = (outputs + 63) / 64 * 64, row = rows_of(storage, length);
+    const std::vector<int64_t> pixels =
+        segments > 1 ? std::vector<int64_t>{0, 8, 24} : std::vector<int64_t>{0};
+    const int64_t segment = row + 16, sample = (segments * segment + 24 + 63) / 64 * 64;
+    AlignedVector<char> x(static_cast<size_t>(samples * sample + 2 * kSlack));
+    AlignedVector<char> data(static_cast<size_t>(channels * bytes_of(storage, segments, length)));
+    std::vector<float> scale(static_cast<size_t>(channels), 0.01f), bias(scale.size(), -1.0f);
+    std::vector<int32_t> sums(scale.size());
+    std::vector<Range> ranges(static_cast<size_t>(samples));
+    any(x, 256), any(data, 256), any(sums, 4096);
+    for (Range& range : ranges) range = {0.25f, 4.0f, static_cast<int32_t>(random() % 256)};
+    const int64_t rows = samples * static_cast<int64_t>(pixels.size());
+
+    std::vector<float> expected;
+    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+        const Kernels* kernels = kernels_of(level);
+        if (kernels == nullptr) continue;
+        AlignedVector<char> room(
+            static_cast<size_t>(kernels->unpacked(storage, segments * row, rows)));
+        std::vector<float> y(static_cast<size_t>(rows * outputs + 16));
+        Product product{};
+        product.kernel = {storage,     segments,     length,     outputs,
+                          data.data(), scale.data(), sums.data()};
+        product.bias = bias.data();
+        product.activation = Activation::relu;
+        product.x = x.data();
+        product.sample = sample;
+        product.segment = segment;
+        product.pixels = pixels.data();
+        product.pixel_count = static_cast<int64_t>(pixels.size());
+        product.samples = samples;
+        product.ranges = ranges.data();
+        product.y = y.data();
+        product.unpacked = room.empty() ? nullptr : room.data();
+        kernels->product(product);
+        y.resize(static_cast<size_t>(rows * outputs));
+        if (level == Level::plain) expected = y;
+        CHECK(same(y, expected));
+    }
+}
+
+void test_that_all_levels_multiply_alike() {
+    for (const Storage storage : {Storage::int8, Storage::int4}) {
+        for (const int64_t segments : {1, 3}) {
+            for (const int64_t length : {3, 24, 32, 40, 128, 130, 192, 250}) {
+                for (const int64_t outputs : {1, 16, 40, 64, 130}) {
+                    for (const int64_t samples : {1, 5, 8, 16, 17, 32, 39}) {
+                        test_that_all_levels_multiply_alike(storage, segments, length, outputs,
+                                                            samples);
+                    }
+                }
+            }
         }
     }
 }
@@ -86,7 +150,7 @@ void test_that_all_levels_have_the_same_checksum(const std::vector<char>& whole)
     Bytes block(whole);
     uint64_t said;
     std::memcpy(&said, block.data() + offsetof(Header, checksum), sizeof said);
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni}) {
+    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
         if (kernels_of(level) == nullptr) continue;
         CHECK(checksum(block.data(), block.size(), level) == said);
     }
@@ -124,7 +188,7 @@ void damage(Bytes& block, int64_t tables, std::mt19937& random) {
 }
 
 void test_damaged_blocks(const std::vector<char>& whole, int count) {
-    const Level levels[] = {Level::plain, Level::avx2, Level::avx512vnni};
+    const Level levels[] = {Level::plain, Level::avx2, Level::avx512vnni, Level::amx};
     Bytes first(whole);
     const int64_t tables = parse(first.data(), first.size()).tables;
     int ran = 0;
@@ -135,7 +199,7 @@ void test_damaged_blocks(const std::vector<char>& whole, int count) {
         Bytes block(bytes);
         for (unsigned i = 0; i < 1 + random() % 3; ++i) damage(block, tables, random);
         block.put(offsetof(Header, size), static_cast<uint64_t>(block.size()));
-        const Level level = levels[seed % 3];
+        const Level level = levels[seed % 4];
         if (kernels_of(level) == nullptr) continue;
         try {
             const Program program = parse(block.data(), block.size());
@@ -158,6 +222,7 @@ int main(int count, char** arguments) {
     CHECK(count > 1);
     const std::vector<char> whole = read(arguments[1]);
     test_that_all_levels_give_the_same_bits(whole);
+    test_that_all_levels_multiply_alike();
     test_that_all_levels_have_the_same_checksum(whole);
     test_damaged_blocks(whole, count > 2 ? std::atoi(arguments[2]) : 10000);
     std::puts("actor: all tests passed");

@@ -19,7 +19,7 @@ if not hasattr(getattr(_native, "engine", None), "kernels"):
 kernels = _native.engine.kernels
 
 # The enumerations in fused_ops/engine/kernels/kernels.h have these orders.
-LEVELS = ("plain", "avx2", "avx512vnni")
+LEVELS = ("plain", "avx2", "avx512vnni", "amx")
 CODES = ("uint8", "int8", "uint16", "int16", "int32")
 KINDS = ("requantize", "add", "clip")
 S32 = np.iinfo(np.int32)

@@ -4,16 +4,39 @@
 
 #include "engine/kernels/layer.h"
 
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace qgraph::engine {
 namespace kernels {
+namespace {
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// A process asks Linux for tiles before it uses them: they make what is saved of a thread larger.
+bool may_use_tiles() {
+#if defined(QGRAPH_AMX) && defined(SYS_arch_prctl)
+    constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    static const bool may =
+        __builtin_cpu_supports("amx-int8") && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+    return may;
+#else
+    return false;
+#endif
+}
+#endif
+
+}  // namespace
 
 const Kernels* kernels_of(Level level) {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_cpu_init();
-    if (level == Level::avx512vnni) {
+    if (level == Level::avx512vnni || level == Level::amx) {
         const bool all = __builtin_cpu_supports("avx512vnni") &&
                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-        return all ? avx512vnni_kernels() : nullptr;
+        if (!all || (level == Level::amx && !may_use_tiles())) return nullptr;
+        return avx512vnni_kernels();
     }
     if (level == Level::avx2) return __builtin_cpu_supports("avx2") ? avx2_kernels() : nullptr;
 #endif
@@ -27,7 +50,7 @@ using namespace kernels;
 bool supports(Level level) { return kernels_of(level) != nullptr; }
 
 Level best_level() {
-    for (const Level level : {Level::avx512vnni, Level::avx2}) {
+    for (const Level level : {Level::amx, Level::avx512vnni, Level::avx2}) {
         if (supports(level)) return level;
     }
     return Level::plain;
@@ -71,7 +94,7 @@ void look_up(const uint8_t* x, const uint8_t* table, uint8_t* y, int64_t count,
     static const LookUp quick =
         __builtin_cpu_supports("avx512vbmi") != 0 && supports(Level::avx512vnni) ? vbmi_look_up()
                                                                                  : nullptr;
-    if (level == Level::avx512vnni && quick != nullptr) return quick(x, table, y, count);
+    if (level >= Level::avx512vnni && quick != nullptr) return quick(x, table, y, count);
 #endif
     for (int64_t i = 0; i < count; ++i) y[i] = table[x[i]];
 }

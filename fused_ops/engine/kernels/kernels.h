@@ -14,7 +14,7 @@
 namespace qgraph::engine {
 
 // Instruction sets. `pack` is told one, and what it has packed runs on that one.
-enum class Level { plain, avx2, avx512vnni };
+enum class Level { plain, avx2, avx512vnni, amx };
 bool supports(Level level);  // this CPU and this build
 Level best_level();
 

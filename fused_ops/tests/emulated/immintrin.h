@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tiles.h"
+
 namespace emulated {
 
 template <class T>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import mean, median
@@ -16,6 +16,7 @@ from benchmarks.broadcast.processes import MOMENT, VERSION
 from benchmarks.broadcast.runs import Timed, timed_run
 from benchmarks.real.tables import Table
 from qgraph.cli.console import import_tensorflow_quietly
+from qgraph.rl.actor import ActorProgram
 
 KINDS = (
     ("ours", 8), ("ours", 4), ("ours", 16), ("ours", 32),
@@ -23,11 +24,12 @@ KINDS = (
     ("torch", 8), ("torch", 32),
 )  # fmt: skip
 NAMES = {"ours": "qgraph", "direct": "qgraph, the learner packs", "torch": "ActorQ's, in PyTorch"}
-GAP = 0.05  # seconds between updates, so that each begins from rest
+BATCH = 256  # of the learner's step
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (
-    "Learner, quantizer and actor are processes; the learner rests meanwhile. Packing begins while "
-    "weights are still copied, so that the times of both are more than their share.",
+    f"Learner, quantizer and actor are processes. Before each update the learner takes a step of "
+    f"gradient descent with {BATCH} observations, and it rests until an action comes by it. Packing "
+    "begins while weights are still copied, so that the times of both are more than their share.",
     "Where the learner packs, `copy` is how long that holds it up.",
     "ActorQ's path (quantize_dynamic, pickle, load_state_dict) has our shared memory here, not the "
     "tables that it went through.",
@@ -58,7 +60,7 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
     )
     for kind, bits in KINDS:
         with timed_run(kind, program, bits, rest=rest) as timed:
-            times = _measured(timed, variables, updates)
+            times = _measured(timed, variables, learner(program, variables), updates)
         total = median(times.total)
         row = (NAMES[kind], bits, timed.block_size / 1e6, total)
         parts = (median(times.copy), mean(times.pack))
@@ -66,15 +68,39 @@ def latency(name: str, hidden: tuple[int, ...], updates: int, rest: float) -> Ta
     return table
 
 
-def _measured(timed: Timed, variables: Mapping[str, Any], updates: int) -> Times:
+def learner(program: ActorProgram, variables: Mapping[str, Any]) -> Callable[[], object]:
+    """A step of gradient descent: it leaves weights and processors as those of a learner are."""
+    import tensorflow as tf
+
+    generator = tf.random.Generator.from_seed(1)
+    functions = {"relu": tf.nn.relu, "tanh": tf.nn.tanh}
+
+    def step() -> None:
+        value = generator.normal((BATCH, *program.shape))
+        with tf.GradientTape() as tape:
+            for layer in program.steps:
+                kernel, bias = (variables[name] for name in layer.weights)
+                value = functions[layer.activation](tf.matmul(value, kernel) + bias)
+            loss = tf.reduce_mean(tf.square(value))
+        names = list(variables)
+        gradients = tape.gradient(loss, [variables[name] for name in names])
+        for name, gradient in zip(names, gradients, strict=True):
+            variables[name].assign_sub(1e-4 * gradient)
+
+    made: Callable[[], object] = tf.function(step)
+    return made
+
+
+def _measured(
+    timed: Timed, variables: Mapping[str, Any], learn: Callable[[], object], updates: int
+) -> Times:
     times, shown = Times(), timed.numbers()
 
     def acted_with(version: int) -> bool:
         return bool(shown[VERSION] == version)
 
     for version in range(1, updates + FIRST + 1):
-        for variable in variables.values():
-            variable.assign(variable * 1.001)
+        learn()
         packed = timed.packed()[1]
         begin = time.monotonic_ns()
         timed.publish(variables, version)
@@ -84,5 +110,4 @@ def _measured(timed: Timed, variables: Mapping[str, Any], updates: int) -> Times
             times.total.append((shown[MOMENT] - begin) / 1e6)
             times.copy.append((end - begin) / 1e6)
             times.pack.append((timed.packed()[1] - packed) * 1e3)
-        time.sleep(GAP)
     return times

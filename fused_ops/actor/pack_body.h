@@ -3,20 +3,22 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "actor/elementwise_body.h"
 #include "actor/format.h"
 #include "actor/quantize_body.h"
+#include "core/parallel.h"
 
 namespace qgraph::actor {
 namespace {
 
-// Channels that are looked at and then packed before the next ones are: weights come from memory
-// once, and the second time from a cache.
-constexpr int64_t kStrip = 256;
-constexpr int kRows = 4;       // that are looked at at once
-constexpr int kRowsAhead = 8;  // that are fetched before they are
+// Channels that are looked at and then packed by one thread.
+constexpr int64_t kStrip = 512;
+constexpr int64_t kMany = 1 << 20;  // weights that are packed by several threads
+constexpr int kRows = 4;            // that are looked at at once
+constexpr int kRowsAhead = 8;       // that are fetched before they are
 
 // Channels `begin` to `end`.
 struct Strip {
@@ -176,9 +178,13 @@ bool pack(const float* weights, const Panels& form, int high, char* data, float*
     const auto top = static_cast<float>(high);
     const Kernel kernel{weights, form};
     const int64_t channels = padded(form.outputs);
-    for (Strip strip{0, 0}; strip.begin < channels; strip.begin += kStrip) {
-        strip.end = std::min(strip.begin + kStrip, channels);
-        if (!largest(weights, rows.length, form.outputs, strip, scale)) return false;
+    std::atomic<bool> good{true};
+    const int64_t strips = (channels + kStrip - 1) / kStrip;
+    const int64_t wanted = channels * rows.length >= kMany ? strips : 1;
+    parallel_tasks(strips, wanted, [&](int64_t i) {
+        const Strip strip{i * kStrip, std::min((i + 1) * kStrip, channels)};
+        if (!largest(weights, rows.length, form.outputs, strip, scale)) good = false;
+        if (!good) return;
         for (int64_t c = strip.begin; c < strip.end; ++c) {
             const bool there = scale[c] >= kSmallest;
             inverse[c] = there ? top / scale[c] : 0;
@@ -189,8 +195,8 @@ bool pack(const float* weights, const Panels& form, int high, char* data, float*
         } else {
             pack_integers<Storage::int4>(kernel, strip, data, inverse, sums);
         }
-    }
-    return true;
+    });
+    return good;
 }
 
 // -- checksum -----------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from qgraph.rl.compress.distiller import Distiller
 
 
-STUDENT, KEPT = "student", "kept"  # in its memory: one at work, and what one had learnt
+# In its memory: a student at work, what one had learnt, and what teaches any other policy.
+STUDENT, KEPT, OTHER = "student", "kept", "other"
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,13 @@ class Distill:
         """A student goes on from where it was; what came in begins from its own weights."""
         from qgraph.rl.compress.distiller import Distiller
 
-        found: Distiller | None = task.memory.get(STUDENT)
+        place = STUDENT if self.student else OTHER
+        found: Distiller | None = task.memory.get(place)
         known = found is not None and found.program == program
         if found is None or not known:
             head = task.original.head
             found = Distiller(program, head, self.rate, self.value, self.entropy, self.temperature)
-            task.memory[STUDENT] = found
+            task.memory[place] = found
         if not self.student:
             found.begin(policy.weights, self.seed)
         elif not known:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qgraph.errors import TrainingError
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.actor.actor import levels
 from qgraph.rl.actor.form import ACTIVATIONS
@@ -93,7 +94,7 @@ def test_activation_functions_are_right_and_the_same_bits(name):
 
 
 @pytest.mark.parametrize("bits", [32, 16, 8, 7, 5, 4, 3, 2])
-@pytest.mark.parametrize("program", [mlp(7, 1, 130, 66), cnn(), every_op()])
+@pytest.mark.parametrize("program", [mlp(7, 1, 130, 66), mlp(1030, 1100), cnn(), every_op()])
 def test_packing_gives_the_same_bytes(program, bits):
     weights = random_weights(program)
     first = next(iter(weights))
@@ -131,3 +132,11 @@ def test_many_observations_and_none():
     assert actor(x[:0]).shape == (0, 3)
     assert (actor(np.asfortranarray(x)) == actor(x)).all()
     assert (actor(x.astype(np.float64)) == actor(x)).all()
+
+
+def test_a_number_that_is_none_is_seen_by_whatever_thread_packs_it():
+    program = mlp(1030, 1100)
+    weights = random_weights(program)
+    weights["w0"][1000, 1090] = np.inf
+    with pytest.raises(TrainingError, match="NaN or infinity"):
+        Packer(program).pack(weights)

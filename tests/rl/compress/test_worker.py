@@ -145,8 +145,9 @@ def test_students_go_on_where_they_were_kept(tmp_path):
     assert (anew.step(weights(), Facts(3), seen()) != wanted).any()
 
 
-def test_without_students_no_file_is_kept(tmp_path):
-    one = worker("quantize(8)", folder=str(tmp_path))
+@pytest.mark.parametrize("text", ["quantize(8)", "prune(0.5)|distill(steps=2)"])
+def test_without_students_no_file_is_kept(tmp_path, text):
+    one = worker(text, folder=str(tmp_path))
     one.step(weights(), Facts(0), seen())
     one.keep()
     assert not (tmp_path / FILE).exists()

@@ -28,8 +28,8 @@ BATCH = 256  # of the learner's step
 FIRST = 3  # updates that map memory and are not counted
 NOTES = (
     f"Learner, quantizer and actor are processes. Before each update the learner takes a step of "
-    f"gradient descent with {BATCH} observations, and it rests until an action comes by it. Packing "
-    "begins while weights are still copied, so that the times of both are more than their share.",
+    f"gradient descent with {BATCH} observations; it rests until an action comes by it.",
+    "Packing begins while weights are still copied: the times of both are more than their share.",
     "Where the learner packs, `copy` is how long that holds it up.",
     "ActorQ's path (quantize_dynamic, pickle, load_state_dict) has our shared memory here, not the "
     "tables that it went through.",

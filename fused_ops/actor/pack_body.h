@@ -15,7 +15,7 @@ namespace qgraph::actor {
 namespace {
 
 // Channels that are looked at and then packed by one thread.
-constexpr int64_t kStrip = 512;
+constexpr int64_t kStrip = 256;
 constexpr int64_t kMany = 1 << 20;  // weights that are packed by several threads
 constexpr int kRows = 4;            // that are looked at at once
 constexpr int kRowsAhead = 8;       // that are fetched before they are

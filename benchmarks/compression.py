@@ -93,6 +93,11 @@ TASKS = {
             "breakout", "MinAtar/Breakout-v1", ("--rate", "1e-3", "--steps", "600000"),
             1, "512", "8x3x1-64",
         ),
+        # AcceRL's original network and its smallest. Too short to learn: it says how fast runs are.
+        Task(
+            "pong", "ALE/Pong-v5",
+            ("--steps", "20000", "--evaluate-every", "100", "--episodes", "1"), 1, "2048", "net3",
+        ),
     )
 }  # fmt: skip
 NONE = Variant("float32", "")

@@ -176,6 +176,16 @@ def is_complete(folder: Path) -> bool:
     return (folder / "energy.json").exists()  # what a run writes last
 
 
+def complete(out: Path, task: Task, variant: Variant) -> list[Path]:
+    """The runs of all seeds that came to their end."""
+    name = folder_of(out, task, variant, 0).name.removesuffix("0")
+    return [
+        folder
+        for folder in sorted(out.glob(f"{name}*"))
+        if folder.name.removeprefix(name).isdigit() and is_complete(folder)
+    ]
+
+
 def _variants(groups: str) -> list[Variant]:
     return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
 
@@ -252,11 +262,7 @@ def report(
     """A table for each task, and a figure, of the runs that are there."""
     import_tensorflow_quietly()
     found = {
-        (task.name, variant): [
-            read_run(folder)
-            for folder in sorted(out.glob(folder_of(out, task, variant, 0).name[:-1] + "[0-9]*"))
-            if folder.is_dir() and is_complete(folder)
-        ]
+        (task.name, variant): [read_run(folder) for folder in complete(out, task, variant)]
         for task in chosen(tasks, TASKS)
         for variant in _variants(groups)
     }

@@ -61,12 +61,14 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     put(tmp_path, bench.NONE, 0, [0, 300, 300, 300, 100], 2**-15)
     put(tmp_path, bench.NONE, 1, [0, 500, 500, 500, 100], 2**-15)
     put(tmp_path, pruned, 0, [0, 200, 200, 200, 400], 2**-17)
+    harder = next(v for v in bench.GROUPS["monitor"] if v.name == "pruned 95 %")
+    put(tmp_path, harder, 0, [9, 9, 9, 9, 9], 2**-19)  # of another group
     figure = tmp_path / "figure.png"
     bench.report(tmp_path, "cartpole", "links", as_json=True, figure=figure)
     ((made,),) = [json.loads(capsys.readouterr().out)]
     rows = {row["actors' policy"]: row for row in made["rows"]}
     assert rows["float32"]["return"] == "400 +- 100" and rows["float32"]["seeds"] == 2
-    assert rows["pruned"]["times less"] == 4
+    assert rows["pruned"]["times less"] == 4 and rows["pruned"]["seeds"] == 1
     assert rows["pruned"]["actor, us"] == 1e6 * 2**-17
     assert rows["pruned"]["block, kB"] == len(policy(4).pack()) / 1e3
     assert rows["float32"]["alone, us"] == 16 and rows["pruned"]["times less alone"] == 4

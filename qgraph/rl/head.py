@@ -13,6 +13,7 @@ from qgraph.ir.types import Array
 
 KINDS = ("argmax", "categorical", "clip", "scale", "gaussian", "squashed_gaussian")
 DISCRETE = ("argmax", "categorical")
+DRAWN = ("categorical", "gaussian", "squashed_gaussian")
 LOG_STD = (-20.0, 2.0)  # that a squashed Gaussian is held to, as SAC has it
 
 
@@ -43,6 +44,11 @@ class Head:
     @property
     def discrete(self) -> bool:
         return self.kind in DISCRETE
+
+    @property
+    def draws(self) -> bool:
+        """Whether actors draw their actions from what the policy says."""
+        return self.kind in DRAWN
 
     def actions(self, outputs: Array, rng: np.random.Generator | None = None) -> Array:
         """[n] of int64 or [n, a] of float32; without rng the likeliest ones."""

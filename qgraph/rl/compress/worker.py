@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from qgraph.rl.compress.form import Memory, Policy
 from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts, Indicators, Monitor, measure
-from qgraph.rl.monitor.indicators import unmeasured
+from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
 KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
@@ -51,6 +52,7 @@ class Worker:
         self._good = False  # was there a compressed policy?
         self._complaint = ""
         self._rounds = 0
+        self._since = 0  # the first version of the chain in force
 
     @property
     def room(self) -> int:
@@ -71,7 +73,7 @@ class Worker:
         self._good = True
         share = self.monitor.decision.share
         if self._rounds % self.every == 0:
-            self.monitor.look(self._indicators(original, policy, observations, facts))
+            self._look(original, policy, observations, facts)
         self._rounds += 1
         if time.monotonic() - self._kept > KEPT_EVERY:
             self.keep()
@@ -95,6 +97,15 @@ class Worker:
         if len(block) > self.room:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")
         return policy, block
+
+    def _look(self, original: Policy, policy: Policy, seen: Array | None, facts: Facts) -> None:
+        """What was evaluated of a chain before says nothing of the one in force."""
+        chain = self.monitor.decision.compressor
+        if not facts.compressed_version >= self._since:
+            facts = replace(facts, compressed_return=NAN)
+        decision = self.monitor.look(self._indicators(original, policy, seen, facts))
+        if decision.compressor != chain:
+            self._since = facts.version + 1
 
     def _indicators(
         self, original: Policy, policy: Policy, seen: Array | None, facts: Facts

@@ -221,11 +221,11 @@ class Training:
 
     def _report(self, actors: Source, watch: Watch) -> None:
         parts = actors.breakdown()
-        found = self._evaluate()
+        original = self._original()
+        found = self._play(original)
         acting = actors.acting() if self.options.monitor else None
         if acting is not None:
-            compressed = self._play(acting).mean
-            self.facts = Facts(original_return=found.mean, compressed_return=compressed)
+            self.facts = self._compared(original, found, acting)
         if self.counts.best is None or found.mean >= self.counts.best:
             self.counts.best = found.mean
             self._write_policy(found)
@@ -254,13 +254,23 @@ class Training:
             self.breakdown.add({"actor_steps": steps, "actor": index, **rounded})
         watch(self.status)
 
-    def _evaluate(self) -> Returns:
+    def _original(self) -> Actor:
         weights = {name: v.numpy() for name, v in self.learner.policy.items()}
-        return self._play(Actor(Packer(self.learner.program, bits=32).pack(weights)))
+        return Actor(Packer(self.learner.program, bits=32).pack(weights))
 
-    def _play(self, policy: Actor) -> Returns:
+    def _play(self, policy: Actor, drawn: bool = False) -> Returns:
         seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.options.episodes)
-        return play(self.options.environment, policy, self.learner.head, seeds)
+        rng = np.random.default_rng(EVALUATION_SEED) if drawn else None
+        return play(self.options.environment, policy, self.learner.head, seeds, rng=rng)
+
+    def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> Facts:
+        """Returns of both as actors act: a policy that is less sure of the same actions loses."""
+        draws = self.learner.head.draws
+        return Facts(
+            original_return=(self._play(original, drawn=True) if draws else greedy).mean,
+            compressed_return=self._play(acting, drawn=draws).mean,
+            compressed_version=float(acting.version),
+        )
 
     def _write_policy(self, found: Returns) -> None:
         from qgraph.rl.learn.frozen import write_policy

@@ -22,9 +22,10 @@ class Facts:
     version             learner steps so far
     seconds             that the run has taken
     returned            mean undiscounted return of the actors' newest episodes
-    original_return     of an evaluation of the original policy, and
+    original_return     of an evaluation of the original policy, that acts as actors do, and
     compressed_return   of what actors run, on the same seeds
     staleness           learner steps that the policies which acted are behind, on average
+    compressed_version  of what was evaluated as what actors run
     """
 
     version: int = 0
@@ -33,6 +34,7 @@ class Facts:
     original_return: float = NAN
     compressed_return: float = NAN
     staleness: float = NAN
+    compressed_version: float = NAN
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Indicators:
     entropy     mean entropy of the compressed policy, in nats
     returned    as `Facts` has it
     reward_gap  return of the original less that of the compressed policy; negative where the
-                compressed one is better
+                compressed one is better, NaN until one of the chain in force was evaluated
     """
 
     version: int

@@ -53,8 +53,12 @@ def play(
     seeds: Sequence[int],
     progress: Progress = silent,
     stage: str = "playing",
+    rng: np.random.Generator | None = None,
 ) -> Returns:
-    """One episode from each seed, with the likeliest actions. Raises UsageError as `make` does."""
+    """One episode from each seed, with the likeliest actions, or drawn by `rng`.
+
+    Raises UsageError as `make` does.
+    """
     returns = np.zeros(len(seeds))
     steps = np.zeros(len(seeds), np.int64)
     with ExitStack() as stack:
@@ -68,7 +72,7 @@ def play(
         while playing:
             slots = list(playing)
             seen = np.stack([np.asarray(playing[slot][1], np.float32) for slot in slots])
-            for slot, action in zip(slots, head.actions(policy(seen)), strict=True):
+            for slot, action in zip(slots, head.actions(policy(seen), rng), strict=True):
                 episode = playing[slot][0]
                 outcome = made[slot].step(action)
                 returns[episode] += outcome.reward

@@ -1,5 +1,7 @@
 """The compressor at work: snapshots in, blocks out, and the last good policy where it fails."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.compress.kept import FILE
+from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
@@ -129,6 +132,19 @@ def test_settings_are_checked_before_a_run():
 def test_blocks_have_room_where_those_of_the_original_have():
     one = worker("quantize(8)")
     assert len(Packer(PROGRAM, 32).pack(weights())) < one.room
+
+
+def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
+    one = worker("prune(0.9)|quantize(8)", monitor="reward_gap:10", every=1, folder=str(tmp_path))
+    gap = Facts(original_return=100.0, compressed_return=0.0)
+    for version, evaluated in ((1, 0), (2, 0), (3, 1), (4, 2), (5, 4), (6, 4)):
+        told = replace(gap, version=version, compressed_version=float(evaluated))
+        one.step(weights(), told, seen())
+    rows = read_log(tmp_path / LINES)
+    chains = [row.decision.compressor.first(Prune).sparsity for row in rows]
+    assert chains == [0.6, 0.6, 0.6, 0.3, 0.3, 0.3]
+    assert [row.seen.reward_gap for row in rows][::3] == [100.0, 100.0]
+    assert all(np.isnan(rows[i].seen.reward_gap) for i in (1, 2, 4, 5))
 
 
 def test_students_go_on_where_they_were_kept(tmp_path):

@@ -32,6 +32,23 @@ def test_episodes_depend_on_their_seeds_alone(made):
     assert len(made) == playing.SIDE_BY_SIDE + 5 and all(one.closed for one in made)
 
 
+def test_a_policy_that_is_less_sure_of_the_same_actions_loses_where_they_are_drawn(made):
+    one = Simulated(*policy())
+
+    def mean(sure, rng=None):
+        def outputs(seen):
+            return sure * one(seen)
+
+        return play("Chase", outputs, Head("categorical"), range(40), rng=rng).mean
+
+    def drawn(sure):
+        return mean(sure, np.random.default_rng(3))
+
+    assert mean(1.0) == mean(1e-3)
+    assert drawn(1e-3) < drawn(1.0) <= mean(1.0)
+    assert drawn(1.0) == drawn(1.0)
+
+
 def test_environments_are_closed_after_an_error(made):
     def broken(seen):
         raise RuntimeError

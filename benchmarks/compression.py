@@ -325,8 +325,11 @@ def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
         of_task = {variant: runs for (task, variant), runs in found.items() if task == name}
         _curves(axes[0, i], name, of_task)
         _shares(axes[1, i], of_task)
+        axes[0, i].legend(frameon=False, fontsize="small")
+        axes[1, i].legend(
+            frameon=False, fontsize="small", ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1)
+        )
     for axis in axes.flat:
-        axis.legend(frameon=False, fontsize="small")
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

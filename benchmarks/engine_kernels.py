@@ -17,8 +17,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from qgraph.kernels import NATIVE_LEVELS
+
 ROOT = Path(__file__).resolve().parents[1]
-LEVELS = ("plain", "avx2", "avx512vnni", "amx")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def built(folder: Path) -> Path:
 
 def timings(program: Path, rounds: int, level: str | None) -> list[Timing]:
     """What the program prints; its first line is the loop that only multiplies and adds."""
-    command = [str(program), str(rounds)] + ([] if level is None else [str(LEVELS.index(level))])
+    command = [str(program), str(rounds)] + (
+        [] if level is None else [str(NATIVE_LEVELS.index(level))]
+    )
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     rows = (line.split("\t") for line in printed.splitlines())
     return [Timing(a, b, int(c), float(d), float(e)) for a, b, c, d, e in rows]
@@ -56,7 +59,7 @@ def main() -> None:
     """Print a row for each layer, and the sums of each network."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--level", choices=LEVELS, help="default: the best that the CPU has")
+    parser.add_argument("--level", choices=NATIVE_LEVELS, help="default: the best that the CPU has")
     parser.add_argument("--build", type=Path, default=ROOT / "build/bench")
     given = parser.parse_args()
     peak, *layers = timings(built(given.build), given.rounds, given.level)

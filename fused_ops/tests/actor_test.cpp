@@ -74,7 +74,7 @@ void test_that_all_levels_give_the_same_bits(const std::vector<char>& whole) {
         Actor plain(block.data(), block.size(), Level::plain);
         const std::vector<float> expected = run(plain, samples);
         CHECK(!expected.empty());
-        for (const Level level : {Level::avx2, Level::avx512vnni, Level::amx}) {
+        for (const Level level : engine::kLevels) {
             if (kernels_of(level) == nullptr) continue;
             Actor actor(block.data(), block.size(), level);
             CHECK(same(run(actor, samples), expected));
@@ -104,7 +104,7 @@ void test_that_all_levels_multiply_alike(Storage storage, int64_t segments, int6
     const int64_t rows = samples * static_cast<int64_t>(pixels.size());
 
     std::vector<float> expected;
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : engine::kLevels) {
         const Kernels* kernels = kernels_of(level);
         if (kernels == nullptr) continue;
         AlignedVector<char> room(
@@ -150,7 +150,7 @@ void test_that_all_levels_have_the_same_checksum(const std::vector<char>& whole)
     Bytes block(whole);
     uint64_t said;
     std::memcpy(&said, block.data() + offsetof(Header, checksum), sizeof said);
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : engine::kLevels) {
         if (kernels_of(level) == nullptr) continue;
         CHECK(checksum(block.data(), block.size(), level) == said);
     }
@@ -188,7 +188,6 @@ void damage(Bytes& block, int64_t tables, std::mt19937& random) {
 }
 
 void test_damaged_blocks(const std::vector<char>& whole, int count) {
-    const Level levels[] = {Level::plain, Level::avx2, Level::avx512vnni, Level::amx};
     Bytes first(whole);
     const int64_t tables = parse(first.data(), first.size()).tables;
     int ran = 0;
@@ -199,7 +198,7 @@ void test_damaged_blocks(const std::vector<char>& whole, int count) {
         Bytes block(bytes);
         for (unsigned i = 0; i < 1 + random() % 3; ++i) damage(block, tables, random);
         block.put(offsetof(Header, size), static_cast<uint64_t>(block.size()));
-        const Level level = levels[seed % 4];
+        const Level level = engine::kLevels[seed % 4];
         if (kernels_of(level) == nullptr) continue;
         try {
             const Program program = parse(block.data(), block.size());

@@ -195,7 +195,7 @@ bool check_conv(unsigned seed) {
     if (!chain.fits) return false;
     const std::vector<char> x_codes = stored(s.x, x);
     const std::vector<char> w_codes = stored(s.w, w);
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : kLevels) {
         if (!supports(level)) continue;
         Memory packed(0);
         pack(s, w_codes.data(), chain.get(), level, into(packed));
@@ -234,7 +234,7 @@ bool check_map(unsigned seed) {
     if (!chain.fits) return false;
     const std::vector<char> a_codes = stored(map.a, a);
     const std::vector<char> b_codes = stored(map.b, b);
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : kLevels) {
         if (!supports(level)) continue;
         Memory packed(0);
         pack(map, chain.get(), level, into(packed));
@@ -277,7 +277,7 @@ void check_pool(unsigned seed) {
     }
     const std::vector<char> right = stored(s.type, most);
     const std::vector<char> codes = stored(s.type, x);
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : kLevels) {
         if (!supports(level)) continue;
         std::vector<char> y(right.size());
         const int64_t pixels = 2 * s.out_height * s.out_width;
@@ -296,7 +296,7 @@ void check_look_up() {
         for (uint8_t& code : x) code = static_cast<uint8_t>(dice.between(0, 255));
         std::vector<uint8_t> right;
         for (const uint8_t code : x) right.push_back(table[code]);
-        for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+        for (const Level level : kLevels) {
             if (!supports(level)) continue;
             std::vector<uint8_t> y(x.size());
             look_up(x.data(), table.data(), y.data(), count, level);

@@ -78,7 +78,7 @@ std::vector<Bytes> run(Engine& engine, int64_t samples, unsigned seed) {
 
 void test_that_nothing_changes_a_code(const std::string& path) {
     Engine plain(path, {1, Level::plain, false, kMemory});
-    for (const Level level : {Level::plain, Level::avx2, Level::avx512vnni, Level::amx}) {
+    for (const Level level : kLevels) {
         if (!supports(level)) continue;
         for (const int threads : {1, 2, 3}) {
             for (const bool fuse : {false, true}) {

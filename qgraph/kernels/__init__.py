@@ -24,6 +24,8 @@ from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
 Int32 = npt.NDArray[np.int32]
 
+# The enumeration in fused_ops/engine/kernels/kernels.h has them in this order.
+NATIVE_LEVELS = ("plain", "avx2", "avx512vnni", "amx")
 MAX_LOG2_BINS = 20
 MAX_EXPONENT = 256
 MAX_SIGNIFICAND = 10  # that of float16

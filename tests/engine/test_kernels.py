@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.ir.types import ROUNDINGS
+from qgraph.kernels import NATIVE_LEVELS
 from qgraph.numerics import round_shift
 
 _native = pytest.importorskip("qgraph._native")
@@ -19,15 +20,14 @@ if not hasattr(getattr(_native, "engine", None), "kernels"):
 kernels = _native.engine.kernels
 
 # The enumerations in fused_ops/engine/kernels/kernels.h have these orders.
-LEVELS = ("plain", "avx2", "avx512vnni", "amx")
 CODES = ("uint8", "int8", "uint16", "int16", "int32")
 KINDS = ("requantize", "add", "clip")
 S32 = np.iinfo(np.int32)
 
 
-@pytest.fixture(params=LEVELS, scope="module")
+@pytest.fixture(params=NATIVE_LEVELS, scope="module")
 def level(request) -> int:
-    index = LEVELS.index(request.param)
+    index = NATIVE_LEVELS.index(request.param)
     if not _native.engine.supports(index):
         pytest.skip(f"no {request.param} here")
     return index

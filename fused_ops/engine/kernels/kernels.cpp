@@ -50,10 +50,11 @@ using namespace kernels;
 bool supports(Level level) { return kernels_of(level) != nullptr; }
 
 Level best_level() {
-    for (const Level level : {Level::amx, Level::avx512vnni, Level::avx2}) {
-        if (supports(level)) return level;
+    Level best = Level::plain;
+    for (const Level level : kLevels) {
+        if (supports(level)) best = level;
     }
-    return Level::plain;
+    return best;
 }
 
 namespace {

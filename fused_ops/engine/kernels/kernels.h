@@ -15,6 +15,7 @@ namespace qgraph::engine {
 
 // Instruction sets. `pack` is told one, and what it has packed runs on that one.
 enum class Level { plain, avx2, avx512vnni, amx };
+constexpr Level kLevels[] = {Level::plain, Level::avx2, Level::avx512vnni, Level::amx};
 bool supports(Level level);  // this CPU and this build
 Level best_level();
 

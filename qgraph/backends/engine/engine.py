@@ -16,8 +16,7 @@ from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.program import Program
 
-# The enumeration in fused_ops/engine/kernels/kernels.h has them in this order, from plain on.
-LEVELS = ("auto", "plain", "avx2", "avx512vnni", "amx")
+LEVELS = ("auto", *kernels.NATIVE_LEVELS)
 MAX_THREADS = 256
 MEMORY = 16 << 30
 

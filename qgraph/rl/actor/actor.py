@@ -14,8 +14,7 @@ from qgraph.rl.actor.layout import ALIGNMENT
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
 
-# The enumeration in fused_ops/engine/kernels/kernels.h has the order of the last three.
-LEVELS = ("auto", "numpy", "plain", "avx2", "avx512vnni", "amx")
+LEVELS = ("auto", "numpy", *kernels.NATIVE_LEVELS)
 CHUNK = 256  # observations at a time
 
 

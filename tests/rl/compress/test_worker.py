@@ -1,11 +1,12 @@
 """The compressor at work: snapshots in, blocks out, and the last good policy where it fails."""
 
+import errno
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from qgraph.errors import LoadError, UnsupportedError, UsageError
+from qgraph.errors import LoadError, OutputError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.compress.kept import FILE
@@ -173,3 +174,20 @@ def test_a_file_of_students_that_is_damaged_is_refused(tmp_path):
     (tmp_path / FILE).write_bytes(b"PK, but no more of it")
     with pytest.raises(LoadError, match="cannot be read"):
         worker("distill(8)", folder=str(tmp_path), until=0)
+
+
+def test_on_a_full_disk_students_stay_as_they_were_kept(tmp_path, monkeypatch):
+    one = worker("distill(8, steps=2)", folder=str(tmp_path))
+    one.step(weights(), Facts(0), seen())
+    one.keep()
+    kept = (tmp_path / FILE).read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("qgraph.files.os.replace", full)
+    one.step(weights(), Facts(1), seen())
+    with pytest.raises(OutputError, match="No space left"):
+        one.keep()
+    assert (tmp_path / FILE).read_bytes() == kept
+    assert [p.name for p in tmp_path.glob("*students*")] == [FILE]

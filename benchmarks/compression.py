@@ -37,6 +37,7 @@ from benchmarks.training_runs import (
     chosen,
     column,
     curve,
+    is_complete,
     last_line,
     rows_of,
     side_by_side,
@@ -170,10 +171,6 @@ def monitor_of(task: Task, variant: Variant) -> str:
 def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
     plain = "".join(c if c.isalnum() else "-" for c in variant.name)
     return out / f"{task.name}-{plain}-{seed}"
-
-
-def is_complete(folder: Path) -> bool:
-    return (folder / "energy.json").exists()  # what a run writes last
 
 
 def complete(out: Path, task: Task, variant: Variant) -> list[Path]:

@@ -33,6 +33,7 @@ from benchmarks.training_runs import (
     chosen,
     column,
     curve,
+    is_complete,
     last_line,
     rows_of,
     side_by_side,
@@ -119,10 +120,6 @@ def command(task: Task, bits: int, seed: int, actors: int, steps: int | None) ->
 
 def folder_of(out: Path, task: Task, bits: int, seed: int) -> Path:
     return out / f"{task.name}-{bits}-{seed}"
-
-
-def is_complete(folder: Path) -> bool:
-    return (folder / "energy.json").exists()  # what a run writes last
 
 
 # -- what became of them ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -52,6 +53,14 @@ def start(folder: Path, said: Sequence[str]) -> subprocess.Popen[bytes]:
     with log_of(folder).open("ab" if resumed else "wb") as log:
         variables = {**os.environ, **ONE_THREAD}
         return subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a run came to its end; one that was stopped has written its energy too."""
+    if not (folder / "energy.json").exists():
+        return False
+    wanted = json.loads((folder / "options.json").read_text())["steps"]
+    return bool(rows_of(folder / "progress.csv")[-1]["actor_steps"] >= wanted)
 
 
 def log_of(folder: Path) -> Path:

@@ -210,12 +210,19 @@ def _print(path: Path, training: Any, as_json: bool) -> None:
 
     status = training.status and asdict(training.status)
     if as_json:
-        facts = {"directory": str(path), "done": training.done, "status": status}
+        facts = {
+            "directory": str(path),
+            "done": training.done,
+            "status": status,
+            "troubles": training.troubles,
+        }
         print(json.dumps(facts))
         return
     out = console()
     if training.status is not None:
         out.print(line_of(training.status), soft_wrap=True)
+    for trouble in training.troubles:
+        out.print(trouble, soft_wrap=True)
     if not training.done:
         out.print(f"stopped; go on with: qgraph rl train --resume --out {path}", soft_wrap=True)
     out.print(f"written to {path}", soft_wrap=True)

@@ -214,7 +214,11 @@ def _actions_of(space: Any, name: str) -> Actions:
     """Raises UsageError for spaces that no head fits."""
     if hasattr(space, "n") and getattr(space, "start", 0) == 0 and space.shape == ():
         return Actions(count=int(space.n))
-    if hasattr(space, "low") and len(space.shape) == 1 and np.isfinite(space.high).all():
+    if (
+        hasattr(space, "low")
+        and len(space.shape) == 1
+        and np.isfinite([space.low, space.high]).all()
+    ):
         return Actions(low=_floats(space.low), high=_floats(space.high))
     raise UsageError(
         f"actions of `{name}` are {space}; no head fits them",

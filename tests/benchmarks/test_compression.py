@@ -29,6 +29,7 @@ def put(out, variant, seed, returns, acting):
     ]
     (folder / "actors.csv").write_text(head + "".join(rows))
     (folder / "energy.json").write_text("{}")
+    (folder / "options.json").write_text(json.dumps({"steps": 100 * len(returns)}))
 
 
 def policy(units):

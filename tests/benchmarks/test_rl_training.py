@@ -12,7 +12,7 @@ from qgraph.rl.learn.status import STATUS_COLUMNS
 CARTPOLE = next(task for task in TASKS if task.name == "cartpole")
 
 
-def write_run(out, bits, seed, returns, kwh, seconds=10.0):
+def write_run(out, bits, seed, returns, kwh, seconds=10.0, steps=None):
     folder = out / f"cartpole-{bits}-{seed}"
     folder.mkdir()
     with (folder / "progress.csv").open("w") as stream:
@@ -24,6 +24,7 @@ def write_run(out, bits, seed, returns, kwh, seconds=10.0):
             writer.writerow(row)
     energy = {"estimated_kwh": kwh, "of_processor": kwh / 2}
     (folder / "energy.json").write_text(json.dumps(energy))
+    (folder / "options.json").write_text(json.dumps({"steps": steps or 1000 * len(returns)}))
 
 
 @pytest.fixture
@@ -33,6 +34,7 @@ def groups(tmp_path):
     write_run(tmp_path, 8, 0, [500, 500, 500, 500, 500, 500], kwh=1.0)
     write_run(tmp_path, 8, 2, [0, 0, 0, 0, 0, 0], kwh=50.0)
     (tmp_path / "cartpole-8-3").mkdir()  # not complete
+    write_run(tmp_path, 8, 4, [0, 0], kwh=9.0, steps=6000)  # stopped
     return list(read_runs(tmp_path, [CARTPOLE]))
 
 

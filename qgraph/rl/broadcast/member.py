@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,13 +50,13 @@ class Member:
 
 
 @contextmanager
-def joined(arguments: Sequence[str] | None = None) -> Iterator[tuple[Member, dict[str, Any]]]:
-    """This process as one of a run; what the supervisor gave it is in its only argument.
+def joined() -> Iterator[tuple[Member, dict[str, Any]]]:
+    """This process as one of a run; what the supervisor told it is on its standard input.
 
     It is killed when the supervisor ends, and Ctrl-C is left to that. An error is told to the
     supervisor and ends the process by its exit code.
     """
-    settings = _settings(sys.argv[1:] if arguments is None else arguments)
+    settings = _settings()
     place = settings.pop("member")
     if not native().die_with(int(place["parent"])):
         os._exit(1)  # who started it is gone already
@@ -75,11 +75,11 @@ def joined(arguments: Sequence[str] | None = None) -> Iterator[tuple[Member, dic
     row["state"] = State.STOPPED
 
 
-def _settings(arguments: Sequence[str]) -> dict[str, Any]:
+def _settings() -> dict[str, Any]:
     try:
-        found = json.loads(arguments[0])
+        found = json.load(sys.stdin) if sys.argv[1:] == ["-"] else {}
         if {"board", "row", "parent"} <= set(found["member"]):
             return dict(found)
-    except (IndexError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         pass
     raise UsageError("this is a part of a run and started by it", hint="qgraph rl train --help")

@@ -100,7 +100,7 @@ class _Node:
         self._place = place
         self._ring = ring  # the learner's
         self.version = -1  # that it has
-        self.crashes = 0
+        self.crashes = self.earlier = 0  # of actors: of this relay, and of those before
         self.numbers: list[list[float]] = []  # that its actors show
         self.lost = 0  # how often the node was
         self.call: Any = None
@@ -109,7 +109,8 @@ class _Node:
     def start(self) -> None:
         """A relay on the node, with its actors."""
         ray, settings = _ray(), self._settings
-        where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self._place, False)
+        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        where = affinity(self._place, soft=self.lost > 0)  # a machine that is gone has no place
         options = {"num_cpus": 0, "scheduling_strategy": where}
         rings = self._ring.rings
         self.relay = ray.remote(Relay).options(**options).remote(
@@ -143,8 +144,9 @@ class _Node:
             records, asked, self.crashes, self.numbers = ray.get(self.call)
         except ray.exceptions.RayTaskError as error:  # the relay's own
             raise RunError(str(error.cause), node=f"node {self._place}") from None
-        except ray.exceptions.RayActorError as error:
+        except (ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError) as error:
             self.lost += 1
+            self.earlier, self.crashes = self.earlier + self.crashes, 0
             if self.lost > self._settings["restarts"]:
                 raise RunError(f"was lost: {error}", node=f"node {self._place}") from None
             self.start()
@@ -186,7 +188,7 @@ def carry(member: Member, settings: dict[str, Any]) -> None:
                 member.board.rows["numbers"][row] = numbers
             if asked:
                 reader.ask()
-        member.numbers[CRASHES] = sum(node.crashes for node in nodes)
+        member.numbers[CRASHES] = sum(node.earlier + node.crashes for node in nodes)
     ray.wait([node.relay.stop.remote() for node in nodes], num_returns=len(nodes), timeout=3.0)
     ray.shutdown()
 

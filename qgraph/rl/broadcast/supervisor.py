@@ -72,7 +72,8 @@ class Supervisor:
         freed: Callable[[], None] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start `python -m module` with settings that are JSON (see `member.joined`).
+        """Start `python -m module -` with settings, as JSON, on its standard input (see
+        `member.joined`): an argument could not be as long as those of many actors are.
 
         restarts: how often it may crash; a process with none ends the run by its death. silence:
         seconds without a heartbeat after which it is taken as hung and killed. freed: called when
@@ -189,13 +190,16 @@ class Supervisor:
         # Ctrl-C is this process's to handle: what it starts has the signal blocked from the first.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return subprocess.Popen(
-                [sys.executable, "-m", module, json.dumps({**settings, "member": place})],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=dict(environment),
-            )
+            with tempfile.TemporaryFile() as told:
+                told.write(json.dumps({**settings, "member": place}).encode())
+                told.seek(0)
+                return subprocess.Popen(
+                    [sys.executable, "-m", module, "-"],
+                    stdin=told,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(environment),
+                )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

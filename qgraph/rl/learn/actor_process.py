@@ -13,7 +13,7 @@ from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
-from qgraph.rl.learn.sources import PARTS, compute_bits
+from qgraph.rl.learn.sources import PARTS, REFUSED, compute_bits
 from qgraph.rl.learn.worker import Worker
 
 SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes on
@@ -35,9 +35,10 @@ def act(member: Member, settings: dict[str, Any]) -> None:
         return actor
 
     head, begun = Head.from_json(settings["head"]), int(settings["begun"])
-    before = int(member.numbers[0])  # steps of one that crashed here: exploring goes on from there
-    worker = Worker(options, int(settings["index"]), head, latest, begun + before)
-    waited = 0.0
+    # Of one that crashed here: exploring and counting go on from there.
+    before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
+    worker = Worker(options, int(settings["index"]), head, latest, begun + int(before))
+    worker.seconds += seconds
     while member.going():
         left = worker.step()
         began = time.perf_counter()
@@ -45,6 +46,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
             left = left[ring.put(left, SLICE) :]
         waited += time.perf_counter() - began
         member.numbers[: len(PARTS)] = (worker.taken - begun, *worker.seconds, waited)
+        member.numbers[REFUSED] = refused + subscriber.refused
     worker.close()
 
 

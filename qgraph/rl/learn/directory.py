@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,36 +66,36 @@ class RunDirectory:
 
 
 class Rows:
-    """A CSV file that grows by a row at a time; each row is on disk when `add` returns.
+    """A CSV file that grows by a row at a time; each row is in the file when `add` returns.
 
     Rows that a resumed run makes again are taken away: those whose first column is past `until`.
     """
 
     def __init__(self, path: Path, columns: Sequence[str], until: float | None = None) -> None:
         self.path, self.columns = path, tuple(columns)
-        kept: list[dict[str, str]] = []
+        kept: list[Mapping[str, Any]] = []
         if until is not None and path.exists():
             lines = path.read_text("utf-8").splitlines(keepends=True)
             whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last
             kept = [r for r in csv.DictReader(whole) if float(r[self.columns[0]]) <= until]
-        try:
-            self.stream = path.open("w", newline="", encoding="utf-8")
-            self.writer = csv.DictWriter(self.stream, self.columns)
-            self.writer.writeheader()
-            self.writer.writerows(kept)
-            self.stream.flush()
-        except OSError as error:
-            raise _unwritable(path, error) from None
+        header = {name: name for name in self.columns}
+        write_whole(path, self._lines([header, *kept]))
+        # Without a buffer: what a full disk did not take is not tried again at the end.
+        self.stream = path.open("ab", buffering=0)
 
     def add(self, row: Mapping[str, Any]) -> None:
         try:
-            self.writer.writerow(row)
-            self.stream.flush()
+            self.stream.write(self._lines([row]))
         except OSError as error:
             raise _unwritable(self.path, error) from None
 
     def close(self) -> None:
         self.stream.close()
+
+    def _lines(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        text = io.StringIO(newline="")
+        csv.DictWriter(text, self.columns).writerows(rows)
+        return text.getvalue().encode()
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

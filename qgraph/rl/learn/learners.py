@@ -39,6 +39,12 @@ def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
 
 
 def learner_of(options: Options, environment: Environment) -> Learner:
+    """Raises UsageError for observations that the algorithm has no networks for."""
+    if options.algorithm == "d4pg" and len(environment.shape) > 1:
+        raise UsageError(
+            f"d4pg has no critic for images, which `{options.environment}` gives",
+            hint="sac learns numbers from images",
+        )
     if options.algorithm == "dqn":
         from qgraph.rl.learn.dqn import Dqn
 

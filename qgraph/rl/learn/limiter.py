@@ -53,7 +53,14 @@ class RateLimiter:
     def sample(self) -> None:
         self.samples += self.batch
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, least: int) -> None:
         """The replay is empty again: `least` inserts from here on, before the next sample."""
-        self.least += self.inserts
+        self.least = self.inserts + least
         self.before = self.samples
+
+    def state(self) -> list[int]:
+        """What `restore` takes."""
+        return [self.inserts, self.samples, self.least, self.before]
+
+    def restore(self, state: list[int]) -> None:
+        self.inserts, self.samples, self.least, self.before = state

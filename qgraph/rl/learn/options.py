@@ -142,6 +142,11 @@ class Options:
         self._check_precision()
         if self.compress or self.monitor:
             check_compression(self)
+        if self.steps <= self.least and not self.queued:
+            raise UsageError(
+                f"of {self.steps} steps none is learnt from: it begins after {self.least}",
+                hint=f"more --steps than {self.least}",
+            )
         if self.least > self.capacity:
             raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
         if self.queued:

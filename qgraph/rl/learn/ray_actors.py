@@ -51,3 +51,7 @@ class RayActors(ActorProcesses):
         nodes = self.options.nodes
         places = [(i % nodes, i // nodes) for i in range(self.options.actors)]
         return [parts_of(self.nodes.numbers(*place)) for place in places]
+
+    def troubles(self) -> list[str]:
+        count = self.nodes.crashes
+        return super().troubles() + ([f"{count} actors afar were started again"] if count else [])

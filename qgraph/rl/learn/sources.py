@@ -25,6 +25,7 @@ MODULE = "qgraph.rl.learn.actor_process"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What an actor tells of itself: its steps, and the seconds that they took.
 PARTS = ("steps", "looking", "acting", "choosing", "environment", "waiting")
+REFUSED = len(PARTS)  # of its numbers: blocks that it did not accept
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Job:
 
 
 class Source(Protocol):
-    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name.
+    """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name,
+    `troubles` what befell actors without ending the run: crashes, and blocks that they refused.
 
     Where policies are compressed, `tell` is what the compressor learns beside the weights of the
     next `publish`, and `acting` the newest policy that it made.
@@ -70,6 +72,8 @@ class Source(Protocol):
     def breakdown(self) -> list[dict[str, float]]: ...
 
     def processes(self) -> dict[str, int]: ...
+
+    def troubles(self) -> list[str]: ...
 
     def close(self) -> None: ...
 
@@ -118,6 +122,15 @@ class ActorProcesses:
 
     def processes(self) -> dict[str, int]:
         return {name: child.process.pid for name, child in self.run.children.items()}
+
+    def troubles(self) -> list[str]:
+        found = []
+        for name, child in self.run.children.items():
+            found += [f"{name} was started again: it {why}" for why in child.crashes]
+            refused = int(self.run.numbers(name)[REFUSED])
+            if name.startswith("actor") and refused:
+                found.append(f"{name} refused {refused} damaged blocks")
+        return found
 
     def close(self) -> None:
         self.run.stop()
@@ -210,6 +223,9 @@ class LocalActors:
 
     def processes(self) -> dict[str, int]:
         return {}
+
+    def troubles(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         for worker in self.workers:

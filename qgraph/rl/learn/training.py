@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -87,6 +88,7 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: Source | None = None  # while it runs
+        self.troubles: list[str] = []  # of processes that went on all the same
         self.compression = self._compression(resume)
         self.sample = Sample(self.environment.shape, options.seed) if self.compression else None
         self.facts = Facts()
@@ -131,10 +133,11 @@ class Training:
             self.checkpoint()
             raise
         finally:
-            actors.close()
-            self.actors = None
-            for written in (self.progress, self.episodes, self.breakdown, self.scalars):
-                written.close()
+            with ExitStack() as ends:
+                for written in (self.progress, self.episodes, self.breakdown, self.scalars):
+                    ends.callback(written.close)
+                ends.callback(actors.close)
+            self.troubles, self.actors = actors.troubles(), None
 
     def _actors(self) -> Source:
         job = Job(
@@ -287,10 +290,18 @@ class Training:
         write_policy(path, self.learner.program, self.learner.policy, about)
 
     def checkpoint(self) -> None:
-        """Replace the checkpoint, whole or not at all. Raises OutputError."""
+        """Replace the checkpoint, whole or not at all. Raises OutputError; TrainingError where the
+        policy's weights are not finite, which leaves the last one as it is.
+        """
+        if not all(np.isfinite(v.numpy()).all() for v in self.learner.policy.values()):
+            raise TrainingError(
+                f"the policy has weights that are not finite after {self.counts.learner_steps} "
+                "learner steps",
+                hint="a lower --rate; the last checkpoint is from before",
+            )
         facts = {
             "counts": asdict(self.counts),
-            "limiter": [self.limiter.inserts, self.limiter.samples],
+            "limiter": self.limiter.state(),
             "random": self.rng.bit_generator.state,
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
@@ -307,12 +318,12 @@ class Training:
         for name, variable in self.learner.state.items():
             variable.assign(found.variables[name])
         self.counts = Counts(**found.facts["counts"])
-        self.limiter.inserts, self.limiter.samples = found.facts["limiter"]
+        self.limiter.restore(found.facts["limiter"])
         replay = part(found.variables, "replay")
         if replay:
             self.replay.restore(replay)
         else:
-            self.limiter.begin_anew()
+            self.limiter.begin_anew(self.options.least)
         self.rng.bit_generator.state = found.facts["random"]
 
     def _identity(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from qgraph.errors import RunError
 from qgraph.ir.types import Array
 from qgraph.rl.environments import Environment, make
 from qgraph.rl.head import Head
@@ -37,7 +39,11 @@ Latest = Callable[[], Policy]  # the newest policy there is
 
 
 class Worker:
-    """`step` acts once. Every `actor_update_period` steps the newest policy is asked for."""
+    """`step` acts once. Every `actor_update_period` steps the newest policy is asked for.
+
+    Raises RunError where the environment gives numbers that are not finite: no learner is to learn
+    from them. An actor that is started anew begins with another episode.
+    """
 
     def __init__(
         self, options: Options, index: int, head: Head, latest: Latest, begun: int = 0
@@ -45,6 +51,7 @@ class Worker:
         self.options, self.index, self.latest = options, index, latest
         self.environment: Environment = make(options.environment)
         self.dtype = record_type(self.environment)
+        self._numbers = self.environment.dtype != np.uint8  # and not images
         self.explore = exploration(options, index, head)
         self.window = Window(options.steps_of_a_record, options.gamma)
         # What a resumed run draws is not what it drew before.
@@ -67,6 +74,7 @@ class Worker:
         times.append(time.perf_counter())
         outcome = self.environment.step(sent)
         times.append(time.perf_counter())
+        self._check(outcome.observation, outcome.reward)
         self.seconds += np.diff(times)
         self.taken += 1
         self.returned += outcome.reward
@@ -84,7 +92,18 @@ class Worker:
         self.environment.close()
 
     def _begin(self) -> Array:
-        return self.environment.reset(int(self.rng.integers(1 << 31)))
+        observation = self.environment.reset(int(self.rng.integers(1 << 31)))
+        self._check(observation)
+        return observation
+
+    def _check(self, observation: Array, reward: float = 0.0) -> None:
+        if not math.isfinite(reward):
+            raise RunError(f"`{self.options.environment}` gave a reward of {reward}")
+        if self._numbers and not np.isfinite(observation).all():
+            raise RunError(
+                f"`{self.options.environment}` gave an observation that is not finite: "
+                f"{np.count_nonzero(~np.isfinite(observation))} of {observation.size} numbers"
+            )
 
     def _records(self, found: list[tuple[Any, ...]]) -> Array:
         rows = [(*row, self.index, np.nan, 0) for row in found]

@@ -18,7 +18,10 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
 
     Actions are drawn from the quantized policy's distribution, and their log probabilities are
     those of it, so that PPO's ratios weigh by what was really played. Critics stay as they are,
-    and so do exploration and evaluation.
+    and so do exploration and evaluation, such as by `EvalCallback`: policies that predict
+    deterministically are not collecting.
+
+    Where `learn` ends by an exception, call `release`: the model then acts in float again.
 
     update_period: steps after which the actor takes new weights, at the start of a collection.
     level: that of `Actor`. `versions` counts the blocks that were packed, `steps` the actions.
@@ -52,12 +55,16 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
         else:
             policy._predict = self._predict
 
-    def _on_rollout_end(self) -> None:
+    def release(self) -> None:
+        """The policy is as it was."""
         for name in ("forward", "_predict"):
             vars(self.model.policy).pop(name, None)
 
+    def _on_rollout_end(self) -> None:
+        self.release()
+
     def _on_training_end(self) -> None:
-        self._on_rollout_end()
+        self.release()
 
     def _on_step(self) -> bool:
         return True
@@ -80,7 +87,12 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
         return actions.reshape(-1, *policy.action_space.shape), values, drawn.log_prob(actions)
 
     def _predict(self, observations: Any, deterministic: bool = False) -> Any:
-        """What `_predict` of DQN, TD3, DDPG and SAC gives."""
+        """What `_predict` of DQN, TD3, DDPG and SAC gives: collecting, they do not ask for what is
+        deterministic.
+        """
+        policy = self.model.policy
+        if deterministic:
+            return type(policy)._predict(policy, observations, deterministic=True)
         outputs, head = self._outputs(observations), self.network.head
         if head.kind == "argmax":
             return outputs.argmax(1).reshape(-1)
@@ -88,6 +100,4 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
             return outputs
         mean, log_std = outputs.chunk(2, -1)
         held = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-        return self.model.policy.actor.action_dist.actions_from_params(
-            mean, held, deterministic=deterministic
-        )
+        return policy.actor.action_dist.actions_from_params(mean, held)

@@ -125,7 +125,8 @@ def _head_of(policy: Any) -> Callable[[], Head]:
         ends: tuple[Any, Any] = ((), ())
     else:
         fits = isinstance(space, spaces.Box) and len(space.shape) == 1
-        kind = {SACPolicy: "squashed_gaussian", TD3Policy: "scale"}.get(type(policy), "gaussian")
+        kinds = {SACPolicy: "squashed_gaussian", TD3Policy: "scale"}
+        kind = next((k for of, k in kinds.items() if isinstance(policy, of)), "gaussian")
         if isinstance(policy, ActorCriticPolicy):
             fits = fits and isinstance(policy.action_dist, DiagGaussianDistribution)
             fits = fits and not policy.squash_output

@@ -188,6 +188,20 @@ def test_a_lost_node_is_started_again(cluster: Any) -> None:
 
 
 @pytest.mark.slow
+def test_actors_of_a_machine_that_is_gone_begin_elsewhere() -> None:
+    with two_nodes() as cluster, Supervisor(5) as run:
+        # The cluster may learn of the loss only after the first try on the same machine.
+        publisher, rings, nodes = start(run, cluster, restarts=2)
+        publisher.publish(drawn(1), 1)
+        found = taken(run, rings, lambda found: set(found["actor"]) == {0, 1, 2})
+        gone = set(found["pid"][found["actor"] == 0])
+        (machine,) = cluster.worker_nodes  # the learner's own is the last: it has actor 2
+        cluster.remove_node(machine, allow_graceful=False)
+        taken(run, rings, lambda r: bool(set(r["pid"][r["actor"] == 0]) - gone))
+        assert nodes.crashes == 0
+
+
+@pytest.mark.slow
 def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None:
     with Supervisor(5) as run:
         publisher, rings, _ = start(run, cluster, restarts=0)

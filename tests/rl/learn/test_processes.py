@@ -92,10 +92,24 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     assert training.run(no_watch, tick)
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
+    assert training.troubles == ["actor 1 was started again: it was killed by SIGKILL"]
     # Who takes its place goes on exploring where it was, and counts on from there.
     assert taken[0] > 0 and sorted(taken) == taken and taken[-1] > taken[0]
     late = training.replay.records[-100:]
     assert set(late["actor"]) == {0, 1}
+
+
+def test_an_actor_whose_environment_fails_begins_another_episode(tmp_path):
+    name = "tests.helpers.environments:NotFinite-v0"
+    options = options_for("dqn", name, **{**SMALL, "steps": 600, "actors": 1})
+    directory = RunDirectory(tmp_path / "run", resume=False)
+    directory.begin(options)
+    training = Training(options, directory)
+    assert training.run(no_watch)
+    records = training.replay.records
+    assert len(records) == 600 and np.isfinite(records["next_observation"]).all()
+    assert len(training.troubles) in (2, 3)  # of 199 steps each, and some that were not taken
+    assert all("1 of 3 numbers" in trouble for trouble in training.troubles)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 import csv
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from qgraph.errors import LoadError, OutputError, TrainingError, UsageError
+from qgraph.errors import LoadError, OutputError, RunError, TrainingError, UsageError
 from qgraph.rl.learn.directory import Rows, RunDirectory
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
@@ -43,6 +45,17 @@ def test_a_run_says_how_it_went(tmp_path, more):
     episodes = rows(tmp_path / "run" / "episodes.csv")
     assert len(episodes) == training.counts.episodes > 3
     assert all(float(row["returned"]) == int(row["length"]) for row in episodes)  # CartPole
+    (events,) = (tmp_path / "run" / "tensorboard").iterdir()
+    shown = [
+        (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    ]
+    assert shown == [
+        (int(row["actor_steps"]), name, pytest.approx(float(number), rel=1e-6, nan_ok=True))
+        for row in found
+        for name, number in row.items()
+    ]
 
 
 def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):
@@ -72,6 +85,31 @@ def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
     assert abs(went_on.limiter.samples - ended.limiter.samples - 4 * 50) <= 16
 
 
+def test_a_replay_half_filled_anew_is_filled_on(tmp_path, monkeypatch):
+    """A run that is stopped before its replay is full again begins to learn where it would have."""
+    run = tmp_path / "run"
+    monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1000)
+    ended = train(run, "dqn", "CartPole-v1", SMALL)
+    filling = resumed(run, 400)
+    filling.replay.add(ended.replay.records[:30])
+    filling.limiter.insert(30)
+    monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1 << 28)
+    filling.checkpoint()
+    again = resumed(run, 400)
+    assert len(again.replay) == 30 and again.limiter == filling.limiter
+    assert not again.limiter.may_sample() and again.limiter.may_insert() == 20
+    went_on = train(run, settings={"steps": 400}, resume=True)
+    assert abs(went_on.limiter.samples - ended.limiter.samples - 4 * 50) <= 16
+
+
+def resumed(path, steps):
+    directory = RunDirectory(path, resume=True)
+    try:
+        return Training(replace(directory.options(), steps=steps), directory, resume=True)
+    finally:
+        directory.close()
+
+
 def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("step,value\n1,5\n2,6\n3,7\n4,")
@@ -79,6 +117,58 @@ def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
     rows_again.add({"step": 3, "value": 8})
     rows_again.close()
     assert [tuple(row.values()) for row in rows(path)] == [("1", "5"), ("2", "6"), ("3", "8")]
+
+
+def test_rows_that_do_not_fit_the_disk_are_an_error_in_words(tmp_path):
+    path = tmp_path / "rows.csv"
+    written = Rows(path, ("step", "value"))
+    written.add({"step": 1, "value": 5})
+    written.close()
+    written.stream = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+    with pytest.raises(OutputError, match="No space left on device"):
+        written.add({"step": 2, "value": 6})
+    written.close()  # tries nothing again
+    assert [tuple(row.values()) for row in rows(path)] == [("1", "5")]
+
+
+def test_rows_stay_where_a_resumed_run_cannot_write(tmp_path, monkeypatch):
+    path = tmp_path / "rows.csv"
+    path.write_text("step,value\n1,5\n")
+    monkeypatch.setattr("qgraph.files.os.replace", no_space)
+    with pytest.raises(OutputError, match="No space left on device"):
+        Rows(path, ("step", "value"), until=2)
+    assert path.read_text() == "step,value\n1,5\n"
+
+
+def no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("NotFinite-v0", "an observation that is not finite: 1 of 3 numbers"),
+        ("NotFiniteReward-v0", "a reward of nan"),
+    ],
+)
+def test_what_is_not_finite_is_not_learnt(tmp_path, name, said):
+    name = f"tests.helpers.environments:{name}"
+    with pytest.raises(RunError, match=f"`{name}` gave {said}"):
+        train(tmp_path / "run", "dqn", name, SMALL)
+    (found,) = [resumed(tmp_path / "run", 300)]
+    assert found.limiter.inserts == len(found.replay) > 150
+    records = found.replay.records[: len(found.replay)]
+    assert np.isfinite(records["next_observation"]).all() and np.isfinite(records["reward"]).all()
+
+
+def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
+    ended = train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
+    before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
+    weights = next(iter(ended.learner.policy.values()))
+    weights.assign(weights * np.nan)
+    with pytest.raises(TrainingError, match="not finite after 63 learner steps"):
+        ended.checkpoint()
+    assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
 
 
 def test_ctrl_c_ends_with_a_checkpoint(tmp_path):
@@ -138,6 +228,14 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
             ("--algo", "dqn", "--env", "CartPole-v1", "--actor-bits", "9"),
             "actor_bits is 9; it can be 32, 16 or 8 to 2",
         ),
+        (
+            ("--algo", "d4pg", "--env", "tests.helpers.environments:Unbounded-v0"),
+            "no head fits them",
+        ),
+        (
+            ("--algo", "dqn", "--env", "CartPole-v1", "--steps", "1000"),
+            "of 1000 steps none is learnt from",
+        ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
         (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),
     ],
@@ -150,10 +248,7 @@ def test_wrong_arguments_write_nothing(tmp_path, arguments, said):
 
 
 def test_a_full_disk_is_an_error_in_words(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("qgraph.files.os.replace", full)
+    monkeypatch.setattr("qgraph.files.os.replace", no_space)
     with pytest.raises(OutputError, match="No space left on device"):
         train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
 

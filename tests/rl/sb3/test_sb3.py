@@ -9,6 +9,7 @@ import gymnasium
 import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.callbacks import BaseCallback
 
 from qgraph.errors import UnsupportedError
 from qgraph.rl.actor import Actor, Packer
@@ -98,6 +99,16 @@ def test_images_are_turned_and_scaled(kind):
     )
 
 
+@pytest.mark.parametrize("kind", [SAC, TD3, DDPG])
+def test_numbers_are_chosen_from_images(kind):
+    model = model_of(kind, discrete=False, image=True)
+    found, x = read(model), seen_by(model, 2)
+    outputs = floats.run(found.program, found.weights, found.as_seen(x))
+    actions = found.head.actions(outputs[found.program.outputs[0]])
+    wanted, _ = model.predict(x, deterministic=True)
+    np.testing.assert_allclose(actions, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "image"), [("PPO", False), ("SAC", False), ("TD3", False), ("DQN", True)]
 )
@@ -142,6 +153,38 @@ def test_log_probabilities_are_those_of_what_was_played(discrete):
     else:
         wanted = torch.distributions.Normal(outputs, spread.exp()).log_prob(actions).sum(-1)
     np.testing.assert_allclose(buffer.log_probs.ravel(), wanted.detach().numpy(), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_evaluated_while_collecting_is_the_float_policy(name):
+    model, hook = model_of(*MODELS[name]), QuantizedCollection(bits=2)
+    x, compared = seen_by(model, 64), []
+
+    class Evaluation(BaseCallback):
+        def _on_step(self):
+            found, _ = model.predict(x, deterministic=True)
+            network = read(model)
+            outputs = floats.run(network.program, network.weights, network.as_seen(x))
+            wanted = network.head.actions(outputs[network.program.outputs[0]])
+            compared.append(np.abs(found - wanted).max())
+            return True
+
+    model.learn(40, callback=[hook, Evaluation()])
+    assert hook.steps >= 16 and len(compared) >= 40 and max(compared) < 1e-5
+
+
+def test_a_model_is_as_it_was_after_release():
+    model, hook = model_of(SAC, False), QuantizedCollection()
+
+    class Stops(BaseCallback):
+        def _on_step(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(40, callback=[hook, Stops()])
+    assert "_predict" in vars(model.policy)
+    hook.release()
+    assert "_predict" not in vars(model.policy)
 
 
 def test_new_weights_come_after_the_period():

@@ -1,0 +1,52 @@
+"""Environments that misbehave: `tests.helpers.environments:NotFinite-v0` by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class NotFinite(gymnasium.Env):  # type: ignore[misc]
+    """Ten steps an episode. In every 20th the last of `bad` is NaN: observation or reward."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, bad: str = "observation") -> None:
+        self.bad, self.episodes, self.steps = bad, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.episodes, self.steps = self.episodes + 1, 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        over = self.steps == 10
+        seen, reward = np.full(3, 0.1 * self.steps, np.float32), 1.0
+        if over and self.episodes % 20 == 0:
+            seen[1] = np.nan if self.bad == "observation" else seen[1]
+            reward = np.nan if self.bad == "reward" else reward
+        return seen, reward, over, False, {}
+
+
+class Unbounded(NotFinite):
+    """Its actions have no lower end."""
+
+    action_space = gymnasium.spaces.Box(-np.inf, 1, (1,), np.float32)
+
+
+class Images(NotFinite):
+    """It is only looked at."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+
+gymnasium.register("NotFinite-v0", NotFinite, disable_env_checker=True)
+gymnasium.register(
+    "NotFiniteReward-v0", NotFinite, disable_env_checker=True, kwargs={"bad": "reward"}
+)
+gymnasium.register("Unbounded-v0", Unbounded, disable_env_checker=True)
+gymnasium.register("Images-v0", Images, disable_env_checker=True)

@@ -46,7 +46,8 @@ def evaluate(
     model: Model,
     environment: EnvironmentOption = None,
     bits: Annotated[
-        str, typer.Option(metavar="LIST", help="Of weights: 32, 16 (float16), 8 to 2.")
+        str,
+        typer.Option(metavar="LIST", help="Of weights: 32, 16 (float16), 15 to 2; packed 8 to 2."),
     ] = "32,16,8,6,5,4,3,2",
     ways: Annotated[
         str,

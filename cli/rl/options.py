@@ -96,6 +96,6 @@ def bits_of(text: str) -> list[int]:
         found = [int(part) for part in text.split(",")]
     except ValueError:
         found = [0]
-    if not all(2 <= bits <= 8 or bits in (16, 32) for bits in found):
-        raise UsageError(f"`{text}` is no list of bits", hint="of 32, 16 (float16), 8 to 2")
+    if not all(2 <= bits <= 16 or bits == 32 for bits in found):
+        raise UsageError(f"`{text}` is no list of bits", hint="of 32, 16 (float16), 15 to 2")
     return list(dict.fromkeys(found))

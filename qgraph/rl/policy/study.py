@@ -16,7 +16,7 @@ from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.head import Head
-from qgraph.rl.policy.affine import FLOAT, Simulated
+from qgraph.rl.policy.affine import FLOAT, HALF, Simulated
 from qgraph.rl.policy.build import STATIC_BITS, pack
 from qgraph.rl.policy.play import Outputs, Returns, play, watch
 from qgraph.rl.policy.policy import Policy
@@ -45,6 +45,10 @@ WAYS: Mapping[str, Way] = MappingProxyType(
 
 
 STATIC = "static"
+# Of what is really packed; the papers' arithmetic has 9 to 15 as well.
+PACKED: Mapping[str, Sequence[int]] = MappingProxyType(
+    {"actor": (*STATIC_BITS, HALF), STATIC: STATIC_BITS}
+)
 CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps to learn from, and their first seed
 
 
@@ -115,17 +119,17 @@ def forms(
 ) -> Iterator[Form]:
     """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them.
 
-    The way `static` needs a head and an environment, and has integer bits only. Raises
-    UnsupportedError for a policy without a static form.
+    A way goes without bits that nothing is packed in. `static` needs a head and an environment.
+    Raises UnsupportedError for a policy without a static form.
     """
     program, weights = network.program, network.weights
     for way in [way for way in ways if way in WAYS]:
-        for b in [b for b in bits if b < FLOAT]:
+        for b in [b for b in bits if b in PACKED.get(way, range(FLOAT))]:
             yield Form(way, b, WAYS[way](program, weights, b))
     if STATIC in ways and head is not None and environment is not None:
         floating = Simulated(program, weights)
         seen = watch(environment, floating, head, CALIBRATION, CALIBRATION_SEED)
-        for b in [b for b in bits if b in STATIC_BITS]:
+        for b in [b for b in bits if b in PACKED[STATIC]]:
             yield Form(STATIC, b, Policy(pack(network, head, b, STATIC, seen)).outputs)
 
 

@@ -84,6 +84,14 @@ def test_float_is_compared_with_fewer_bits_in_every_way(made):
     json.dumps(found.as_json())
 
 
+def test_bits_that_nothing_is_packed_in_are_simulated(made):
+    network, ways = read_policy(chaser()), ("papers", "actor", "static")
+    found = forms(network, [32, 16, 12, 8], ways, Head("argmax"), "Chase")
+    assert [(form.way, form.bits) for form in found] == [
+        ("papers", 16), ("papers", 12), ("papers", 8), ("actor", 16), ("actor", 8), ("static", 8),
+    ]  # fmt: skip
+
+
 def test_a_static_form_is_calibrated_where_it_acts(made):
     network, head = read_policy(chaser()), Head("argmax")
     (form,) = forms(network, [16, 8], ["static"], head, "Chase")

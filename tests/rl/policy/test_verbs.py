@@ -39,7 +39,7 @@ def test_evaluate_prints_json(made, model):
         (("--env", "Nowhere"), "Nowhere"),
         (("--env", "Pull"), "3 outputs"),
         (("--env", "Chase", "--head", "clip"), "clip"),
-        (("--env", "Chase", "--bits", "9"), "list of bits"),
+        (("--env", "Chase", "--bits", "17"), "list of bits"),
         (("--env", "Chase", "--ways", "mine"), "list of ways"),
         (("--env", "Chase", "--against", "other.pb"), ".qpol"),
     ],

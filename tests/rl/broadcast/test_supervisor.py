@@ -68,6 +68,13 @@ def test_the_death_of_one_that_is_needed_ends_the_run_and_says_why(task: str, me
     assert other.returncode == 0
 
 
+def test_settings_are_as_long_as_they_need_be() -> None:
+    with Supervisor(1) as run:
+        run.start("ray", MODULE, {"task": "refuse", "actors": ["x" * 1250] * 1000})
+        with pytest.raises(RunError, match="this task is refused"):
+            watched(run, lambda: False)
+
+
 def test_one_that_is_killed_is_named_with_its_signal() -> None:
     with Supervisor(1) as run:
         run.start("quantizer", MODULE, {"task": "wait"})

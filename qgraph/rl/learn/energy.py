@@ -50,6 +50,15 @@ class Meter:
         }
 
 
+def together(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What both parts of a run took that was stopped and went on, of what `Meter.read` gives."""
+    found = dict(before)
+    for name, value in after.items():
+        inner = isinstance(value, Mapping)
+        found[name] = together(found.get(name, {}), value) if inner else found.get(name, 0) + value
+    return found
+
+
 def cpu_seconds(process: int) -> float:
     """What a process took of processors so far; 0 for one that is gone."""
     try:

@@ -10,9 +10,10 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from qgraph.rl.learn.directory import (
     Rows,
     RunDirectory,
 )
-from qgraph.rl.learn.energy import Meter
+from qgraph.rl.learn.energy import Meter, together
 from qgraph.rl.learn.learners import learner_of
 from qgraph.rl.learn.memory import limiter_of, memory_of
 from qgraph.rl.learn.options import Options
@@ -74,6 +75,7 @@ class Training:
         self.limiter = limiter_of(options)
         self.rng = np.random.default_rng(options.seed)
         self.counts = Counts()
+        self.resumed = resume
         if resume:
             self._restore()
         since = (self.counts.learner_steps, self.limiter.inserts) if resume else (None, None)
@@ -125,9 +127,7 @@ class Training:
                 self._report(actors, watch)
             self.checkpoint()
             if meter is not None:
-                found = meter.read({"learner": os.getpid(), **actors.processes()})
-                content = json.dumps(found, indent=1) + "\n"
-                write_whole(self.directory.path / ENERGY, content.encode())
+                self._write_energy(meter.read({"learner": os.getpid(), **actors.processes()}))
             return self.done
         except RunError:  # a process died; what was learnt is sound
             self.checkpoint()
@@ -288,6 +288,13 @@ class Training:
         }
         path = self.directory.path / POLICY
         write_policy(path, self.learner.program, self.learner.policy, about)
+
+    def _write_energy(self, found: Mapping[str, Any]) -> None:
+        """Of a run that went on, all its parts."""
+        path = self.directory.path / ENERGY
+        if self.resumed and path.exists():
+            found = together(json.loads(path.read_text()), found)
+        write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
 
     def checkpoint(self) -> None:
         """Replace the checkpoint, whole or not at all. Raises OutputError; TrainingError where the

@@ -1,6 +1,7 @@
 """Runs: what they write, stop, and go on from."""
 
 import csv
+import json
 import os
 import signal
 from dataclasses import replace
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from qgraph.errors import LoadError, OutputError, RunError, TrainingError, UsageError
 from qgraph.rl.learn.directory import Rows, RunDirectory
+from qgraph.rl.learn.energy import together
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
@@ -169,6 +171,23 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path):
     with pytest.raises(TrainingError, match="not finite after 63 learner steps"):
         ended.checkpoint()
     assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
+
+
+def test_energy_is_of_all_parts_of_a_run(tmp_path):
+    pytest.importorskip("codecarbon", reason="needs the extra `energy`")
+    train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "energy": True})
+    first = json.loads((tmp_path / "run" / "energy.json").read_text())
+    assert first["estimated_kwh"] > 0 and first["processor_seconds"]["learner"] > 0
+    train(tmp_path / "run", settings={"steps": 400}, resume=True)
+    both = json.loads((tmp_path / "run" / "energy.json").read_text())
+    assert set(both) == set(first) and set(both["processor_seconds"]) == {"learner"}
+    for name in ("estimated_kwh", "seconds", "of_processor"):
+        assert both[name] > first[name], name
+
+
+def test_parts_of_a_run_are_added():
+    parts = {"kwh": 1.0, "each": {"a": 2.0}}, {"kwh": 0.5, "each": {"a": 1.0, "b": 4.0}}
+    assert together(*parts) == {"kwh": 1.5, "each": {"a": 3.0, "b": 4.0}}
 
 
 def test_ctrl_c_ends_with_a_checkpoint(tmp_path):

@@ -188,7 +188,7 @@ def report(
     groups: Groups = ALL_GROUPS,
     as_json: Annotated[bool, typer.Option("--json")] = False,
     markdown: Annotated[bool, typer.Option("--markdown")] = False,
-    figure: Annotated[Path | None, typer.Option(metavar="PNG", help="All groups.")] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="PNG")] = None,
 ) -> None:
     """A table, and a figure, of the runs that are over."""
     facts = []
@@ -201,7 +201,7 @@ def report(
     if not facts:
         raise typer.BadParameter(f"{out} has no run that is over")
     if figure is not None:
-        draw(out, chosen(tasks, {task.name: task for task in TASKS}), figure)
+        draw(out, chosen(tasks, {task.name: task for task in TASKS}), groups.split(","), figure)
     if as_json:
         print(json.dumps(facts, indent=1))
         return
@@ -235,7 +235,7 @@ def facts_of(
     }
 
 
-def draw(out: Path, tasks: Sequence[Task], path: Path) -> None:
+def draw(out: Path, tasks: Sequence[Task], groups: Sequence[str], path: Path) -> None:
     """A row for each task: learning curves of baselines, and bars of each other group."""
     import matplotlib
 
@@ -243,13 +243,18 @@ def draw(out: Path, tasks: Sequence[Task], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(
-        len(tasks), len(GROUPS), figsize=(16, 3.4 * len(tasks)), squeeze=False, layout="constrained"
+        len(tasks),
+        len(groups),
+        figsize=(4 * len(groups), 3.4 * len(tasks)),
+        squeeze=False,
+        layout="constrained",
     )
     for row, task in zip(axes, tasks, strict=True):
-        _curves(row[0], out, task)
-        for axis, name in zip(row[1:], [n for n in GROUPS if n != "baselines"], strict=True):
-            _bars(axis, out, task, name)
-        for axis in row:
+        for axis, name in zip(row, groups, strict=True):
+            if name == "baselines":
+                _curves(axis, out, task)
+            else:
+                _bars(axis, out, task, name)
             axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

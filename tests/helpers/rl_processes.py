@@ -22,7 +22,7 @@ def main() -> None:
         if task == "raise":
             raise ValueError("an error of no known kind")
         if task == "exit":
-            print("last words")
+            print("last words", flush=True)
             os._exit(7)
         if task == "stuck":
             time.sleep(60)

@@ -69,6 +69,15 @@ def test_gradients_of_1e_7_need_a_scale_too():
     assert abs(moved(HAdam, gradients * scale) / wanted - 1) > 0.05
 
 
+def test_steps_are_too_long_where_the_moments_are_subnormal():
+    """Such weights grow until an average overflows that is kept times 2^12: a scale cures that."""
+    gradients, scale = np.full(300, 1.5e-6), 2.0**13
+    wanted = adam_in_float64(gradients)
+    assert abs(moved(HAdam, gradients)) > 3 * abs(wanted)
+    found = moved(HAdam, gradients * scale, gradient_scale=scale)
+    assert found == pytest.approx(wanted, rel=0.05)
+
+
 def test_variables_without_gradients_stay():
     assert not math.isfinite(moved(Adam, [0.0]))  # 0 / 0: epsilon is 0 in float16
     assert moved(HAdam, [0.0]) == 0

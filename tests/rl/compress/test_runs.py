@@ -58,6 +58,17 @@ def test_actors_run_what_the_chain_makes(tmp_path, where):
     directory.close()
 
 
+@pytest.mark.parametrize("algo", ["sac", "d4pg"])
+@pytest.mark.parametrize("chain", ["prune(0.5)|distill|quantize(8)", "distill(8-8)|factorize(0.9)"])
+def test_policies_of_continuous_actions_are_compressed_too(tmp_path, algo, chain):
+    settings = {**SMALL, "in_process": True, "compress": chain}
+    train(tmp_path, algo, "Pendulum-v1", settings)
+    rows = read_log(tmp_path / LINES)
+    assert len(rows) > 2 and not any(row.failed for row in rows[1:])
+    if algo == "sac":  # whose policies draw
+        assert all(row.seen.kl_mean > 0 for row in rows[1:])
+
+
 def test_one_seed_one_result(tmp_path):
     settings = {**SMALL, "in_process": True, "compress": "prune(0.25)|quantize(8)"}
     found = []

@@ -10,12 +10,13 @@ from qgraph.rl.monitor import Decision
 
 @dataclass(frozen=True)
 class FailsAbove:
-    """Fits policies whose first bias is at most `limit`."""
+    """Fits policies whose first bias is at most `limit`, up or down."""
 
     limit: float = 0.0
 
     def __call__(self, policy, task):
-        if next(v for k, v in policy.weights.items() if v.ndim == 1)[0] > self.limit:
+        bias = next(v for v in policy.weights.values() if v.ndim == 1)
+        if abs(bias[0]) > self.limit:
             raise UnsupportedError("does not fit")
         return policy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import CalibrationError, QGraphError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.compress.form import Memory, Policy
@@ -30,7 +30,8 @@ class Worker:
     where students are kept, None for nowhere; with `resume` they go on as they were there.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
-    one, the original does. failures: how often that was.
+    one, the original does. failures: how often that was; a link that needs observations, before
+    there are any, has not failed.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Worker:
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:
-            self._failed(facts, str(error))
+            early = isinstance(error, CalibrationError) and _is_none(observations)
+            if not early:
+                self._failed(facts, str(error))
             return None if self._good else original.pack(facts.version)
         self._good = True
         share = self.monitor.decision.share
@@ -110,7 +113,7 @@ class Worker:
     def _indicators(
         self, original: Policy, policy: Policy, seen: Array | None, facts: Facts
     ) -> Indicators:
-        if seen is None or not len(seen):
+        if seen is None or _is_none(seen):
             return unmeasured(facts)
         return measure(original, policy, seen, facts)
 
@@ -119,6 +122,17 @@ class Worker:
         if complaint != self._complaint:  # once for each reason
             self.monitor.failed(unmeasured(facts), complaint)
         self._complaint = complaint
+
+
+def troubles(failures: int) -> list[str]:
+    """What befell a compressor without ending the run, in words."""
+    if not failures:
+        return []
+    return [f"{failures} policies were not compressed, the last one that was acted on: monitor.csv"]
+
+
+def _is_none(observations: Array | None) -> bool:
+    return observations is None or not len(observations)
 
 
 def room_for(program: ActorProgram) -> int:

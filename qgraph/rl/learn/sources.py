@@ -14,6 +14,7 @@ from qgraph.rl.actor import Actor, ActorProgram, Packer
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
+from qgraph.rl.compress.worker import troubles
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.worker import Worker
@@ -130,6 +131,8 @@ class ActorProcesses:
             refused = int(self.run.numbers(name)[REFUSED])
             if name.startswith("actor") and refused:
                 found.append(f"{name} refused {refused} damaged blocks")
+        if isinstance(self.publisher, CompressingPublisher):
+            found += troubles(self.publisher.failures)
         return found
 
     def close(self) -> None:
@@ -225,7 +228,7 @@ class LocalActors:
         return {}
 
     def troubles(self) -> list[str]:
-        return []
+        return [] if self.compressor is None else troubles(self.compressor.failures)
 
     def close(self) -> None:
         for worker in self.workers:

@@ -15,6 +15,7 @@ from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.cli import run as qgraph
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
+FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
 SMALL = {
     "steps": 400,
     "hidden": (16, 16),
@@ -102,6 +103,18 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
     train(tmp_path, settings={"steps": 600}, resume=True)
     (memory,) = read_students(tmp_path).values()
     assert (memory[0]["kept"]["adam/powers"] < begun).all()  # one step after the other
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
+def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
+    options = options_for("dqn", "CartPole-v1", **SMALL, **where, compress=FAILS)
+    directory = RunDirectory(tmp_path, resume=False)
+    directory.begin(options)
+    training = Training(options, directory)
+    assert training.run(unwatched)
+    (told,) = training.troubles
+    assert re.match(r"\d+ policies were not compressed, .*monitor.csv", told)
+    directory.close()
 
 
 @pytest.mark.parametrize(

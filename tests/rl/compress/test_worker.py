@@ -18,7 +18,7 @@ from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.actors import mlp, random_weights
 
 PROGRAM, HEAD = mlp(4, 32, 3), Head("argmax")
-FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
+FAILS = "tests.helpers.links.FailsAbove(0.5)|quantize(8)"
 
 
 def worker(text, **more):
@@ -96,6 +96,7 @@ def test_the_mix_gives_actors_the_original_so_often():
 def test_a_student_learns_from_snapshot_to_snapshot():
     one, x = worker("distill(8, steps=60)"), seen(256)
     assert (one.step(weights(), Facts(0)) == original(weights(), 0)).all()  # nothing seen yet
+    assert one.failures == 0
 
     def error(block):
         wanted = Actor(original(weights(), 0))(x)

@@ -18,14 +18,14 @@ from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.actors import mlp, random_weights
 
 PROGRAM, HEAD = mlp(4, 32, 3), Head("argmax")
-FAILS = "tests.helpers.links.FailsAbove(0.5)|quantize(8)"
+FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
 
 
 def worker(text, **more):
     return Settings(text, **more).worker(PROGRAM, HEAD)
 
 
-def weights(bias=-1.0, seed=0):
+def weights(bias=0.0, seed=0):
     found = random_weights(PROGRAM, seed)
     found["b0"][0] = bias
     return found

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from qgraph.errors import TrainingError
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
@@ -22,7 +24,8 @@ class Average:
 
     With `kahan` what is kept is `scale` times the average, to which scale share (source - average)
     is added by Kahan summation (section 3, method 4): without it an addition of less than half a
-    unit in the last place changes nothing.
+    unit in the last place changes nothing. Raises TrainingError for a source that its type does not
+    hold so many times.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Average:
         self.source, self.share, self.rounded = source, share, rounded
         self.kahan, self.scale = kahan, scale if kahan else 1.0
         self.kept = {name: _beside(v * self.scale, name) for name, v in source.items()}
+        self.check()
         lost = source if kahan else {}
         self.lost = {name: _beside(tf.zeros_like(v), f"lost/{name}") for name, v in lost.items()}
 
@@ -44,6 +48,20 @@ class Average:
     def state(self) -> dict[str, Any]:
         """What it goes on from, by name."""
         return {**self.kept, **{f"lost/{name}": v for name, v in self.lost.items()}}
+
+    def check(self) -> None:
+        """Raises TrainingError where a number is not finite any more."""
+        for name, kept in self.kept.items():
+            if not np.isfinite(kept.numpy()).all():
+                times = f", kept {self.scale:g} times," if self.kahan else ""
+                raise TrainingError(
+                    f"the average of weights{times} is more than its type holds",
+                    node=name,
+                    hint="weights grow where gradients are too small for float16: it needs more of "
+                    "its methods (--half)"
+                    if self.kahan
+                    else None,
+                )
 
     def read(self) -> dict[str, Tensor]:
         """The average of each variable."""

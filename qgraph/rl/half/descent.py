@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from qgraph.rl.half.hadam import Adam
+from qgraph.rl.half.hadam import Adam, finite
 from qgraph.rl.half.scaling import LossScale
 
 Tensor = Any
@@ -20,7 +20,8 @@ class Descent:
     """Moves `variables` by `optimizer`, one of this package.
 
     scale       None: gradients are taken as they are, infinite ones too. Else those that are not
-                finite are left out, and the scale is halved.
+                finite are left out, and the scale is halved. Where it is compound, those too
+                whose squares are not, if the optimizer squares them
     compound    the optimizer remembers scaled gradients, and is told where the scale changes
                 (section 3, method 5); else they are divided again before it gets them.
     """
@@ -55,22 +56,29 @@ class Descent:
             scale = tf.cast(self.scale.value, loss.dtype)
             self._scaled(tape.gradient(loss, variables, output_gradients=scale), self.scale)
 
-    def _scaled(self, gradients: list[Tensor], scale: LossScale) -> None:
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
+    def _scaled(self, gradients: list[Tensor | None], scale: LossScale) -> None:
+        """A variable that the loss does not depend on has no gradient."""
+        rounded = [g if g is None else self._rounded(g) for g in gradients]
+        there = [g for g in rounded if g is not None]
+        fine = self.optimizer.takes(there) if self.compound else finite(there)
         if not self.compound:
-            gradients = [g / tf.cast(scale.value, g.dtype) for g in gradients]
-        tf.cond(finite, lambda: self._apply(gradients), lambda: None)
-        factor = scale.update(finite, self._holds_more(finite, scale))
+            rounded = [g if g is None else g / tf.cast(scale.value, g.dtype) for g in rounded]
+        tf.cond(fine, lambda: self._apply(rounded), lambda: None)
+        factor = scale.update(fine, self._holds_more(fine, scale))
         if self.compound:
             tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
 
-    def _holds_more(self, finite: Tensor, scale: LossScale) -> Tensor:
+    def _holds_more(self, fine: Tensor, scale: LossScale) -> Tensor:
         """Whether the optimizer can remember gradients of twice the scale, where that is asked."""
         if not self.compound:
             return True
-        due = tf.logical_and(finite, scale.due())
+        due = tf.logical_and(fine, scale.due())
         return tf.cond(due, lambda: self.optimizer.holds(2.0), lambda: tf.constant(True))
 
-    def _apply(self, gradients: list[Tensor]) -> None:
-        rounded = [self.optimizer.rounded(gradient) for gradient in gradients]
-        self.optimizer.apply_gradients(zip(rounded, self.variables.values(), strict=True))
+    def _apply(self, gradients: list[Tensor | None]) -> None:
+        rounded = [g if g is None else self._rounded(g) for g in gradients]
+        pairs = zip(rounded, self.variables.values(), strict=True)
+        self.optimizer.apply_gradients([(g, v) for g, v in pairs if g is not None])
+
+    def _rounded(self, gradient: Tensor) -> Tensor:
+        return self.optimizer.rounded(tf.convert_to_tensor(gradient))

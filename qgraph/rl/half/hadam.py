@@ -16,6 +16,7 @@ from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
 Tensor = Any
+MARGIN = 1.1  # numbers that are more than float16 ends at by rounding alone
 
 
 class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -24,6 +25,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
     kahan               updates are added by Kahan summation (Kahan-gradients)
     gradient_scale      what gradients are multiplied by (compound loss scaling): they need not be
                         divided again, since epsilon is multiplied too. Set it by `rescale`.
+    settings            what every Keras optimizer takes, such as `clipnorm`
     """
 
     def __init__(
@@ -36,8 +38,9 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         gradient_scale: float = 1.0,
         rounded: Rounding = exact,
         name: str = "Adam",
+        **settings: Any,
     ) -> None:
-        super().__init__(name=name, jit_compile=False)
+        super().__init__(name=name, **{**settings, "jit_compile": False})
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.betas, self.epsilon = tuple(betas), epsilon
         self.kahan, self.rounded = kahan, rounded
@@ -63,6 +66,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
     def update_step(self, gradient: Tensor, variable: Any) -> None:
         """One variable, one step."""
+        gradient = tf.convert_to_tensor(gradient)  # one of rows alone
         index = self._index_dict[self._var_key(variable)]
         first, second, dtype = self.first[index], self.second[index], variable.dtype
         steps = tf.cast(self.iterations + 1, tf.float64)
@@ -93,10 +97,17 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
     def _rescaled(self, second: Tensor, factor: Tensor) -> Tensor:
         return second * factor * factor
 
+    def takes(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Whether they are finite, and what is remembered of them is."""
+        return finite([self._weight(gradient) for gradient in gradients])
+
+    def _weight(self, gradient: Tensor) -> Tensor:
+        """The largest number that is made of a gradient on the way to the second moment."""
+        return tf.square(gradient)
+
     def holds(self, factor: float) -> Tensor:
         """Whether all that is remembered stays finite if gradients are `factor` times larger."""
-        found = [*self._times(factor), tf.constant(0.0)]
-        return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in found])
+        return finite(self._times(factor))
 
     def rescale(self, factor: Tensor) -> None:
         """Gradients are `factor` times larger from now on."""
@@ -143,6 +154,15 @@ class HAdam(Adam):
 
     def _rescaled(self, second: Tensor, factor: Tensor) -> Tensor:
         return second * factor
+
+    def _weight(self, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def finite(tensors: Sequence[Tensor]) -> Tensor:
+    """Whether all numbers are, and would be if rounding had made them a little larger."""
+    found = [tf.reduce_all(tf.math.is_finite(tf.cast(MARGIN, x.dtype) * x)) for x in tensors]
+    return tf.reduce_all([tf.constant(True), *found])
 
 
 def hypot(a: Tensor, b: Tensor) -> Tensor:

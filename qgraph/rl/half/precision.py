@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from qgraph.errors import TrainingError
+from qgraph.ir.types import Array
 
 Tensor = Any
 Rounding = Callable[[Tensor], Tensor]
+SAFE = 2.0**15  # every format holds what is less
 
 
 def exact(x: Tensor) -> Tensor:
@@ -28,6 +33,15 @@ class Precision:
     stored: Any
     computed: Any
     rounded: Rounding = exact
+
+    def check(self, what: str, x: Array) -> None:
+        """Raises TrainingError for a number of `x` that is infinite in what is computed."""
+        largest = np.abs(x).max(initial=0.0)
+        if largest >= SAFE and not np.isfinite(self.rounded(tf.cast(largest, self.computed))):
+            raise TrainingError(
+                f"{what} are up to {largest:g}, which is infinite in {self.computed.name}",
+                hint="smaller ones, or float32",
+            )
 
 
 def precision_of(name: str, significand: int | None = None) -> Precision:

@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 Tensor = Any
-FIRST, MOST = 2.0**13, 2.0**15  # float16 ends at 2^16
+# As the code published with the paper has it, whose first scale is 1e4.
+FIRST, INTERVAL = 2.0**13, 10_000
+MOST = 2.0**15  # float16 ends at 2^16
 LEAST = 2.0**-14  # the smallest normal number of float16
-INTERVAL = 2000  # steps, as PyTorch's amp has it
 
 
 class LossScale:

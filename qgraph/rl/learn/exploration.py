@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
-LOG_STD = (-10.0, 2.0)  # that deviations of a drawn policy are held to: exp(-10) is one of float16
+LOG_STD = (-5.0, 2.0)  # that deviations of a drawn policy are held to, as in pytorch_sac
 
 
 class Choice(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,18 @@ AT_LEAST_ONE = (
     "replicas",
 )  # fmt: skip
 BITS = (32, 16, *range(2, 9))
+# What not all algorithms look at: how it is said, and those that do.
+OWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "layer_norm": ("--layer-norm", ("dqn", "d4pg", "impala")),
+        "half": ("--mixed-bfloat16", ("dqn", "d4pg", "impala")),
+        "double": ("--no-double", ("dqn",)),
+        "dueling": ("--dueling", ("dqn",)),
+        "replicas": ("--replicas", ("impala",)),
+        "reward_scale": ("--reward-scale", ("impala", "sac")),
+        "tau": ("--tau", ("sac",)),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,7 @@ class Options:
             )
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
+        self._check_own()
         self._check_precision()
         if self.compress or self.monitor:
             check_compression(self)
@@ -180,12 +193,23 @@ class Options:
                 hint=f"--batch {self.batch // share * share or share}",
             )
 
+    def _check_own(self) -> None:
+        """What an algorithm would not look at is not taken from a user."""
+        usual = {part.name: part.default for part in fields(self)}
+        for name, (said, takers) in OWN.items():
+            if self.algorithm not in takers and getattr(self, name) != usual[name]:
+                raise UsageError(
+                    f"{self.algorithm} has no use for {said}", hint=f"it is for {', '.join(takers)}"
+                )
+
     def _check_precision(self) -> None:
         if self.precision not in PRECISIONS:
             raise UsageError(f"no precision is called `{self.precision}`")
         check_methods(self.methods)
         if self.significand is not None and not 1 <= self.significand <= 10:
             raise UsageError(f"significand is {self.significand}; it can be 1 to 10")
+        if self.significand is not None and self.precision not in ("float16", "float32"):
+            raise UsageError(f"{self.precision} precision has its own significands")
         plain = self.precision == "float32" and not self.methods and self.significand is None
         if self.algorithm != "sac" and not plain:
             raise UsageError(

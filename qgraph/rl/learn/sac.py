@@ -36,6 +36,7 @@ Tensor = Any
 Weights = Mapping[str, Any]
 ALPHA = 0.1  # at first
 IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
+MORE = "float16 may need more of its methods (--half), or smaller rewards (--reward-scale)"
 
 
 class Sac:
@@ -118,21 +119,37 @@ class Sac:
         """One step of all: the critics' error of each transition, and their loss.
 
         Where a loss scale may be lowered, a step whose loss is not finite is left out, and the last
-        loss stands for its own. Raises TrainingError where no scale makes gradients finite.
+        loss stands for its own. Raises TrainingError for a batch that the type does not hold, for
+        weights that are not finite any more, and where no scale makes gradients finite.
         """
+        self.precision.check("observations", batch.records["observation"])
+        self.precision.check("rewards", self.options.reward_scale * batch.records["reward"])
         errors, loss = self._compiled(*of_batch(batch))
-        scales = {name: d.scale for name, d in self.descents.items() if d.scale is not None}
-        for name, scale in scales.items():
-            if scale.spent:
+        if np.isfinite(loss):
+            self.loss = float(loss)
+        else:
+            self._check_weights()
+        scales = [d.scale for d in self.descents.values() if d.scale is not None]
+        for name, descent in self.descents.items():
+            if descent.scale is not None and descent.scale.spent:
                 raise TrainingError(
                     f"gradients overflow at every loss scale, after {int(self.taken)} steps",
                     node=name,
-                    hint="observations or rewards are too large for float16, or it needs more of "
-                    "its methods (--half)",
+                    hint=MORE,
                 )
-        if np.isfinite(loss) or not scales:
+        if not scales:
             self.loss = float(loss)
         return np.nan_to_num(errors.numpy()), self.loss
+
+    def _check_weights(self) -> None:
+        for name, weights in (("critic", self.critic), ("actor", self.actor)):
+            if not all(np.isfinite(v.numpy()).all() for v in weights.values()):
+                raise TrainingError(
+                    f"weights are not finite any more, after {int(self.taken)} steps",
+                    node=name,
+                    hint=None if self.precision.computed == tf.float32 else MORE,
+                )
+        self.average.check()
 
     def _step(
         self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,

@@ -179,13 +179,6 @@ def test_float16_with_all_methods_stays_near_float32(trained):
     assert np.corrcoef(*map(np.ravel, steps))[0, 1] > 0.9
 
 
-def test_naive_float16_does_not_live_long():
-    sac = learner(**half_settings("none"))
-    losses = [sac.step(batch)[1] for batch in batches(World(), 50)]
-    assert types_of(sac) == {tf.float16}
-    assert not np.isfinite(losses).all()
-
-
 def test_overflow_at_the_first_step_halves_the_scale():
     sac = learner(**half_settings("all"))
     before = weights_of(sac)
@@ -204,14 +197,48 @@ def test_overflow_at_the_first_step_halves_the_scale():
     assert int(optimizer.iterations) > 0 and all(np.isfinite(v).all() for v in after.values())
 
 
-@pytest.mark.parametrize("how", ["all", "loss-scaling"])
-def test_what_no_scale_cures_is_said(how):
-    sac = learner(**half_settings(how))
+def test_what_no_scale_cures_is_said():
+    sac = learner(**half_settings("hadam,compound-scaling"))
+    (batch,) = batches(World(), 1)
+    batch.records["reward"] = -60_000.0
+    sac.critic["one/output/bias"].assign([60_000.0])  # both are finite, what lies between is not
     with pytest.raises(TrainingError, match="overflow at every loss scale") as caught:
-        for batch in batches(World(), 40, rewards=1e6):
+        for _ in range(40):
             sac.step(batch)
     assert caught.value.node == "critic" and int(sac.taken) == 28
     assert all(np.isfinite(v.numpy()).all() for v in sac.critic.values())
+
+
+@pytest.mark.parametrize("how", ["none", "loss-scaling"])
+def test_weights_that_are_not_finite_are_said(how):
+    """Adam divides 0 by 0 where squares underflow: no scale brings weights back."""
+    sac = learner(**half_settings(how))
+    with pytest.raises(TrainingError, match="weights are not finite any more") as caught:
+        for batch in batches(World(), 40):
+            sac.step(batch)
+    assert caught.value.node == "critic" and "--half" in caught.value.hint
+    assert int(sac.taken) < 5
+
+
+@pytest.mark.parametrize("how", ["all", "none", "mixed", "loss-scaling"])
+@pytest.mark.parametrize("part", ["observation", "reward"])
+def test_what_float16_does_not_hold_is_said_at_once(how, part):
+    sac = learner(**half_settings(how))
+    (batch,) = batches(World(), 1)
+    batch.records[part].flat[3] = -66000
+    with pytest.raises(TrainingError, match=f"{part}s are up to 66000, which is infinite"):
+        sac.step(batch)
+    assert int(sac.taken) == 0
+    batch.records[part].flat[3] = -65000
+    assert np.isfinite(sac.step(batch)[1])
+
+
+def test_an_average_that_overflows_is_named():
+    sac = learner(**half_settings("all"), tau=0.9)
+    sac.critic["one/output/bias"].assign([17.0])
+    with pytest.raises(TrainingError, match="one/output/bias: the average of weights, kept 4096"):
+        for batch in batches(World(), 10):
+            sac.step(batch)
 
 
 def test_few_significand_bits_are_all_that_is_kept():
@@ -234,6 +261,8 @@ def test_images(how):
     world = World((20, 20, 3), np.uint8, 1)
     settings = {} if how == "float32" else half_settings(how)
     sac = learner(world, **settings)
+    kernel = sac.actor["output/kernel"]  # tiny at first
+    kernel.assign(np.random.default_rng(3).normal(size=kernel.shape))
     before = {k: v.numpy() for k, v in sac.critic.items()}
     for batch in batches(world, 3):
         errors, loss = sac.step(batch)
@@ -248,6 +277,7 @@ def test_images(how):
     x = batch.records["observation"].astype(np.float32)
     wanted = sac._run(sac.actor_program, sac.actor, sac.features(sac.critic, x)).numpy()
     tolerance = 1e-4 if how == "float32" else 0.02
+    assert np.abs(wanted).max() > 0.5
     assert act(x) == pytest.approx(wanted.astype(float), abs=tolerance)
 
 
@@ -264,6 +294,22 @@ SMALL = {
     "evaluate_every": 50,
     "episodes": 1,
 }
+
+
+@pytest.mark.parametrize("how", ["float32", "all", "mixed", "loss-scaling,hadam"])
+def test_a_learner_goes_on_from_its_state_bit_for_bit(how):
+    settings = {} if how == "float32" else half_settings(how)
+    whole, last = learner(**settings), learner(seed=0, **settings)
+    seen = list(batches(World(), 30))
+    for batch in seen[:15]:
+        whole.step(batch)
+    kept = {name: v.numpy() for name, v in whole.state.items()}
+    for name, v in last.state.items():
+        v.assign(kept[name])
+    for batch in seen[15:]:
+        assert whole.step(batch)[1] == last.step(batch)[1]
+    for name, v in last.state.items():
+        assert np.array_equal(v.numpy(), whole.state[name].numpy()), name
 
 
 @pytest.mark.parametrize("how", ["float32", "all", "mixed"])
@@ -296,6 +342,11 @@ def test_a_run_in_naive_float16_ends_in_words(tmp_path):
         (("--algo", "sac", "--half", "compound-scaling,loss-scaling"), "not by both"),
         (("--algo", "d4pg", "--half", "all"), "d4pg learns in float32 only"),
         (("--algo", "d4pg", "--significand", "5"), "d4pg learns in float32 only"),
+        (("--algo", "sac", "--half", "mixed", "--significand", "5"), "its own significands"),
+        (("--algo", "sac", "--layer-norm"), "sac has no use for --layer-norm"),
+        (("--algo", "sac", "--mixed-bfloat16"), "sac has no use for --mixed-bfloat16"),
+        (("--algo", "d4pg", "--dueling"), "d4pg has no use for --dueling"),
+        (("--algo", "sac", "--no-double"), "sac has no use for --no-double"),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, said):

@@ -1,0 +1,122 @@
+"""Scaled losses, and optimizers, in models that are no SAC."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from qgraph.errors import TrainingError
+from qgraph.rl.half.average import SCALE, Average
+from qgraph.rl.half.descent import Descent
+from qgraph.rl.half.hadam import Adam, HAdam
+from qgraph.rl.half.precision import precision_of
+from qgraph.rl.half.scaling import FIRST, LossScale
+
+
+def variable(value=1.0, dtype=tf.float16):
+    return tf.Variable([value], dtype=dtype)
+
+
+def descend(descent, gradients):
+    """Steps along each gradient of all variables but those named `idle`."""
+    for gradient in gradients:
+        with tf.GradientTape() as tape:
+            moved = [v for name, v in descent.variables.items() if name != "idle"]
+            loss = tf.add_n([tf.reduce_sum(v * tf.cast(gradient, v.dtype)) for v in moved])
+        descent.minimize(tape, loss)
+
+
+@pytest.mark.parametrize("kind", [Adam, HAdam])
+def test_gradients_whose_squares_overflow_lower_the_scale_of_who_squares_them(kind):
+    """2^13 times 0.5 is finite in float16, its square is not."""
+    x = variable()
+    descent = Descent({"x": x}, kind(1e-2), LossScale(), compound=True)
+    descend(descent, [0.5] * 20)
+    wanted = variable(dtype=tf.float64)
+    descend(Descent({"x": wanted}, Adam(1e-2)), [0.5] * int(descent.optimizer.iterations))
+    assert (float(descent.scale.value) < FIRST) == (kind is Adam)
+    assert int(descent.optimizer.iterations) > 10
+    assert float(x[0]) == pytest.approx(float(wanted[0]), abs=2e-2)
+    assert np.isfinite(descent.optimizer.second[0].numpy()).all()
+
+
+def test_what_rounding_makes_infinite_is_not_taken():
+    """With 3 significand bits 64000 is nearer to 2^16 than to the largest number."""
+    x, rounded = variable(0.0), precision_of("float16", 3).rounded
+    descent = Descent({"x": x}, HAdam(1e-2, rounded=rounded), LossScale(), compound=True)
+    descend(descent, [64000 / FIRST])
+    assert int(descent.optimizer.iterations) == 0
+    assert float(descent.scale.value) == FIRST / 2
+    descend(descent, [1.0] * 3)
+    assert np.isfinite(float(x[0])) and float(x[0]) < 0
+
+
+@pytest.mark.parametrize("scale", [None, "compound", "usual"])
+def test_variables_that_the_loss_does_not_touch(scale):
+    variables = {"x": variable(), "idle": variable()}
+    loss_scale = None if scale is None else LossScale()
+    descent = Descent(variables, HAdam(1e-2), loss_scale, compound=scale == "compound")
+    descend(descent, [0.1] * 3)
+    assert float(variables["x"][0]) < 1 == float(variables["idle"][0])
+
+
+def test_a_scale_grows_where_all_was_fine():
+    descent = Descent({"x": variable()}, HAdam(1e-3), LossScale(interval=4), compound=True)
+    descend(descent, [1e-3] * 9)
+    assert float(descent.scale.value) == min(4 * FIRST, descent.scale.most)
+    assert float(descent.optimizer.gradient_scale) == float(descent.scale.value)
+
+
+def test_an_average_that_its_type_does_not_hold_is_said():
+    with pytest.raises(TrainingError, match="kept 4096 times, is more than its type holds"):
+        Average({"w": variable(16.5)}, 0.5, kahan=True)
+    w = variable(15.0)
+    average = Average({"w": w}, 1.0, kahan=True)
+    w.assign([17.0])
+    for _ in range(3):
+        average.update()
+    with pytest.raises(TrainingError, match="w: the average"):
+        average.check()
+    assert SCALE == 4096
+    Average({"w": variable(16.5)}, 0.5).check()
+
+
+# -- as Keras has them -----------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+Y = X @ np.array([[0.5], [-1.0], [0.25]], np.float32)
+OWN = {"Adam": Adam, "HAdam": HAdam}
+
+
+@pytest.mark.parametrize("kind", [Adam, HAdam])
+def test_a_model_learns_is_saved_and_goes_on(kind, tmp_path):
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
+    optimizer = kind(0.05, betas=(0.8, 0.99), kahan=True, clipnorm=10.0)
+    model.compile(optimizer, "mse")
+    model.fit(X, Y, epochs=20, verbose=0)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    again = keras.models.load_model(path, custom_objects=OWN)
+    assert type(again.optimizer) is kind
+    assert again.optimizer.get_config() == optimizer.get_config()
+    for one in (model, again):
+        one.fit(X, Y, epochs=20, shuffle=False, verbose=0)
+    assert np.array_equal(model.get_weights()[0], again.get_weights()[0])
+    assert model.evaluate(X, Y, verbose=0) < 1e-3
+
+
+def test_a_model_in_float16():
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,), dtype="float16")])
+    model.compile(HAdam(0.05, kahan=True), "mse")
+    model.fit(X, Y, epochs=60, verbose=0)
+    assert {v.dtype for v in model.trainable_variables} == {tf.float16}
+    assert model.get_weights()[0][:, 0] == pytest.approx([0.5, -1.0, 0.25], abs=0.01)
+
+
+def test_gradients_of_rows_alone():
+    table = tf.Variable(tf.ones((4, 2), tf.float16))
+    descent = Descent({"table": table}, HAdam(0.1), LossScale(), compound=True)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table, [1]))
+    descent.minimize(tape, loss)
+    assert (table.numpy() == 1).all(1).tolist() == [True, False, True, True]

@@ -3,7 +3,8 @@
 Each run is `qgraph rl train --algo sac --in-process` in a directory of its own. Those that came to
 an end are passed over, those that were stopped go on from their checkpoint.
 ``python -m benchmarks.low_precision report`` makes a table and a figure of the runs that are there,
-``memory`` counts what learners keep. Groups of variants (Bjorck et al., 2021):
+``memory`` counts what learners keep, ``speed`` times them where there is float16. Groups of
+variants (Bjorck et al., 2021):
 
 - baselines: float32, float16, with loss scaling, mixed precision, with all six methods (figure 1);
 - adding: methods one after the other, in the order of table 1 (figure 3);
@@ -27,6 +28,7 @@ import numpy as np
 import typer
 
 from benchmarks.low_precision_memory import memory
+from benchmarks.low_precision_speed import speed
 from benchmarks.real.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
@@ -93,6 +95,7 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(memory)
+app.command()(speed)
 Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs are kept.")]
 Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
 Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]

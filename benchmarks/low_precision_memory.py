@@ -20,7 +20,7 @@ WORLDS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "images": ((84, 84, 9), 512),
 }
 ACTIONS = Actions(low=(-1.0,) * 6, high=(1.0,) * 6)
-PARTS = ("parameters", "average", "optimizer", "activations")
+PARTS = ("parameters", "average", "optimizer", "activations", "for actors")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def memory(
 
 NOTE = (
     "activations: results of all layers of both critics for one batch (states 1024, images 512), "
-    "kept for the backward pass; less: times that float32 keeps as much"
+    "kept for the backward pass; for actors: the policy in float32, as they act; less: times that "
+    "float32 keeps as much"
 )
 
 
@@ -100,6 +101,7 @@ def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
         "average": _bytes(learner.average.state.values()),
         "optimizer": _bytes(slots),
         "activations": _bytes(kept),
+        "for actors": _bytes(learner.policy.values()),
     }
 
 

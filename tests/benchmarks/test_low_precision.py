@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from benchmarks import low_precision as bench
-from benchmarks import training_runs
+from benchmarks import low_precision_speed, training_runs
 from benchmarks.low_precision_memory import World, bytes_of
 from qgraph.rl.half.methods import METHODS, half_settings
 
@@ -62,6 +62,19 @@ def test_runs_that_are_over_are_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "end", lambda folder, code: None)
     bench.run(tmp_path, "pendulum", "baselines", seeds=1)
     assert begun == [f"pendulum-{n}-0" for n in ("float16", "loss-scaling", "mixed", "all-six")]
+
+
+def test_steps_are_timed_where_there_is_float16(monkeypatch, capsys):
+    monkeypatch.setattr(low_precision_speed, "hardware", lambda: "")
+    low_precision_speed.speed()
+    assert "nothing here computes in float16" in capsys.readouterr().out
+    monkeypatch.setattr(low_precision_speed, "hardware", lambda: "a GPU")
+    monkeypatch.setattr(low_precision_speed, "WORLDS", {"states": ((3,), 8)})
+    monkeypatch.setattr(low_precision_speed, "WARM", 1)
+    low_precision_speed.speed(steps=1, turns=1, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["hardware"] == "a GPU"
+    assert set(found["ms"]["states"]) == {"float32", "mixed", "all"}
 
 
 class Ended:

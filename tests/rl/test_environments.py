@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from qgraph.errors import UsageError
+from qgraph.errors import RunError, UsageError
 from qgraph.rl.environments import Actions, make
+from qgraph.rl.environments.apart import Apart
 from qgraph.rl.head import Head
 
 MINATAR = "MinAtar/Breakout-v1"
@@ -38,6 +39,36 @@ def test_a_seed_says_how_an_episode_begins(name):
     outcome = environment.step(action)
     assert outcome.observation.shape == first.shape and outcome.discount == 1 and not outcome.over
     environment.close()
+
+
+def test_one_in_a_process_of_its_own_is_the_same():
+    pytest.importorskip("gymnasium")
+    here, apart = make("CartPole-v1"), Apart("CartPole-v1")
+    assert (apart.shape, apart.dtype, apart.actions) == (here.shape, here.dtype, here.actions)
+    assert (apart.reset(3) == here.reset(3)).all()
+    for action in (0, 1, 1):
+        found, wanted = apart.step(action), here.step(action)
+        assert (found.observation == wanted.observation).all() and found.reward == wanted.reward
+    apart.close()
+    assert apart.process.returncode == 0
+    with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
+        apart.reset()
+
+
+def test_one_whose_process_was_killed():
+    pytest.importorskip("gymnasium")
+    apart = Apart("CartPole-v1")
+    apart.process.kill()
+    with pytest.raises(RunError):
+        apart.reset(0)
+    apart.close()
+
+
+def test_one_that_there_is_not_is_said_from_its_process():
+    pytest.importorskip("gymnasium")
+    with pytest.raises(UsageError, match="no environment is called `CartPool-v1`") as caught:
+        Apart("CartPool-v1")
+    assert "CartPole-v1" in caught.value.hint
 
 
 def boolean_images(shape, observation):

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import tensorflow as tf
+import tf_keras as keras
 
 Tensor = Any
 TINY = 1e-6  # of a column that has one number only
@@ -27,3 +28,12 @@ def standardized(kernel: Tensor) -> Tensor:
     _, variance = tf.nn.moments(relative, 0, keepdims=True)
     deviation = tf.sqrt(tf.maximum(variance, tf.constant(TINY, kernel.dtype)))
     return relative / deviation / math.sqrt(int(kernel.shape[0]))
+
+
+class StandardizedDense(keras.layers.Dense):  # type: ignore[misc]
+    """A Keras layer whose kernel is standardised each time it is used."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Inputs [..., k] to [..., units], in the layer's type."""
+        x = tf.tensordot(inputs, standardized(tf.convert_to_tensor(self.kernel)), 1)
+        return self.activation(x + self.bias if self.use_bias else x)

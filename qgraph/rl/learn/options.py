@@ -263,7 +263,7 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "explore": 0.2,
             "episodes": 5,
         },
-        # Of pytorch_sac, but for the size of networks and batches.
+        # Of pytorch_sac, but for networks, batches and the rate.
         "sac": {
             "steps": 40_000,
             "hidden": (256, 256),

@@ -78,7 +78,8 @@ class Sac:
         self.fixed = {k: v for k, v in images.items() if not learnt(k)}
         self.actor = self._variables(actor, "actor")
         self.critic = self._variables(by_name(critic), "critic")
-        self.log_alpha = tf.Variable(math.log(ALPHA), dtype=self.precision.stored)
+        start = tf.constant(math.log(ALPHA), self.precision.stored)
+        self.log_alpha = tf.Variable(self.rounded(start))
         self.average = Average(
             self.critic,
             self.options.tau,
@@ -240,4 +241,4 @@ class Sac:
 
 def mean(x: Tensor) -> Tensor:
     """Of numbers [n], divided before they are added: their sum may be infinite in float16."""
-    return tf.reduce_sum(x / tf.cast(tf.shape(x)[0], x.dtype))
+    return tf.reduce_sum(x * tf.cast(1 / tf.shape(x)[0], x.dtype))  # n itself may be infinite

@@ -11,6 +11,7 @@ from qgraph.rl.half.descent import Descent
 from qgraph.rl.half.hadam import Adam, HAdam
 from qgraph.rl.half.precision import precision_of
 from qgraph.rl.half.scaling import FIRST, LossScale
+from qgraph.rl.half.standardize import StandardizedDense
 
 
 def variable(value=1.0, dtype=tf.float16):
@@ -85,7 +86,7 @@ def test_an_average_that_its_type_does_not_hold_is_said():
 
 X = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
 Y = X @ np.array([[0.5], [-1.0], [0.25]], np.float32)
-OWN = {"Adam": Adam, "HAdam": HAdam}
+OWN = {kind.__name__: kind for kind in (Adam, HAdam, StandardizedDense)}
 
 
 @pytest.mark.parametrize("kind", [Adam, HAdam])
@@ -111,6 +112,24 @@ def test_a_model_in_float16():
     model.fit(X, Y, epochs=60, verbose=0)
     assert {v.dtype for v in model.trainable_variables} == {tf.float16}
     assert model.get_weights()[0][:, 0] == pytest.approx([0.5, -1.0, 0.25], abs=0.01)
+
+
+def test_a_layer_with_standardised_weights(tmp_path):
+    layers = [
+        StandardizedDense(8, activation="relu", input_shape=(3,), dtype="float16"),
+        keras.layers.Dense(1, dtype="float16"),
+    ]
+    model = keras.Sequential(layers)
+    model.compile(HAdam(0.01, kahan=True), "mse")
+    model.fit(X, Y, epochs=60, verbose=0)
+    assert model.evaluate(X, Y, verbose=0) < 0.1
+    kernel, bias, *rest = (w.astype(np.float64) for w in model.get_weights())
+    centered = kernel - kernel.mean(0)
+    hidden = np.maximum(X @ (centered / kernel.std(0) / np.sqrt(3)) + bias, 0)
+    assert model.predict(X, verbose=0) == pytest.approx(hidden @ rest[0] + rest[1], abs=0.02)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras", custom_objects=OWN)
+    assert np.array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
 def test_gradients_of_rows_alone():

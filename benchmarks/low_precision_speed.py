@@ -1,0 +1,103 @@
+"""Time of a learner's step, float16 beside float32, where the hardware has float16."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.low_precision_memory import WORLDS, World
+from benchmarks.real.tables import Table
+from qgraph.rl.learn.records import record_type
+from qgraph.rl.learn.replay import Batch
+
+VARIANTS = ("float32", "mixed", "all")
+WARM = 5
+# Of a CPU; TensorFlow converts to float32 and back where there is neither this nor a GPU.
+FLAGS = ("avx512_fp16", "amx_fp16")
+
+
+def hardware() -> str:
+    """What computes in float16 here, "" where nothing does."""
+    import tensorflow as tf
+
+    for device in tf.config.list_physical_devices("GPU"):
+        return str(tf.config.experimental.get_device_details(device)["device_name"])
+    info = Path("/proc/cpuinfo")
+    flags = info.read_text() if info.exists() else ""
+    return next((flag for flag in FLAGS if flag in flags), "")
+
+
+def speed(
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps in each turn.")] = 20,
+    turns: Annotated[int, typer.Option(min=1, metavar="N")] = 7,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Where nothing has float16 too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+) -> None:
+    """Milliseconds of a step of SAC, in turns; only where the hardware has float16."""
+    from qgraph.cli.console import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
+    found = hardware()
+    if not found and not anyway:
+        print("nothing here computes in float16: there is no speed to measure (or --anyway)")
+        return
+    facts = {
+        name: times(World(shape), batch, steps, turns) for name, (shape, batch) in WORLDS.items()
+    }
+    if as_json:
+        print(json.dumps({"hardware": found, "ms": facts}, indent=1))
+        return
+    table = Table(
+        f"a step of SAC on {found or 'a CPU without float16'}",
+        {"learner": "", "ms": ",.1f", "times quicker": ".2f"},
+        notes=[f"median of {turns} turns of {steps} steps, layers of 1024, batches as in `memory`"],
+    )
+    for name, taken in facts.items():
+        for how, ms in taken.items():
+            table.add(f"{name}, {how}", ms, taken["float32"] / ms)
+    table.show(markdown)
+
+
+def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
+    """Median milliseconds of a step, by variant; they take turns."""
+    from qgraph.rl.half.methods import half_settings
+    from qgraph.rl.learn.options import options_for
+    from qgraph.rl.learn.sac import Sac
+
+    environment: Any = world
+    seen, learners = batch_of(environment, batch), {}
+    for how in VARIANTS:
+        settings: dict[str, Any] = {"hidden": (1024, 1024), "critic": (1024, 1024)}
+        settings |= {} if how == "float32" else half_settings(how)
+        learners[how] = Sac(options_for("sac", "speed", **settings), environment)
+        for _ in range(WARM):
+            learners[how].step(seen)
+    taken: dict[str, list[float]] = {how: [] for how in VARIANTS}
+    for _ in range(turns):
+        for how, learner in learners.items():
+            begin = time.perf_counter()
+            for _ in range(steps):
+                learner.step(seen)
+            taken[how].append(1e3 * (time.perf_counter() - begin) / steps)
+    return {how: statistics.median(found) for how, found in taken.items()}
+
+
+def batch_of(world: Any, size: int) -> Batch:
+    rng = np.random.default_rng(0)
+    records = np.zeros(size, record_type(world))
+    for name in ("observation", "next_observation"):
+        shape = (size, *world.shape)
+        images = len(world.shape) == 3
+        records[name] = rng.integers(0, 256, shape) if images else rng.normal(size=shape)
+    records["action"] = rng.uniform(-1, 1, records["action"].shape)
+    records["reward"], records["discount"] = rng.normal(size=size), 0.99
+    return Batch(records, np.arange(size), np.ones(size, np.float32))

@@ -1,0 +1,31 @@
+"""Environments by name: `CartPole-v1`, `dm_control:cartpole-balance`, `ALE/Pong-v5`.
+
+All look the same: observations are arrays of one shape, flat where they were dictionaries; an
+action is a number of one of `count`, or an array within low..high. One file for each package.
+"""
+
+from __future__ import annotations
+
+from qgraph.rl.environments.apart import Apart
+from qgraph.rl.environments.atari import ATARI, Atari
+from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS, DmControl, DmControlPixels
+from qgraph.rl.environments.form import Actions, Environment, Outcome
+from qgraph.rl.environments.gymnasium import Gymnasium
+
+__all__ = ["ATARI", "Actions", "Environment", "Outcome", "make"]
+
+
+def make(name: str) -> Environment:
+    """The environment of that name. Raises UsageError where there is none."""
+    if name.startswith(DM_CONTROL) and name.endswith(PIXELS):
+        return Apart(name)
+    return make_here(name)
+
+
+def make_here(name: str) -> Environment:
+    """The same, in this process whatever it is."""
+    if name.startswith(DM_CONTROL):
+        return DmControlPixels(name) if name.endswith(PIXELS) else DmControl(name)
+    if name.startswith(ATARI):
+        return Atari(name)
+    return Gymnasium(name)

@@ -1,0 +1,121 @@
+"""Tasks of dm_control's suite: of states, and of images (`dm_control:cartpole-swingup:pixels`)."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
+
+DM_CONTROL, PIXELS = "dm_control:", ":pixels"
+SIZE, FRAMES = 84, 3  # of an image, the newest last
+# Steps that an action is held (PlaNet's, Hafner et al., 2019).
+HELD: Mapping[str, int] = MappingProxyType(
+    {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "finger": 2, "walker": 2}
+)
+
+
+class DmControl:
+    """Its observations are put into one row, in their order."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, name: str) -> None:
+        os.environ.setdefault("MUJOCO_GL", "disable")  # nothing is drawn
+        self.inner = loaded(name.removeprefix(DM_CONTROL))
+        self.actions = actions_of(self.inner)
+        self.shape = self.reset().shape
+
+    def reset(self, seed: int | None = None) -> Array:
+        if seed is not None:
+            self.inner.task.random.seed(seed)
+        return self._row(self.inner.reset().observation)
+
+    def step(self, action: Any) -> Outcome:
+        found = self.inner.step(action)
+        return Outcome(
+            self._row(found.observation), float(found.reward), float(found.discount), found.last()
+        )
+
+    def close(self) -> None:
+        self.inner.close()
+
+    @staticmethod
+    def _row(observation: Mapping[str, Array]) -> Array:
+        return np.concatenate([np.ravel(part) for part in observation.values()]).astype(np.float32)
+
+
+class DmControlPixels:
+    """84 x 84 images in colour of the first camera, the last three as channels.
+
+    An action is held for a few steps (HELD, else 1), whose rewards are added. Images are drawn by
+    OpenGL, in software too (OSMesa). Raises UsageError where there is none.
+    """
+
+    dtype = np.dtype(np.uint8)
+    shape: tuple[int, ...] = (SIZE, SIZE, 3 * FRAMES)
+
+    def __init__(self, name: str) -> None:
+        task = name.removeprefix(DM_CONTROL).removesuffix(PIXELS)
+        self.inner = loaded(task)
+        self.held = HELD.get(task.partition("-")[0], 1)
+        self.actions = actions_of(self.inner)
+        self.frames: deque[Array] = deque(maxlen=FRAMES)
+        try:
+            self.reset()
+        except Exception as error:  # each way to draw has errors of its own
+            raise UsageError(
+                f"images of `{task}` cannot be drawn: {error}",
+                hint="install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU",
+            ) from error
+
+    def reset(self, seed: int | None = None) -> Array:
+        if seed is not None:
+            self.inner.task.random.seed(seed)
+        self.inner.reset()
+        self.frames.extend([self._frame()] * FRAMES)
+        return self._image()
+
+    def step(self, action: Any) -> Outcome:
+        reward, found = 0.0, None
+        for _ in range(self.held):
+            found = self.inner.step(action)
+            reward += float(found.reward)
+            if found.last():
+                break
+        assert found is not None
+        self.frames.append(self._frame())
+        return Outcome(self._image(), reward, float(found.discount), found.last())
+
+    def close(self) -> None:
+        self.inner.physics.free()  # what draws too, which would complain at the end of Python
+        self.inner.close()
+
+    def _frame(self) -> Array:
+        found: Array = self.inner.physics.render(SIZE, SIZE, camera_id=0)
+        return found
+
+    def _image(self) -> Array:
+        return np.concatenate(list(self.frames), axis=-1)
+
+
+def loaded(name: str) -> Any:
+    """The task `domain-task`. Raises UsageError where there is none."""
+    suite = imported("dm_control.suite", "rl")
+    domain, _, task = name.partition("-")
+    if (domain, task) not in suite.ALL_TASKS:
+        known = [f"{DM_CONTROL}{a}-{b}" for a, b in suite.ALL_TASKS]
+        raise unknown(f"{DM_CONTROL}{name}", known)
+    return suite.load(domain, task, task_kwargs={"random": 0})
+
+
+def actions_of(task: Any) -> Actions:
+    spec = task.action_spec()
+    return Actions(low=floats(spec.minimum), high=floats(spec.maximum))

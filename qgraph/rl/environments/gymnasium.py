@@ -1,0 +1,87 @@
+"""Tasks of gymnasium, and of packages that register theirs with it."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UsageError
+from qgraph.ir.types import Array
+from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
+
+WHITE = np.uint8(255)
+
+
+class Gymnasium:
+    """A task that `gymnasium.make` knows."""
+
+    def __init__(self, name: str) -> None:
+        gymnasium = imported("gymnasium", "rl")
+        _register_others(gymnasium, name)
+        try:
+            self.inner = gymnasium.make(name)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise UsageError(f"`{name}` needs more: {error}") from None
+        except gymnasium.error.Error as error:
+            raise unknown(name, list(gymnasium.registry), str(error)) from None
+        space = self.inner.observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise UsageError(f"observations of `{name}` are {space}; only arrays are handled")
+        self.shape = tuple(space.shape)
+        # Images of booleans, as MinAtar has, are black and white.
+        self._black_and_white = space.dtype == bool and len(self.shape) == 3
+        of_bytes = space.dtype == np.uint8 or self._black_and_white
+        self.dtype = np.dtype(np.uint8 if of_bytes else np.float32)
+        self.actions = _actions_of(self.inner.action_space, name)
+
+    def reset(self, seed: int | None = None) -> Array:
+        observation, _ = self.inner.reset(seed=seed)
+        return self._array(observation)
+
+    def step(self, action: Any) -> Outcome:
+        if self.actions.discrete:
+            action = int(action)
+        observation, reward, ended, cut, _ = self.inner.step(action)
+        return Outcome(
+            self._array(observation),
+            float(reward),
+            0.0 if ended else 1.0,
+            bool(ended or cut),
+        )
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _array(self, observation: Any) -> Array:
+        array = np.asarray(observation, self.dtype)
+        return array * WHITE if self._black_and_white else array
+
+
+def _register_others(gymnasium: Any, name: str) -> None:
+    """Have a package register what it offers by the entry point `gymnasium.envs`: gymnasium called
+    those by itself before 1.0.
+    """
+    space = name.partition("/")[0] + "/"
+    if any(known.startswith(space) for known in gymnasium.registry):
+        return
+    for found in metadata.entry_points(group="gymnasium.envs"):
+        if space == f"{found.name}/":
+            found.load()()
+
+
+def _actions_of(space: Any, name: str) -> Actions:
+    """Raises UsageError for spaces that no head fits."""
+    if hasattr(space, "n") and getattr(space, "start", 0) == 0 and space.shape == ():
+        return Actions(count=int(space.n))
+    if (
+        hasattr(space, "low")
+        and len(space.shape) == 1
+        and np.isfinite([space.low, space.high]).all()
+    ):
+        return Actions(low=floats(space.low), high=floats(space.high))
+    raise UsageError(
+        f"actions of `{name}` are {space}; no head fits them",
+        hint="one of several, or a row of numbers within bounds",
+    )

@@ -125,11 +125,11 @@ class Sac:
         """
         self.precision.check("observations", batch.records["observation"])
         self.precision.check("rewards", self.options.reward_scale * batch.records["reward"])
-        errors, loss = self._compiled(*of_batch(batch))
+        errors, loss, sound = self._compiled(*of_batch(batch))
+        if not (sound and np.isfinite(loss)):
+            self._check_weights()
         if np.isfinite(loss):
             self.loss = float(loss)
-        else:
-            self._check_weights()
         scales = [d.scale for d in self.descents.values() if d.scale is not None]
         for name, descent in self.descents.items():
             if descent.scale is not None and descent.scale.spent:
@@ -155,7 +155,7 @@ class Sac:
     def _step(
         self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
         importance: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         if self.encoder:
             x, following = shifted(x, self._seed(2)), shifted(following, self._seed(3))
         reward = self._number(self.options.reward_scale * reward)
@@ -183,7 +183,21 @@ class Sac:
         tf.cond(due, self.average.update, lambda: None)
         self._show()
         whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
-        return tf.abs(whole[0]) + tf.abs(whole[1]), tf.reduce_mean(tf.square(whole)) * 2
+        return (
+            tf.abs(whole[0]) + tf.abs(whole[1]),
+            tf.reduce_mean(tf.square(whole)) * 2,
+            self._sound(),
+        )
+
+    def _sound(self) -> Tensor:
+        """Whether no number is infinite yet, so that the first one is named.
+
+        Critics that are not sound show in their average.
+        """
+        if self.precision.computed != tf.float16:
+            return tf.constant(True)
+        kept = [*self.actor.values(), *self.average.kept.values()]
+        return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in kept])
 
     def _value(self, following: Tensor, alpha: Tensor) -> Tensor:
         """What the next state is worth: of both averages the less, and the entropy."""

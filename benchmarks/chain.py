@@ -26,6 +26,7 @@ def runs() -> dict[str, Run]:
     """Chains of one op each."""
     import tensorflow as tf
 
+    from qgraph.rl.half.precision import plain_round
     from qgraph.train.fused import fused_ops
 
     ops = fused_ops().ops
@@ -37,6 +38,8 @@ def runs() -> dict[str, Run]:
         "add": lambda x, g: x + g,
         "quantize": lambda x, g: ops.qgraph_quantize(g, 1.3, **fixed),
         "quantize, backward": lambda x, g: ops.qgraph_quantize_grad(g, x, 1.3, **fixed)[0],
+        "round_significand": lambda x, g: ops.qgraph_round_significand(g, bits=5),
+        "round_significand by TF": lambda x, g: plain_round(g, 5),
         "TF fake_quant": lambda x, g: tf.quantization.fake_quant_with_min_max_vars(g, -2.0, 2.0),
         "TF fake_quant, backward": lambda x, g: (
             tf.quantization.fake_quant_with_min_max_vars_gradient(g, x, -2.0, 2.0)[0]

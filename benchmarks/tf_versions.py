@@ -18,7 +18,11 @@ import qgraph
 from qgraph.train.fused import library_path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/train/test_quantizer_forms.py", "tests/train/test_epilogue.py")
+TESTS = (
+    "tests/train/test_quantizer_forms.py",
+    "tests/train/test_epilogue.py",
+    "tests/rl/half/test_precision.py",
+)
 
 
 def environment(version: str) -> Path:

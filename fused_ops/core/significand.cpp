@@ -33,12 +33,31 @@ QGRAPH_DISPATCH void round_range(const float* x, float* y, int64_t count, float 
     }
 }
 
+// The exponents are those of float16: all that goes is the last bits. What they carry goes on to
+// the next exponent, and from the largest number to infinity, as it should.
+QGRAPH_DISPATCH void round_range(const uint16_t* x, uint16_t* y, int64_t count, int dropped) {
+    const unsigned rest = (1U << dropped) - 1;
+    for (int64_t i = 0; i < count; ++i) {
+        const unsigned value = x[i];
+        const unsigned odd = (value >> dropped) & rest & 1;  // what stays; 0 where nothing goes
+        const unsigned rounded = (value + (rest >> 1) + odd) & ~rest;
+        const bool nan = (value & 0x7FFF) > 0x7C00;
+        y[i] = static_cast<uint16_t>(nan ? value | 0x0200 : rounded);  // a quiet one
+    }
+}
+
 }  // namespace
 
 void round_significand(const float* x, float* y, int64_t count, int bits) {
     const float scale = std::ldexp(1.0F, bits);
     parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int) {
         round_range(x + begin, y + begin, end - begin, scale);
+    });
+}
+
+void round_significand(const uint16_t* x, uint16_t* y, int64_t count, int bits) {
+    parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end, int) {
+        round_range(x + begin, y + begin, end - begin, kMaxSignificand - bits);
     });
 }
 

@@ -25,6 +25,31 @@ std::vector<float> numbers(int bits) {
     return found;
 }
 
+float decoded(int bits) {
+    const int exponent = bits >> 10 & 31;
+    const int rest = bits & 1023;
+    float size = std::ldexp(static_cast<float>(rest + (exponent > 0 ? 1024 : 0)),
+                            std::max(exponent, 1) - 25);
+    if (exponent == 31) size = rest == 0 ? INFINITY : NAN;
+    return (bits & 0x8000) != 0 ? -size : size;
+}
+
+// Each number of float16, rounded on its bits and as a float32.
+void test_halves(int bits) {
+    std::vector<uint16_t> halves(1 << 16);
+    std::vector<float> wanted(halves.size());
+    std::vector<float> found(halves.size());
+    for (size_t i = 0; i < halves.size(); ++i) {
+        halves[i] = static_cast<uint16_t>(i);
+        wanted[i] = decoded(halves[i]);
+    }
+    const auto count = static_cast<int64_t>(halves.size());
+    round_significand(wanted.data(), wanted.data(), count, bits);
+    round_significand(halves.data(), halves.data(), count, bits);
+    std::transform(halves.begin(), halves.end(), found.begin(), decoded);
+    CHECK(same(found, wanted));
+}
+
 }  // namespace
 
 void test_significand() {
@@ -50,6 +75,7 @@ void test_significand() {
         CHECK(same(found, wanted));
         round_significand(given.data(), given.data(), static_cast<int64_t>(given.size()), bits);
         CHECK(same(given, wanted));
+        test_halves(bits);
     }
 }
 

@@ -67,7 +67,11 @@ class Reader {
         }
     }
 
-    // Whether all were there; if not, the kernel is not made.
+    void require(bool condition, const char* message) {
+        if (ok(status_) && !condition) TF_SetStatus(status_.get(), TF_INVALID_ARGUMENT, message);
+    }
+
+    // Whether all were there, as required; if not, the kernel is not made.
     bool done() {
         if (!ok(status_)) TF_OpKernelConstruction_Failure(construction_, status_.get());
         return ok(status_);

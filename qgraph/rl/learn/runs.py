@@ -17,6 +17,7 @@ from qgraph.rl.learn.learners import check_fits
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
+from qgraph.train.fused import set_threads
 
 FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change
 
@@ -87,7 +88,7 @@ def _draw(path: Path) -> None:
 
 
 def use_threads(count: int) -> None:
-    """How many threads TensorFlow takes; it asks only once. Raises UsageError where it is late."""
+    """How many threads TensorFlow's ops and ours take. Raises UsageError where it is too late."""
     import tensorflow as tf
 
     try:
@@ -95,3 +96,4 @@ def use_threads(count: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
         raise UsageError("TensorFlow is at work already: threads cannot be set now") from None
+    set_threads(count)

@@ -10,9 +10,12 @@ from hypothesis.extra import numpy as hnp
 
 from qgraph import kernels
 from qgraph.kernels import plain
-from qgraph.rl.half.precision import precision_of, round_significand
+from qgraph.rl.half import precision as half_precision
+from qgraph.rl.half.precision import fused_op, plain_round, precision_of, round_significand
+from qgraph.train import fused
 
 FORMATS = {10: np.float16, 2: ml_dtypes.float8_e5m2}  # all that have 5 exponent bits
+FUSED = pytest.mark.skipif(fused.library_path() is None, reason="the fused ops are not built")
 EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -88,7 +91,71 @@ def test_other_bits_are_refused(bits):
         kernels.round_significand(np.zeros(1, np.float32), bits)
 
 
-def test_gradients_are_rounded_on_their_way_back():
+@FUSED
+@pytest.mark.parametrize("bits", range(1, 11))
+def test_one_op_gives_the_bits_of_many(bits):
+    x = tf.bitcast(np.arange(1 << 16, dtype=np.uint16), tf.float16)
+    found, wanted = (
+        tf.bitcast(y, tf.uint16) for y in (fused_op()(x, bits=bits), plain_round(x, bits))
+    )
+    assert np.array_equal(found, wanted)  # NaN's too
+    wide = tf.constant(neighbours(EVERY_HALF))
+    same(fused_op()(wide, bits=bits), plain_round(wide, bits))
+
+
+@FUSED
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, min_side=0), elements=st.floats(width=32)),
+    st.integers(1, 10),
+)
+def test_one_op_gives_the_bits_of_many_of_any_float32(x, bits):
+    for given_x in (tf.constant(x), tf.cast(x, tf.float16)):
+        found = fused_op()(given_x, bits=bits)
+        assert (found.shape, found.dtype) == (given_x.shape, given_x.dtype)
+        same(tf.cast(found, tf.float32), tf.cast(plain_round(given_x, bits), tf.float32))
+
+
+@FUSED
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float16])
+def test_the_op_in_the_memory_of_what_it_rounds(dtype):
+    x = tf.constant(np.linspace(-3, 3, 600_001), dtype)  # enough for two threads
+
+    @tf.function(input_signature=[tf.TensorSpec([None], dtype)])
+    def run(x):
+        y = round_significand(x * 2, 3)
+        assert y.shape.as_list() == [None]
+        return y, round_significand(y + x, 3)
+
+    names = {node.type for node in run.get_concrete_function().graph.get_operations()}
+    assert "QgraphRoundSignificand" in names
+    y = plain_round(x * 2, 3)
+    for found, wanted in zip(run(x), (y, plain_round(y + x, 3)), strict=True):
+        same(tf.cast(found, tf.float32), tf.cast(wanted, tf.float32))
+
+
+@FUSED
+@pytest.mark.parametrize("bits", [0, 11])
+def test_the_op_refuses_other_bits(bits):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bits"):
+        fused_op()(tf.zeros(1), bits=bits)
+
+
+def test_where_the_op_is_not_taken(monkeypatch):
+    x = tf.constant(EVERY_HALF)
+    wanted = round_significand(x, 4)
+    same(tf.function(lambda: round_significand(x, 4), jit_compile=True)(), wanted)
+    assert round_significand(tf.cast(x, tf.float64), 4).dtype == tf.float64
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
+        assert fused_op() is None
+    monkeypatch.setattr(half_precision, "chosen", lambda: fused.load(None))
+    assert fused_op() is None
+    same(round_significand(x, 4), wanted)
+
+
+@pytest.mark.parametrize("op", [pytest.param(fused_op, marks=FUSED), lambda: None])
+def test_gradients_are_rounded_on_their_way_back(op, monkeypatch):
+    monkeypatch.setattr(half_precision, "fused_op", op)
     precision = precision_of("float16", 3)
     x = tf.constant([1.06, 3.0], tf.float16)
     with tf.GradientTape() as tape:

@@ -22,6 +22,18 @@ class FailsAbove:
 
 
 @dataclass(frozen=True)
+class RefusesBits:
+    """Fits policies of other bits."""
+
+    bits: int = 16
+
+    def __call__(self, policy, task):
+        if policy.bits[0] == self.bits:
+            raise UnsupportedError("has bits that do not fit")
+        return policy
+
+
+@dataclass(frozen=True)
 class Steps:
     """Twice as many bits each look."""
 

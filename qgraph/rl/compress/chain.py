@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import QGraphError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.distill import Distill
@@ -18,6 +18,7 @@ from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.static import Static
+from qgraph.rl.compress.students import check_outputs
 from qgraph.rl.compress.text import parse_call, print_call, split
 
 LINKS: Mapping[str, type[Any]] = MappingProxyType(
@@ -49,7 +50,7 @@ class Compressor:
     def __post_init__(self) -> None:
         for link in self.links[:-1]:
             if isinstance(link, End):
-                raise UsageError(f"nothing can follow `{_text(link)}`: it ends the chain")
+                raise UsageError(f"nothing can follow `{text_of(link)}`: it ends the chain")
 
     def then(self, link: Link) -> Compressor:
         """With one more link, such as one of your own."""
@@ -86,35 +87,53 @@ class Compressor:
 
         observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is
         given again with the next policy of the same program, so that a distilled network goes on
-        from where it was. Raises what links raise, with the link's text in front.
+        from where it was, in another chain too. Raises what links raise, with the link's text in
+        front; UnsupportedError for any exception that is not qgraph's, and for other outputs than
+        those of `policy`.
         """
         original, memory = policy, {} if memory is None else memory
-        for i, link in enumerate(self.links):
+        for link, name in zip(self.links, self._names(), strict=True):
+            task = Task(original, observations, memory.setdefault(name, {}))
             try:
-                policy = link(policy, Task(original, observations, memory.setdefault(i, {})))
+                policy = link(policy, task)
+                check_outputs(policy.program, original.program, "what it makes")
             except QGraphError as error:
-                error.message = f"`{_text(link)}`: {error.message}"
+                error.message = f"`{text_of(link)}`: {error.message}"
                 raise
+            except Exception as error:  # of a link of one's own, or of a library
+                told = f"`{text_of(link)}`: {type(error).__name__}: {error}"
+                raise UnsupportedError(told) from error
         return policy
+
+    def _names(self) -> list[str]:
+        """What each link is remembered by: its text, with a number where it is there before."""
+        texts = [text_of(link) for link in self.links]
+        times = [texts[:i].count(text) for i, text in enumerate(texts)]
+        return [f"{text} {n + 1}" if n else text for text, n in zip(texts, times, strict=True)]
 
     def first(self, kind: type[Any]) -> Any:
         """The first link of that class, None without one."""
         return next((link for link in self.links if isinstance(link, kind)), None)
 
     def changed(self, kind: type[Any], change: Callable[[Any], Any]) -> Compressor:
-        """The same chain with the links of that class changed."""
+        """The same chain with the links of that class changed, or gone where that gives None."""
         links = (change(link) if isinstance(link, kind) else link for link in self.links)
-        return Compressor(tuple(links))
+        return Compressor(tuple(link for link in links if link is not None))
 
     def __str__(self) -> str:
-        return "|".join(map(_text, self.links))
+        return "|".join(map(text_of, self.links))
 
     @staticmethod
     def parse(text: str) -> Compressor:
         """The chain of that text. Raises UsageError."""
         parts = split(text, "|") if text.strip() else []
-        return Compressor(tuple(parse_call(part, LINKS, "link") for part in parts))
+        links = tuple(parse_call(part, LINKS, "link") for part in parts)
+        for part, link in zip(parts, links, strict=True):
+            if not callable(link):
+                raise UsageError(f"`{part}` is no link: it has no `__call__`")
+        return Compressor(links)
 
 
-def _text(link: Link) -> str:
+def text_of(link: Link) -> str:
+    """What `parse` reads."""
     return print_call(link, LINKS).removesuffix("()")

@@ -32,8 +32,7 @@ class Distiller:
     """Learns the weights of `program`, whose outputs make actions by `head`.
 
     rate: of Adam; value, beta: what values and the entropy count; temperature: logits are divided
-    by it. One that was begun
-    with other weights goes on without a trace of those before.
+    by it. One that was begun with other weights goes on without a trace of those before.
     """
 
     def __init__(
@@ -80,16 +79,19 @@ class Distiller:
 
     def learn(self, seen: Array, wanted: Outputs, steps: int, batch: int) -> float:
         """Take steps on observations [n, *shape] and what the original makes of them: the last
-        loss. Raises TrainingError where it is not finite.
+        loss. Raises TrainingError where that or the loss is not finite; what was learnt stays.
         """
-        loss = 0.0
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
+        if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
+            raise TrainingError("what the original policy says is not finite")
+        loss, before = 0.0, self.state()
         for _ in range(steps):
             rows = self.rng.integers(len(seen), size=batch)
             x = tf.constant(np.asarray(seen[rows], np.float32))
             actions, value = tf.constant(wanted.actions[rows]), tf.constant(values[rows])
             loss = self._compiled(x, actions, value)
         if not np.isfinite(loss):
+            self.resume(before)
             raise TrainingError(f"the student's loss is {float(loss)}", hint="a lower rate")
         return float(loss)
 

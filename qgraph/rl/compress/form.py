@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import Packed
 
 VALUES = Head("argmax")
-Memory = dict[int, dict[str, Any]]  # of each link, by its place
+Memory = dict[str, dict[str, Any]]  # of each link, by its text
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,22 +21,20 @@ class Prune:
     next layers cut; a layer norm is over the units that are left. Every layer loses the same
     share, rounded down, so that the program depends on the sparsity alone and not on weights.
 
-    sparsity: from 0, which changes nothing, to below 1. Raises UsageError for others,
-    UnsupportedError where no layer has units to lose.
+    sparsity: above 0 and below 1. Raises UsageError for others, UnsupportedError where no layer has
+    units to lose.
     """
 
     sparsity: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sparsity < 1:
+        if not 0 < self.sparsity < 1:
             raise UsageError(
                 f"sparsity is {self.sparsity}; it is the share of units to remove, "
-                "from 0 to below 1"
+                "above 0 and below 1"
             )
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
-        if self.sparsity == 0:
-            return policy
         channels = channels_of(policy.program)
         if not channels.groups:
             raise UnsupportedError("no layer of the policy has units that can be removed")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.errors import QGraphError, UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.chain import Compressor, text_of
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.form import Policy
 from qgraph.rl.compress.static import Static
@@ -44,13 +44,12 @@ class Settings:
     def __post_init__(self) -> None:
         if self.every < 1:
             raise UsageError(f"the monitor looks every {self.every} snapshots; 1 or more")
-        chain = Compressor.parse(self.compressor)
-        if chain.first(Static) is not None:
+        Monitor(parse_strategy(self.monitor), Compressor.parse(self.compressor))
+        if any(chain.first(Static) is not None for chain in self._chains()):
             raise UsageError(
                 "`static` is for deployment; what actors run changes too often for it",
                 hint="quantize(8)",
             )
-        Monitor(parse_strategy(self.monitor), chain)
 
     def check(self, program: ActorProgram, head: Head) -> None:
         """Run the chain, and what a bandit may choose, once, with a single step of distillation, on
@@ -61,13 +60,23 @@ class Settings:
         """
         weights = initial_weights(program, np.random.default_rng(self.seed))
         seen = np.random.default_rng(self.seed).normal(size=(8, *program.shape))
-        begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
-        chains = strategy.chains(begun) if isinstance(strategy, Growth) else []
-        for chain in (begun, *chains):
+        for chain in self._chains():
             short = chain.changed(Distill, lambda link: replace(link, steps=1))
-            made = short(Policy(program, weights, head), seen.astype(np.float32))
+            try:
+                made = short(Policy(program, weights, head), seen.astype(np.float32))
+            except QGraphError as error:  # by the texts that were said
+                for long, tried in zip(chain.links, short.links, strict=True):
+                    error.message = error.message.replace(
+                        f"`{text_of(tried)}`", f"`{text_of(long)}`"
+                    )
+                raise
             if len(made.pack()) > room_for(program):
                 raise UsageError(f"`{chain}` makes the policy larger")
+
+    def _chains(self) -> list[Compressor]:
+        """The user's, and those that a bandit chooses from."""
+        begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
+        return [begun, *(strategy.chains(begun) if isinstance(strategy, Growth) else [])]
 
     def worker(self, program: ActorProgram, head: Head) -> Worker:
         folder = Path(self.folder) if self.folder else None

@@ -97,7 +97,11 @@ class _Builder:
     def conv(self, name: str, units: int, size: int, stride: int) -> None:
         height, width, channels = self._shape()
         if min(height, width) < size:
-            raise UnsupportedError(f"images of {height} x {width} are too small for the student")
+            whole = " x ".join(map(str, self.teacher.shape[:2]))
+            raise UnsupportedError(
+                f"images of {whole} are too small for the student: its layer `{name}` looks at "
+                f"{size} x {size} of what is {height} x {width} by then"
+            )
         weights = {"kernel": (size, size, channels, units), "bias": (units,)}
         strides = (stride, stride)
         self.value = self._add("conv", name, weights, activation="relu", strides=strides)
@@ -128,19 +132,20 @@ class _Builder:
         return name
 
 
-def check_outputs(student: ActorProgram, teacher: ActorProgram) -> None:
+def check_outputs(
+    student: ActorProgram, teacher: ActorProgram, called: str = "the student"
+) -> None:
     """Raises UnsupportedError for a student of other observations or outputs."""
     if student.shape != teacher.shape:
         raise UnsupportedError(
-            f"the student takes observations {list(student.shape)}, "
-            f"the policy {list(teacher.shape)}"
+            f"{called} takes observations {list(student.shape)}, the policy {list(teacher.shape)}"
         )
     found, wanted = (
         {name: list(program.shapes()[name]) for name in program.outputs}
         for program in (student, teacher)
     )
     if list(found.items()) != list(wanted.items()):
-        raise UnsupportedError(f"the student has outputs {found}, the policy {wanted}")
+        raise UnsupportedError(f"{called} has outputs {found}, the policy {wanted}")
 
 
 def initial(student: ActorProgram, teacher: Policy, seed: int) -> dict[str, Array]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from qgraph.errors import UsageError
+from qgraph.errors import QGraphError, UsageError
 
 CALL = re.compile(r"\s*([\w.]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 NAMED = re.compile(r"\s*([a-z_]\w*)\s*=\s*(.*)", re.DOTALL)
+TRUTH = {"True": True, "False": False}
 Table = Mapping[str, type[Any]]
 
 
@@ -51,7 +52,7 @@ def parse_call(text: str, table: Table, what: str) -> Any:
         raise UsageError(f"`{text}` is no {what}", hint=f"like {next(iter(table))}(...)")
     kind = _class(match[1], table, what)
     given: dict[str, Any] = {}
-    fields = {part.name: str(part.type) for part in dataclasses.fields(kind) if part.init}
+    fields = {part.name: _types(part.type) for part in dataclasses.fields(kind) if part.init}
     for i, argument in enumerate(split(match[2], ",") if (match[2] or "").strip() else []):
         named = NAMED.fullmatch(argument)
         names = list(fields)
@@ -60,39 +61,53 @@ def parse_call(text: str, table: Table, what: str) -> Any:
             takes = ", ".join(names) or "nothing"
             raise UsageError(f"`{text.strip()}` has no place for `{argument}`; it takes {takes}")
         given[name] = _value(named[2] if named else argument, fields[name], name, text)
+    missing = [
+        part.name
+        for part in dataclasses.fields(kind)
+        if part.init
+        and part.default is dataclasses.MISSING
+        and part.default_factory is dataclasses.MISSING
+        and part.name not in given
+    ]
+    if missing:
+        raise UsageError(f"`{text.strip()}` does not say its {', '.join(missing)}")
     try:
         return kind(**given)
-    except TypeError:
-        missing = [
-            part.name
-            for part in dataclasses.fields(kind)
-            if part.init and part.default is dataclasses.MISSING and part.name not in given
-        ]
-        raise UsageError(f"`{text.strip()}` does not say its {', '.join(missing)}") from None
+    except QGraphError:
+        raise
+    except Exception as error:  # of one's own
+        raise UsageError(f"`{text.strip()}`: {type(error).__name__}: {error}") from error
+
+
+def _types(said: Any) -> set[str]:
+    """The words of a field's type, which is text where its module has annotations as text."""
+    return set(re.findall(r"\w+", said.__name__ if isinstance(said, type) else str(said)))
 
 
 def _class(name: str, table: Table, what: str) -> type[Any]:
     if name in table:
         return table[name]
     module, _, inside = name.rpartition(".")
+    found, why = None, ""
     try:
         found = getattr(import_module(module), inside) if module else None
-    except (ImportError, AttributeError):
-        found = None
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        why = f": {error}"
     if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
         raise UsageError(
-            f"no {what} is called `{name}`",
+            f"no {what} is called `{name}`{why}",
             hint=f"one of {', '.join(table)}, or package.module.Class of a dataclass of yours",
         )
     return found
 
 
-def _value(text: str, kind: str, name: str, whole: str) -> Any:
+def _value(text: str, types: set[str], name: str, whole: str) -> Any:
     """A number where the field is one, else the text."""
     text = text.strip()
-    types = [part.strip() for part in kind.split("|")]
-    if text == "None" and "None" in types:
+    if text == "None" and types & {"None", "Optional"}:
         return None
+    if text in TRUTH and "bool" in types:
+        return TRUTH[text]
     for form, read in (("int", int), ("float", float)):
         if form in types:
             try:
@@ -101,5 +116,6 @@ def _value(text: str, kind: str, name: str, whole: str) -> Any:
                 pass
     if "str" in types and text:
         return text
-    wanted = "a whole number" if "int" in types else "a number"
+    of_bool = "True or False" if "bool" in types else "a number"
+    wanted = "a whole number" if "int" in types else of_bool
     raise UsageError(f"`{name}` of `{whole.strip()}` is {wanted}, not `{text}`")

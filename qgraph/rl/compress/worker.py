@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.errors import CalibrationError, QGraphError, UsageError
+from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.compress.form import Memory, Policy
 from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
-from qgraph.rl.monitor import Facts, Indicators, Monitor, measure
+from qgraph.rl.monitor import Decision, Facts, Indicators, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
+TRIED = 8  # observations that a compressed policy is tried on before it acts
 KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
 
 
@@ -30,7 +31,8 @@ class Worker:
     where students are kept, None for nowhere; with `resume` they go on as they were there.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
-    one, the original does. failures: how often that was; a link that needs observations, before
+    one, the original does. A decision by which no policy can be compressed is left again.
+    failures: how often that was; a link that needs observations, before
     there are any, has not failed.
     """
 
@@ -47,10 +49,9 @@ class Worker:
         self.program, self.head, self.monitor, self.every = program, head, monitor, every
         self.failures = 0
         self._folder, self._kept = folder, time.monotonic()
-        # Of each chain.
-        self._memory: dict[str, Memory] = read_students(folder) if folder and resume else {}
+        self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
-        self._good = False  # was there a compressed policy?
+        self._good: Decision | None = None  # the last one by which a policy was compressed
         self._complaint = ""
         self._rounds = 0
         self._since = 0  # the first version of the chain in force
@@ -72,8 +73,8 @@ class Worker:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
                 self._failed(facts, str(error))
-            return None if self._good else original.pack(facts.version)
-        self._good = True
+            return original.pack(facts.version) if self._good is None else None
+        self._good, self._complaint = self.monitor.decision, ""
         share = self.monitor.decision.share
         if self._rounds % self.every == 0:
             self._look(original, policy, observations, facts)
@@ -93,12 +94,14 @@ class Worker:
     def _compressed(
         self, original: Policy, version: int, observations: Array | None
     ) -> tuple[Policy, Array]:
-        chain = self.monitor.decision.compressor
-        memory = self._memory.setdefault(str(chain), {})
-        policy = chain(original, observations, memory)
+        policy = self.monitor.decision.compressor(original, observations, self._memory)
         block = policy.pack(version)
         if len(block) > self.room:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")
+        if observations is not None and len(observations):
+            acted = replace(policy, block=block).actor()(observations[:TRIED])
+            if not np.isfinite(acted).all():
+                raise TrainingError("what the compressed policy says is not finite")
         return policy, block
 
     def _look(self, original: Policy, policy: Policy, seen: Array | None, facts: Facts) -> None:
@@ -106,7 +109,13 @@ class Worker:
         chain = self.monitor.decision.compressor
         if not facts.compressed_version >= self._since:
             facts = replace(facts, compressed_return=NAN)
-        decision = self.monitor.look(self._indicators(original, policy, seen, facts))
+        indicators = self._indicators(original, policy, seen, facts)
+        try:
+            decision = self.monitor.look(indicators)
+        except Exception as error:  # of a strategy of one's own
+            told = f"the strategy failed: {type(error).__name__}: {error}"
+            self.monitor.failed(indicators, told)
+            return
         if decision.compressor != chain:
             self._since = facts.version + 1
 
@@ -118,9 +127,14 @@ class Worker:
         return measure(original, policy, seen, facts)
 
     def _failed(self, facts: Facts, complaint: str) -> None:
+        """Write it down, once for each reason, and leave a decision that does not work."""
         self.failures += 1
-        if complaint != self._complaint:  # once for each reason
-            self.monitor.failed(unmeasured(facts), complaint)
+        good, now = self._good, self.monitor.decision
+        leaves = good is not None and good.compressor != now.compressor
+        if leaves or complaint != self._complaint:
+            self.monitor.failed(unmeasured(facts), complaint, good)
+        if leaves:
+            self._since = facts.version + 1
         self._complaint = complaint
 
 

@@ -115,6 +115,17 @@ def _made(name: str, arguments: str) -> Corrector:
         corrector: Corrector = kind(*places, **named)
     except TypeError as error:
         raise UsageError(f"{name} does not take ({arguments}): {error}") from None
+    corrects = getattr(corrector, "corrects", None)
+    if not callable(corrector) or corrects not in (TARGETS, WEIGHTS):
+        raise UsageError(
+            f"`{name}` is no corrector: it corrects {corrects}",
+            hint=f"`corrects` is {TARGETS!r} or {WEIGHTS!r}, and a call makes them of trajectories",
+        )
+    if corrects == TARGETS and not isinstance(getattr(corrector, "of_actions", None), bool):
+        raise UsageError(
+            f"`{name}` does not say what its targets are of",
+            hint="`of_actions` is True for values of actions, False for those of states",
+        )
     return corrector
 
 
@@ -122,5 +133,5 @@ def _imported(name: str) -> Any:
     module, _, inside = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), inside)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"the corrector `{name}` cannot be imported: {error}") from None

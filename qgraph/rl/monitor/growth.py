@@ -73,6 +73,9 @@ class Growth:
         for chain in chains:
             own = [(w, v) for w, (c, v) in zip(weights, gained, strict=True) if c == chain]
             count = sum(w for w, _ in own)
+            if count == 0:  # so long ago that it counts for nothing
+                found.append((math.nan, math.inf))
+                continue
             mean = sum(w * v for w, v in own) / count
             wide = math.sqrt(max(math.log(total), 0.0) / count)
             found.append((mean, mean + self.exploration * span * wide))

@@ -25,7 +25,7 @@ COLUMNS = (*SEEN, "compressor", "share", "reason", "failed")
 class Row:
     """What was seen, and what was decided by it.
 
-    failed: compression failed; the decision stands as it was, with the failure as its reason.
+    failed: compression failed; the decision in force from then on has the failure as its reason.
     """
 
     seen: Indicators

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from qgraph.errors import UsageError
+from qgraph.errors import QGraphError, UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.text import parse_call, print_call
 from qgraph.rl.monitor.growth import Growth
@@ -55,18 +55,24 @@ class Monitor:
     """Of one run: `decision` is the one in force.
 
     With a log of a run that goes on it stands where it stood. Raises UsageError for a strategy
-    that cannot steer the chain.
+    that cannot steer the chain, or that fails.
     """
 
     def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
-        strategy.check(begun)
         self.strategy, self.begun, self.log = strategy, begun, log
         self.looks: list[Look] = []
-        self.decision = strategy.decide(begun, ())
+        try:
+            strategy.check(begun)
+            self.decision = strategy.decide(begun, ())
+        except QGraphError:
+            raise
+        except Exception as error:  # of a strategy of one's own
+            told = f"`{print_strategy(strategy)}` failed: {type(error).__name__}: {error}"
+            raise UsageError(told) from error
         for row in log.kept if log is not None else ():
             if not row.failed:
                 self._saw(row.seen)
-                self.decision = row.decision
+            self.decision = row.decision
 
     def look(self, seen: Indicators) -> Decision:
         """The decision after one more look; it is in force from now on."""
@@ -76,11 +82,17 @@ class Monitor:
             self.log.add(Row(seen, self.decision))
         return self.decision
 
-    def failed(self, seen: Indicators, reason: str) -> None:
-        """Write down that compression failed, and that the last good policy acts on."""
+    def failed(self, seen: Indicators, reason: str, back: Decision | None = None) -> None:
+        """Write down that compression failed, and that the last good policy acts on.
+
+        back: a decision that is in force again from now on.
+        """
+        told = f"failed, the last policy acts: {reason}"
+        if back is not None and back.compressor != self.decision.compressor:
+            told = f"failed, back from {self.decision.compressor}: {reason}"
+        self.decision = dataclasses.replace(back or self.decision, reason=told)
         if self.log is not None:
-            told = f"failed, the last policy acts: {reason}"
-            self.log.add(Row(seen, dataclasses.replace(self.decision, reason=told), failed=True))
+            self.log.add(Row(seen, self.decision, failed=True))
 
     def _saw(self, seen: Indicators) -> None:
         """One more look, at what is in force."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
@@ -31,12 +32,18 @@ class _Steps(ABC):
     spent: ClassVar[str]  # why there is no more careful step
 
     @abstractmethod
-    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
+    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         """The chain one step on, and what the step changes; None where there is no such step."""
 
     @abstractmethod
     def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         """The chain one step back; None where it is as it began."""
+
+    def check_steps(self) -> None:
+        """Raises UsageError for settings by which nothing would ever be changed, or back."""
+        check_reachable(self.words, self.threshold)
+        if self.patience < 1:
+            raise UsageError(f"patience is {self.patience} looks; 1 or more")
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
         if not looks:
@@ -44,7 +51,7 @@ class _Steps(ABC):
         value, now = getattr(looks[-1].seen, self.indicator), looks[-1].acted.compressor
         if value > self.threshold:
             reason = f"{self.words} {value:.4g} > {self.threshold:g}"
-            step = self.more_careful(now)
+            step = self.more_careful(now, begun)
             if step is None:
                 return stays(looks, f"{reason}: {self.spent}")
         else:
@@ -76,7 +83,7 @@ class KlMax(_Steps):
     spent: ClassVar[str] = "all bits used"
 
     def check(self, begun: Compressor) -> None:
-        check_reachable(self.words, self.threshold)
+        self.check_steps()
         link = begun.first(Quantize)
         if link is None or link.bits == LADDER[-1]:
             raise UsageError(
@@ -84,7 +91,7 @@ class KlMax(_Steps):
                 hint="--compress 'quantize(8)'",
             )
 
-    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
+    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         more = [bits for bits in LADDER if bits > now.first(Quantize).bits]
         return _bits(now, more[0]) if more else None
 
@@ -110,22 +117,29 @@ class RewardGap(_Steps):
     spent: ClassVar[str] = "nothing is pruned any more"
 
     def check(self, begun: Compressor) -> None:
-        check_reachable("the reward gap", self.threshold)
-        check_reachable("steps of sparsity", self.step)
-        link = begun.first(Prune)
-        if link is None or link.sparsity == 0:
+        self.check_steps()
+        if not 0 < self.step <= 1:
+            raise UsageError(f"steps of sparsity are {self.step}; they are above 0 and at most 1")
+        if begun.first(Prune) is None:
             raise UsageError(
                 f"reward_gap lowers the sparsity of `prune`, but `{begun}` prunes nothing",
                 hint="--compress 'prune(0.5)'",
             )
+        links = begun.links[begun.links.index(begun.first(Prune)) :]
+        if any(isinstance(link, Distill) and link.student for link in links):
+            raise UsageError(
+                "reward_gap lowers the sparsity of `prune`, but the student in "
+                f"`{begun}` takes the place of what is left",
+                hint="prune(0.5)|distill, where the pruned policy learns, or kl_max",
+            )
 
-    def more_careful(self, now: Compressor) -> tuple[Compressor, str] | None:
-        sparsity = now.first(Prune).sparsity
-        return None if sparsity == 0 else _sparsity(now, max(sparsity - self.step, 0.0))
+    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
+        sparsity = _pruned(now)
+        return None if sparsity == 0 else _sparsity(now, begun, max(sparsity - self.step, 0.0))
 
     def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        sparsity, most = now.first(Prune).sparsity, begun.first(Prune).sparsity
-        return None if sparsity >= most else _sparsity(now, min(sparsity + self.step, most))
+        sparsity, most = _pruned(now), _pruned(begun)
+        return None if sparsity >= most else _sparsity(now, begun, min(sparsity + self.step, most))
 
 
 def _bits(now: Compressor, bits: int) -> tuple[Compressor, str]:
@@ -133,7 +147,13 @@ def _bits(now: Compressor, bits: int) -> tuple[Compressor, str]:
     return made, f"{now.first(Quantize).bits} -> {bits} bits"
 
 
-def _sparsity(now: Compressor, sparsity: float) -> tuple[Compressor, str]:
-    before, sparsity = now.first(Prune).sparsity, round(sparsity, 9)
-    made = now.changed(Prune, lambda link: replace(link, sparsity=sparsity))
-    return made, f"sparsity {before:g} -> {sparsity:g}"
+def _pruned(chain: Compressor) -> float:
+    """The sparsity of its link `prune`, which is gone where nothing is pruned."""
+    link = chain.first(Prune)
+    return 0.0 if link is None else float(link.sparsity)
+
+
+def _sparsity(now: Compressor, begun: Compressor, sparsity: float) -> tuple[Compressor, str]:
+    sparsity = round(sparsity, 9)
+    made = begun.changed(Prune, lambda link: replace(link, sparsity=sparsity) if sparsity else None)
+    return made, f"sparsity {_pruned(now):g} -> {sparsity:g}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.errors import GraphError, UsageError
+from qgraph.errors import GraphError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.head import Head
@@ -19,7 +19,7 @@ LINKS = {
     "fuse": st.just(()),
     "factorize": st.tuples(st.floats(0, 1, exclude_min=True)),
     "distill": st.tuples(st.sampled_from(("", "original", "net1", "net2", "net3", "8", "64-32"))),
-    "prune": st.tuples(st.floats(0, 1, exclude_max=True)),
+    "prune": st.tuples(st.floats(0, 1, exclude_min=True, exclude_max=True)),
     "quantize": st.tuples(BITS, st.none() | BITS, st.none() | BITS),
 }
 
@@ -57,12 +57,50 @@ def test_a_chain_in_one_line():
         ("quantize(9)", "32, 16 or 8 to 2 bits, not 9"),
         ("prune(0.5)||pack", "`` is no link"),
         ("pack|prune(0.5)", "nothing can follow `pack`"),
+        ("prune(0)", "above 0 and below 1"),
+        ("prune(1)", "above 0 and below 1"),
+        ("nowhere.at.all.Mine", "no link is called `nowhere.at.all.Mine`: No module named"),
+        (".a.b(1)", "no link is called `.a.b`"),
+        ("tests.helpers.plain_links.NoLink", "is no link: it has no `__call__`"),
+        ("tests.helpers.plain_links.Same(at_all=1)", "`at_all` of `tests.helpers.plain_links"),
         ("os.path(1)", "no link is called `os.path`"),
     ],
 )
 def test_texts_that_are_no_chain(text, complaint):
     with pytest.raises(UsageError, match=re.escape(complaint)):
         Compressor.parse(text)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "0.25", "0.25, 3, False, 2.5", "often=2, most=None", "at_all=False"]
+)
+def test_a_link_of_ones_own_says_its_arguments(arguments):
+    """Its module's annotations are no text."""
+    made = Compressor.parse(f"tests.helpers.plain_links.Same({arguments})|quantize(8)")
+    assert isinstance(made.links[0].share, float) and isinstance(made.links[0].at_all, bool)
+    assert Compressor.parse(str(made)) == made
+
+
+def test_a_link_of_ones_own_that_raises_is_said():
+    whole = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
+    text = "tests.helpers.plain_links.RaisesAfter"
+    said = f"`{text}(0)`: ZeroDivisionError: a mistake of its author"
+    with pytest.raises(UnsupportedError, match=re.escape(said)):
+        Compressor.parse(text)(whole)
+
+
+def test_a_link_that_changes_outputs_is_refused():
+    whole = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
+    with pytest.raises(UnsupportedError, match=r"Cut`: what it makes has outputs .*\[2\]"):
+        Compressor.parse("tests.helpers.plain_links.Cut")(whole)
+
+
+def test_links_of_one_text_remember_things_of_their_own():
+    whole, memory = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3))), {}
+    link = "tests.helpers.plain_links.RaisesAfter(9)"
+    Compressor.parse(f"{link}|{link}|quantize(8)")(whole, memory=memory)
+    Compressor.parse(f"prune(0.5)|{link}")(whole, memory=memory)
+    assert memory[link]["calls"] == 2 and memory[f"{link} 2"]["calls"] == 1
 
 
 def test_what_is_packed_is_the_pruned_policy_in_few_bits():

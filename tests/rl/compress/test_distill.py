@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.errors import CalibrationError, UnsupportedError, UsageError
+from qgraph.errors import CalibrationError, TrainingError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress import Compressor, Policy, losses
 from qgraph.rl.compress.soft import entropy, outputs_of, soft
@@ -108,6 +108,29 @@ def test_an_output_of_one_number_is_the_value_and_is_learnt_too():
     found, wanted = small.actor().run(x)["value"], whole.actor().run(x)["value"]
     assert ((found - wanted) ** 2).mean() < 0.1 * wanted.var()
     assert outputs_of(whole.actor().run(x)).values.shape == (512,)
+
+
+def test_what_is_not_finite_is_not_learnt():
+    whole, x, memory = teacher(), seen(), {}
+    chain = Compressor().distill("16", steps=30)
+    first = chain(whole, x, memory)
+    good = first.weights
+    far = np.full_like(whole.weights["w2"], 3e38)
+    wild = Policy(whole.program, {**whole.weights, "w2": far}, whole.head)
+    with pytest.raises(TrainingError, match="what the original policy says is not finite"):
+        chain(wild, x, memory)
+    left = memory["distill(16, steps=30)"]["student"].weights()
+    assert all(np.array_equal(left[name], good[name]) for name in good)
+    assert apart(whole, chain(whole, x, memory), x) < apart(whole, first, x)
+
+
+def test_a_student_that_came_to_nothing_is_as_it_was():
+    whole, x, memory = teacher(), seen(), {}
+    chain = Compressor().distill("16", steps=30, rate=1e30)
+    with pytest.raises(TrainingError, match="the student's loss is"):
+        chain(whole, x, memory)
+    left = memory[str(chain)]["student"].weights()
+    assert all(np.array_equal(left[name], w) for name, w in begun(whole)[1].items())
 
 
 def test_a_pruned_policy_recovers():

@@ -99,10 +99,10 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
     settings = {**SMALL, **where, "compress": "distill(8, steps=1)|quantize(8)"}
     train(tmp_path, "dqn", "CartPole-v1", settings)
     (memory,) = read_students(tmp_path).values()
-    begun = memory[0]["kept"]["adam/powers"]
+    begun = memory["kept"]["adam/powers"]
     train(tmp_path, settings={"steps": 600}, resume=True)
     (memory,) = read_students(tmp_path).values()
-    assert (memory[0]["kept"]["adam/powers"] < begun).all()  # one step after the other
+    assert (memory["kept"]["adam/powers"] < begun).all()  # one step after the other
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
@@ -120,7 +120,7 @@ def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"compress": "prune(1)"}, "from 0 to below 1"),
+        ({"compress": "prune(1)"}, "above 0 and below 1"),
         ({"compress": "shrink(2)"}, "no link is called `shrink`"),
         ({"monitor": "kl_max:14"}, "a monitor watches compression, and there is none"),
         ({"compress": "quantize(8)", "monitor": "kl_max:inf"}, "can never be passed"),

@@ -108,6 +108,71 @@ def test_a_student_learns_from_snapshot_to_snapshot():
     assert errors[2] < errors[1] < errors[0]
 
 
+def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
+    chain = "distill(8, steps=60)|quantize(8)"
+    one = worker(chain, monitor="kl_max:1e-9", every=3, folder=str(tmp_path))
+    for version in range(7):
+        one.step(weights(), Facts(version), seen(256))
+    rows = read_log(tmp_path / LINES)
+    assert [row.decision.compressor.links[1].bits for row in rows] == [16, 32, 32]
+    means = [row.seen.kl_mean for row in rows]
+    assert means[2] < means[1] < means[0]
+
+
+def test_a_decision_that_does_not_work_is_left(tmp_path):
+    """The monitor goes from 8 to 16 bits, which the link in front refuses, and looks on."""
+    one = worker(
+        "quantize(8)|tests.helpers.links.RefusesBits(16)",
+        monitor="kl_max:1e-9",
+        every=1,
+        folder=str(tmp_path),
+    )
+    made = [one.step(weights(), Facts(i), seen()) for i in range(6)]
+    assert [block is None for block in made] == [False, True] * 3
+    assert {read_block(block).bits for block in made if block is not None} == {8}
+    rows = read_log(tmp_path / LINES)
+    assert [row.failed for row in rows] == [False, True] * 3
+    assert "failed, back from quantize(16)" in rows[1].decision.reason
+    again = worker(
+        "quantize(8)|tests.helpers.links.RefusesBits(16)",
+        monitor="kl_max:1e-9",
+        folder=str(tmp_path),
+        until=5,
+    )
+    assert again.monitor.decision.compressor.links[0].bits == 8
+
+
+def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path):
+    own = "tests.helpers.plain_links.FailsToDecide:1"
+    one = worker("quantize(8)", monitor=own, every=1, folder=str(tmp_path))
+    assert all(one.step(weights(), Facts(i), seen()) is not None for i in range(3))
+    rows = read_log(tmp_path / LINES)
+    assert [row.failed for row in rows] == [False, True, True]
+    assert "the strategy failed: KeyError: 'a mistake of its author'" in rows[1].decision.reason
+
+
+def test_links_of_ones_own_that_raise_leave_the_last_good_policy_acting():
+    one = worker("tests.helpers.plain_links.RaisesAfter(1)|quantize(8)")
+    assert read_block(one.step(weights(), Facts(1))).version == 1
+    assert one.step(weights(), Facts(2)) is None
+    assert one.failures == 1
+
+
+def test_what_says_nan_does_not_act():
+    one = worker("prune(0.5)")
+    assert one.step(weights(), Facts(1), seen()) is not None
+    wild = {name: np.full_like(w, 3e38) if name == "w1" else w for name, w in weights().items()}
+    assert one.step(wild, Facts(2), seen()) is None
+    assert one.failures == 1
+
+
+def test_the_user_reads_the_text_that_was_said():
+    with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
+        Settings("distill(net3)|quantize(8)").check(PROGRAM, HEAD)
+    with pytest.raises(UsageError, match="`static` is for deployment"):
+        Settings("quantize(8)", monitor="growth:quantize(4);static(8)")
+
+
 def test_a_policy_that_would_be_larger_is_refused():
     with pytest.raises(UsageError, match="makes the policy larger"):
         Settings("distill(512-512)").check(PROGRAM, HEAD)

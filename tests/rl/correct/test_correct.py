@@ -249,6 +249,11 @@ def test_text_says_constants():
         ("is,is", "both correct weights"),
         ("nowhere.at.all.Mine", "cannot be imported"),
         ("math.Mine", "cannot be imported"),
+        (".is", "cannot be imported"),
+        ("os.getcwd", "is no corrector: it corrects None"),
+        ("collections.OrderedDict", "is no corrector"),
+        ("tests.helpers.plain_links.NoTarget", "is no corrector: it corrects weight"),
+        ("tests.helpers.plain_links.OfWhat", "does not say what its targets are of"),
     ],
 )
 def test_what_is_no_correction_is_said(text, said):

@@ -48,8 +48,10 @@ def test_the_paper_switches_from_8_to_16_bits():
 def test_reward_gap_gives_up_sparsity():
     gaps = [math.nan, 9, 11, 10, 12, 50, 4, 5, 5]
     found = decisions(RewardGap(10, patience=2), [{"reward_gap": float(v)} for v in gaps])
-    sparsities = [Compressor.parse(text).links[0].sparsity for text, _ in found]
-    assert sparsities == [0.5, 0.5, 0.2, 0.2, 0, 0, 0, 0.3, 0.3]
+    rest = "|quantize(8)|pack"
+    wanted = ["0.5", "0.5", "0.2", "0.2", "", "", "", "0.3", "0.3"]
+    pruned = [f"prune({sparsity}){rest}" if sparsity else rest[1:] for sparsity in wanted]
+    assert [text for text, _ in found] == pruned
     assert found[2][1] == "reward gap 11 > 10: sparsity 0.5 -> 0.2"
     assert found[5][1] == "reward gap 50 > 10: nothing is pruned any more"
 
@@ -106,8 +108,11 @@ def test_growth_counts_for_what_acted_and_per_second():
         ("kl_max:14", Compressor().prune(0.5), "has none to give more to"),
         ("kl_max:14", Compressor().quantize(32), "has none to give more to"),
         ("reward_gap:10", Compressor().quantize(8), "prunes nothing"),
-        ("reward_gap:10", Compressor().prune(0), "prunes nothing"),
-        ("reward_gap:-1", CHAIN, "for the reward gap can never"),
+        ("reward_gap:10", Compressor().prune(0.5).distill("8"), "takes the place of what is left"),
+        ("reward_gap:10,step=1.5", CHAIN, "above 0 and at most 1"),
+        ("reward_gap:10,patience=0", CHAIN, "patience is 0 looks"),
+        ("kl_max:10,patience=0", CHAIN, "patience is 0 looks"),
+        ("reward_gap:-1", CHAIN, "for reward gap can never"),
         ("mix:0", CHAIN, "for KL mean can never"),
         ("growth", Compressor().prune(0.5), "between two settings or more"),
         ("growth:quantize(8);quantize(8)", CHAIN, "between two settings or more"),
@@ -138,10 +143,29 @@ def test_a_strategy_of_ones_own_is_found_by_its_name():
     assert found == KlMax(3.0, 2)
 
 
+def test_a_bandit_forgets_what_was_long_ago():
+    """After so many looks what an arm brought at first counts for 0."""
+    monitor = Monitor(Growth("quantize(4);quantize(8)", exploration=0.0, discount=0.5), CHAIN)
+    for i in range(1200):
+        made = monitor.look(Indicators(i, float(i), returned=float(i)))
+        assert made.reason
+
+
+def test_what_pruned_may_learn_by_itself():
+    RewardGap().check(Compressor().prune(0.5).distill().quantize(8))
+    RewardGap().check(Compressor().distill("8").prune(0.5))
+
+
+def test_a_strategy_of_ones_own_that_fails_is_said():
+    own = "tests.helpers.plain_links.FailsToDecide"
+    with pytest.raises(UsageError, match=f"`{own}:-1` failed: KeyError: 'a mistake of its author'"):
+        Monitor(parse_strategy(f"{own}:-1"), CHAIN)
+
+
 numbers = st.floats(0.1, 100)
 strategies = st.one_of(
     st.builds(KlMax, numbers, st.integers(1, 9)),
-    st.builds(RewardGap, numbers, numbers, st.integers(1, 9)),
+    st.builds(RewardGap, numbers, st.floats(0.1, 1), st.integers(1, 9)),
     st.builds(Mix, numbers),
     st.builds(Growth, st.sampled_from(["", "prune(0.5);quantize(8, first=16)"]), numbers),
     st.just(Watch()),

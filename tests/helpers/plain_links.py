@@ -1,0 +1,78 @@
+"""Links, strategies and correctors of one's own, as who knows nothing of qgraph writes them:
+annotations of this module are no text.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from qgraph.rl.monitor import Decision
+
+
+@dataclass(frozen=True)
+class Same:
+    share: float = 0.5
+    often: int = 1
+    at_all: bool = True
+    most: Optional[float] = None  # noqa: UP045 - as many write it
+
+    def __call__(self, policy, task):
+        return policy
+
+
+@dataclass(frozen=True)
+class RaisesAfter:
+    calls: int = 0
+
+    def __call__(self, policy, task):
+        task.memory["calls"] = task.memory.get("calls", 0) + 1
+        if task.memory["calls"] > self.calls:
+            raise ZeroDivisionError("a mistake of its author")
+        return policy
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Makes a policy of fewer outputs."""
+
+    def __call__(self, policy, task):
+        last = policy.program.steps[-1]
+        kernel, bias = last.weights
+        weights = {**policy.weights}
+        weights |= {kernel: weights[kernel][:, :-1], bias: weights[bias][:-1]}
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        return replace(
+            policy, program=replace(policy.program, weight_shapes=shapes), weights=weights
+        )
+
+
+@dataclass(frozen=True)
+class NoLink:
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class FailsToDecide:
+    looks: int = 0
+
+    def check(self, begun):
+        pass
+
+    def decide(self, begun, looks):
+        if len(looks) > self.looks:
+            raise KeyError("a mistake of its author")
+        return Decision(begun, reason="fine")
+
+
+class NoTarget:
+    corrects = "weight"
+    of_actions = False
+
+    def __call__(self, steps, xp):
+        return steps.rewards
+
+
+class OfWhat:
+    corrects = "targets"
+
+    def __call__(self, steps, xp):
+        return steps.rewards

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qgraph.cli.options import Json
 
+if TYPE_CHECKING:
+    from qgraph.backends.forms import Network
+
 
 def export(
-    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    directory: Annotated[
+        Path, typer.Argument(help="What `qgraph quantize` wrote, or a static policy, .qpol.")
+    ],
     form: Annotated[
         str,
         typer.Option(
@@ -43,20 +48,27 @@ def export(
     from qgraph.exports import FORMS
     from qgraph.exports import export as write
     from qgraph.exports import form as checked
-    from qgraph.stored import load_network
 
     options: dict[str, Any] = {} if samples is None else {"samples": samples}
     if layers:
         options["layers"] = tuple(layers)
     checked(form, options)
     with at_work(as_json):
-        files = write(load_network(directory), form, output, force=force, options=options)
+        files = write(_network(directory), form, output, force=force, options=options)
     if as_json:
         print(json.dumps({"output": str(output), "format": form, "files": files}))
         return
     rows = [(name, f"{size:,}") for name, size in _by_folder(files).items()]
     print_table(f"written to {output}: {FORMS[form][2]}", ("=file", ">bytes"), rows)
-    console().print(f"next: qgraph verify {directory} --format {form}", soft_wrap=True)
+    if directory.is_dir():
+        console().print(f"next: qgraph verify {directory} --format {form}", soft_wrap=True)
+
+
+def _network(path: Path) -> Network:
+    from qgraph.rl.policy import load_policy
+    from qgraph.stored import load_network
+
+    return load_policy(path).network if path.is_file() else load_network(path)
 
 
 def _by_folder(files: dict[str, int]) -> dict[str, int]:

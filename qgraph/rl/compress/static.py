@@ -14,8 +14,8 @@ from qgraph.rl.compress.form import End, Policy, Task
 class Static(End):
     """An integer program with weights of so many bits, calibrated on the observations.
 
-    `policy.file.write("policy.qpol")` writes it; from it C, ONNX and other forms are made
-    (`qgraph.rl.policy`). It has the first output alone. Imports TensorFlow when it is called.
+    `policy.file.write("policy.qpol")` writes it, of which `qgraph export` makes ONNX, C and other
+    forms. It has the first output alone. Imports TensorFlow when it is called.
     Raises UsageError for other bits than 8 to 2, UnsupportedError for what has no integer form,
     CalibrationError without observations.
     """

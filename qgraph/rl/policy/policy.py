@@ -17,6 +17,7 @@ from qgraph.rl.policy.file import AGAIN, Packed, read
 from qgraph.rl.policy.static import Static
 
 if TYPE_CHECKING:
+    from qgraph.backends.forms import Network
     from qgraph.program import Program
 
 Run = Callable[[Array], Mapping[str, Array]]
@@ -93,6 +94,19 @@ class Policy:
         if self._static is None:
             raise UsageError("a dynamic policy has no integer program", hint="--form static")
         return self._static.session.program
+
+    @property
+    def network(self) -> Network:
+        """A static policy as `qgraph.exports` takes it: to ONNX, C and the other forms.
+
+        Raises UsageError for a dynamic one.
+        """
+        from qgraph.backends.forms import Network
+        from qgraph.quant.profile import load_profile
+
+        program = self.program
+        assert self._static is not None
+        return Network(self._static.session.graph, program, load_profile("policy-int8"), {})
 
     def _counted(self, x: Array) -> Array:
         """x as it is run, after it was counted. A dynamic form's actor refuses NaN by itself."""

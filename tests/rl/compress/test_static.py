@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from qgraph.errors import CalibrationError, UsageError
+from qgraph.exports import form
 from qgraph.rl.compress import Compressor, Policy
-from qgraph.rl.policy import load_policy
+from qgraph.rl.head import Head
+from qgraph.rl.learn.frozen import write_policy
+from qgraph.rl.policy import load_policy, pack, read_policy
 from tests.helpers.actors import mlp, random_weights
+from tests.helpers.cli import run
 
 
 def test_a_pruned_policy_in_integers(tmp_path):
@@ -27,3 +31,35 @@ def test_a_pruned_policy_in_integers(tmp_path):
         Compressor().static(16)
     with pytest.raises(UsageError, match="it ends the chain"):
         chain.pack()
+
+
+@pytest.mark.parametrize("name", ["onnx-integer", "onnx-qdq", "c"])
+def test_other_forms_of_it_compute_the_same_codes(tmp_path, name):
+    if name.startswith("onnx"):
+        pytest.importorskip("onnxruntime")
+    program = mlp(4, 32, 3)
+    whole = Policy(program, random_weights(program))
+    seen = np.random.default_rng(0).normal(size=(200, 4)).astype("f4")
+    path = tmp_path / "policy.qpol"
+    Compressor().prune(0.5).static(8)(whole, seen).file.write(path)
+    for one in (name, "engine"):
+        done = run("export", path, "--format", one, "--output", tmp_path / one)
+        assert done.code == 0, done.err
+        assert "qgraph verify" not in done.out  # which takes what `qgraph quantize` wrote
+    network = load_policy(path).network
+    (entry,) = network.program.entries
+    codes = np.random.default_rng(1).integers(entry.spec.lo, entry.spec.hi + 1, (64, 4))
+    found, wanted = (
+        form(one).runner(network, tmp_path / one)({entry.tensor: codes}) for one in (name, "engine")
+    )
+    assert network.program.exits
+    assert all(np.array_equal(found[e], wanted[e]) for e in network.program.exits)
+
+
+def test_a_dynamic_policy_has_no_other_forms(tmp_path):
+    program, path = mlp(4, 8, 3), tmp_path / "policy.qpol"
+    write_policy(tmp_path / "policy.pb", program, random_weights(program), {})
+    pack(read_policy(tmp_path / "policy.pb"), Head("argmax"), 8).write(path)
+    done = run("export", path, "--format", "c", "--output", tmp_path / "c")
+    assert done.code == 2 and "a dynamic policy has no integer program" in done.err
+    assert not (tmp_path / "c").exists()

@@ -11,9 +11,10 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
+from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.learners import check_fits
+from qgraph.rl.learn.learners import check_fits, learner_of
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
@@ -50,10 +51,7 @@ def train(
         if algorithm is None or environment is None:
             raise UsageError("an algorithm and an environment are needed", hint="--algo and --env")
         options = options_for(algorithm, environment, **settings)
-        # Before anything is written.
-        checked = make(environment)
-        check_fits(algorithm, environment, checked.actions)
-        checked.close()
+        _check(options)  # before anything is written
     directory = RunDirectory(path, resume)
     try:
         if options is None:
@@ -67,6 +65,17 @@ def train(
         return training
     finally:
         directory.close()
+
+
+def _check(options: Options) -> None:
+    """Raises UsageError, and UnsupportedError for a chain that does not fit the policy."""
+    environment = make(options.environment)
+    check_fits(options.algorithm, options.environment, environment.actions)
+    if options.compress:
+        learner = learner_of(options, environment)
+        found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
+        found.check(learner.program, learner.head)
+    environment.close()
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:

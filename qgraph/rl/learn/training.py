@@ -167,7 +167,7 @@ class Training:
         options = self.options
         if not options.compress:
             return None
-        found = Settings(
+        return Settings(
             options.compress,
             options.monitor or "watch",
             options.monitor_every,
@@ -175,8 +175,6 @@ class Training:
             self.counts.learner_steps if resume else None,
             options.seed,
         )
-        found.check(self.learner.program, self.learner.head)
-        return found
 
     def _turn(self, actors: Source) -> bool:
         """Insert what may be inserted, then learn once if that is allowed: whether it was."""

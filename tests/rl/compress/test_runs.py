@@ -136,7 +136,8 @@ def test_options_that_do_not_fit(given, complaint):
 
 def test_a_chain_that_does_not_fit_ends_a_run_before_it_begins(tmp_path):
     with pytest.raises(UnsupportedError, match="the student is for images"):
-        train(tmp_path, "dqn", "CartPole-v1", {**SMALL, "compress": "distill(net3)"})
+        train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "compress": "distill(net3)"})
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_verb_takes_both(tmp_path):

@@ -55,6 +55,7 @@ class Worker:
         self._complaint = ""
         self._rounds = 0
         self._since = 0  # the first version of the chain in force
+        self._whole: set[float] = set()  # versions of which the original went out
 
     @property
     def room(self) -> int:
@@ -82,6 +83,7 @@ class Worker:
         if time.monotonic() - self._kept > KEPT_EVERY:
             self.keep()
         if share < 1 and self._rng.random() >= share:
+            self._whole.add(facts.version)
             return original.pack(facts.version)
         return block
 
@@ -105,9 +107,9 @@ class Worker:
         return policy, block
 
     def _look(self, original: Policy, policy: Policy, seen: Array | None, facts: Facts) -> None:
-        """What was evaluated of a chain before says nothing of the one in force."""
-        chain = self.monitor.decision.compressor
-        if not facts.compressed_version >= self._since:
+        """Evaluations of a chain before, or of an original, say nothing of the chain in force."""
+        chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
+        if not evaluated >= self._since or evaluated in self._whole:
             facts = replace(facts, compressed_return=NAN)
         indicators = self._indicators(original, policy, seen, facts)
         try:
@@ -142,7 +144,7 @@ def troubles(failures: int) -> list[str]:
     """What befell a compressor without ending the run, in words."""
     if not failures:
         return []
-    return [f"{failures} policies were not compressed, the last one that was acted on: monitor.csv"]
+    return [f"{failures} policies were not compressed, so that older ones acted (monitor.csv)"]
 
 
 def _is_none(observations: Array | None) -> bool:

@@ -88,6 +88,11 @@ def test_the_mix_gives_actors_the_original_so_often():
     found = [one.step(wide, Facts(i), seen()) for i in range(20)]
     assert read_block(found[0]).bits == 2  # before the first look
     assert {read_block(block).bits for block in found[1:]} == {32}
+    told = Facts(99, original_return=3.0, compressed_return=3.0, compressed_version=19.0)
+    one.step(wide, told, seen())
+    assert np.isnan(one.monitor.looks[-1].seen.reward_gap)  # the original was evaluated
+    one.step(wide, replace(told, compressed_version=0.0), seen())
+    assert one.monitor.looks[-1].seen.reward_gap == 0
     one = worker("quantize(8)", monitor="mix:0.1", every=1)
     small = {**weights(), "w1": weights()["w1"] * 1e-3}
     assert {read_block(one.step(small, Facts(i), seen())).bits for i in range(20)} == {8}

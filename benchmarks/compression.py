@@ -238,6 +238,12 @@ def compressed(folder: Path, chain: str) -> Policy:
     return Compressor.parse(chain or "quantize(32)").pack()(policy, seen)
 
 
+def block_bytes(policy: Policy) -> int:
+    """Of one that is packed."""
+    assert policy.block is not None
+    return len(policy.block)
+
+
 def alone_times(policies: Mapping[Variant, Policy]) -> dict[Variant, float]:
     """Microseconds of a step, one observation at a time, in turns."""
     calls = {
@@ -295,7 +301,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
         monitor = f", {monitor_of(task, variant)}" if variant.monitor != "watch" else ""
         table.add(
             variant.name, f"{chain_of(task, variant) or '-'}{monitor}", len(runs),
-            len(policies[variant].pack()) / 1e3,
+            block_bytes(policies[variant]) / 1e3,
             acting[variant], acting[NONE] / acting[variant] if NONE in acting else None,
             alone[variant], alone[NONE] / alone[variant] if NONE in alone else None,
             float(np.mean([run.inference for run in runs])),

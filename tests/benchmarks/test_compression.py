@@ -37,7 +37,7 @@ def policy(units):
     program = network((4,), (units,), 2)
     weights = {name: np.zeros(shape, "f4") for name, shape in program.weight_shapes.items()}
     weights["hidden_0/bias"][:] = weights["output/kernel"][:] = 1
-    return Policy(program, weights, Head("categorical"))
+    return Compressor().pack()(Policy(program, weights, Head("categorical")))
 
 
 def test_chains_and_strategies_are_those_that_there_are():

@@ -12,6 +12,7 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
+from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.form import Memory, Policy
 from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
@@ -31,9 +32,10 @@ class Worker:
     where students are kept, None for nowhere; with `resume` they go on as they were there.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
-    one, the original does. A decision by which no policy can be compressed is left again.
-    failures: how often that was; a link that needs observations, before
-    there are any, has not failed.
+    one, the original does. A decision by which no policy can be compressed is left again, and not
+    made a second time, unless numbers were to blame, which the next weights may not have.
+    failures: how often that was; a link that needs observations, before there are any, has not
+    failed.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Worker:
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
         self._good: Decision | None = None  # the last one by which a policy was compressed
+        self._refused: list[Compressor] = []  # chains by which none can be
         self._complaint = ""
         self._rounds = 0
         self._since = 0  # the first version of the chain in force
@@ -73,7 +76,7 @@ class Worker:
         except QGraphError as error:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
-                self._failed(facts, str(error))
+                self._failed(facts, error)
             return original.pack(facts.version) if self._good is None else None
         self._good, self._complaint = self.monitor.decision, ""
         share = self.monitor.decision.share
@@ -113,7 +116,7 @@ class Worker:
             facts = replace(facts, compressed_return=NAN)
         indicators = self._indicators(original, policy, seen, facts)
         try:
-            decision = self.monitor.look(indicators)
+            decision = self.monitor.look(indicators, self._refused)
         except Exception as error:  # of a strategy of one's own
             told = f"the strategy failed: {type(error).__name__}: {error}"
             self.monitor.failed(indicators, told)
@@ -128,15 +131,17 @@ class Worker:
             return unmeasured(facts)
         return measure(original, policy, seen, facts)
 
-    def _failed(self, facts: Facts, complaint: str) -> None:
+    def _failed(self, facts: Facts, error: QGraphError) -> None:
         """Write it down, once for each reason, and leave a decision that does not work."""
         self.failures += 1
-        good, now = self._good, self.monitor.decision
+        complaint, good, now = str(error), self._good, self.monitor.decision
         leaves = good is not None and good.compressor != now.compressor
         if leaves or complaint != self._complaint:
             self.monitor.failed(unmeasured(facts), complaint, good)
         if leaves:
             self._since = facts.version + 1
+            if not isinstance(error, TrainingError):
+                self._refused.append(now.compressor)
         self._complaint = complaint
 
 

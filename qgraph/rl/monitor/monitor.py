@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,7 @@ from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.indicators import Indicators
 from qgraph.rl.monitor.log import Log, Row
 from qgraph.rl.monitor.mix import Mix
-from qgraph.rl.monitor.strategy import Decision, Look, Strategy
+from qgraph.rl.monitor.strategy import Decision, Look, Strategy, stays
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
 from qgraph.rl.monitor.watch import Watch
 
@@ -74,10 +74,16 @@ class Monitor:
                 self._saw(row.seen)
             self.decision = row.decision
 
-    def look(self, seen: Indicators) -> Decision:
-        """The decision after one more look; it is in force from now on."""
+    def look(self, seen: Indicators, refused: Collection[Compressor] = ()) -> Decision:
+        """The decision after one more look; it is in force from now on.
+
+        refused: chains that do not work; where the strategy wants one, all stays as it is.
+        """
         self._saw(seen)
-        self.decision = self.strategy.decide(self.begun, self.looks)
+        found = self.strategy.decide(self.begun, self.looks)
+        if found.compressor in refused:
+            found = stays(self.looks, f"stays: {found.compressor} has failed before")
+        self.decision = found
         if self.log is not None:
             self.log.add(Row(seen, self.decision))
         return self.decision

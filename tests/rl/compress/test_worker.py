@@ -125,7 +125,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
 
 
 def test_a_decision_that_does_not_work_is_left(tmp_path):
-    """The monitor goes from 8 to 16 bits, which the link in front refuses, and looks on."""
+    """The monitor goes from 8 to 16 bits, which the link behind refuses: once."""
     one = worker(
         "quantize(8)|tests.helpers.links.RefusesBits(16)",
         monitor="kl_max:1e-9",
@@ -133,10 +133,14 @@ def test_a_decision_that_does_not_work_is_left(tmp_path):
         folder=str(tmp_path),
     )
     made = [one.step(weights(), Facts(i), seen()) for i in range(6)]
-    assert [block is None for block in made] == [False, True] * 3
+    assert [block is None for block in made] == [False, True, False, False, False, False]
+    assert one.failures == 1
     assert {read_block(block).bits for block in made if block is not None} == {8}
     rows = read_log(tmp_path / LINES)
-    assert [row.failed for row in rows] == [False, True] * 3
+    assert [row.failed for row in rows] == [False, True, False, False, False, False]
+    assert {row.decision.reason for row in rows[2:]} == {
+        f"stays: {rows[0].decision.compressor} has failed before"
+    }
     assert "failed, back from quantize(16)" in rows[1].decision.reason
     again = worker(
         "quantize(8)|tests.helpers.links.RefusesBits(16)",
@@ -145,6 +149,16 @@ def test_a_decision_that_does_not_work_is_left(tmp_path):
         until=5,
     )
     assert again.monitor.decision.compressor.links[0].bits == 8
+
+
+def test_a_decision_that_numbers_undid_is_made_again():
+    """The snapshot after the one with NaN can be packed in 16 bits."""
+    one = worker("quantize(8)", monitor="kl_max:1e-9", every=1)
+    one.step(weights(), Facts(0), seen())
+    wild = {**weights(), "b1": np.full(3, np.nan, "f4")}
+    assert one.step(wild, Facts(1), seen()) is None
+    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in (2, 3)]
+    assert bits == [8, 16]
 
 
 def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path):

@@ -79,7 +79,8 @@ class Distiller:
 
     def learn(self, seen: Array, wanted: Outputs, steps: int, batch: int) -> float:
         """Take steps on observations [n, *shape] and what the original makes of them: the last
-        loss. Raises TrainingError where that or the loss is not finite; what was learnt stays.
+        loss. Raises TrainingError where that, the loss or what is learnt by it is not finite; what
+        was learnt before stays.
         """
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
@@ -90,10 +91,14 @@ class Distiller:
             x = tf.constant(np.asarray(seen[rows], np.float32))
             actions, value = tf.constant(wanted.actions[rows]), tf.constant(values[rows])
             loss = self._compiled(x, actions, value)
-        if not np.isfinite(loss):
+        if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
-            raise TrainingError(f"the student's loss is {float(loss)}", hint="a lower rate")
+            told = f"the student's loss is {float(loss)}, or makes its weights so"
+            raise TrainingError(told, hint="a lower rate")
         return float(loss)
+
+    def _finite(self) -> bool:
+        return all(np.isfinite(v.numpy()).all() for v in self._variables().values())
 
     def _step(self, x: Tensor, actions: Tensor, values: Tensor) -> Tensor:
         with tf.GradientTape() as tape:

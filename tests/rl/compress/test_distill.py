@@ -133,6 +133,29 @@ def test_a_student_that_came_to_nothing_is_as_it_was():
     assert all(np.array_equal(left[name], w) for name, w in begun(whole)[1].items())
 
 
+def test_weights_that_a_last_step_makes_nan_are_not_kept():
+    """The loss was computed before the step, and is finite."""
+    whole, x, memory = teacher(), seen(), {}
+    chain = Compressor().distill("16", steps=1)
+    good = chain(whole, x, memory).weights
+    student = memory[str(chain)]["student"]
+    descend = student._compiled
+
+    def wild(*batch):
+        loss = descend(*batch)
+        for variable in student.policy.values():
+            variable.assign(variable * np.nan)
+        return loss
+
+    student._compiled = wild
+    with pytest.raises(TrainingError, match="or makes its weights so"):
+        chain(whole, x, memory)
+    left = student.weights()
+    assert all(np.array_equal(left[name], w) for name, w in good.items())
+    student._compiled = descend
+    chain(whole, x, memory)
+
+
 def test_a_pruned_policy_recovers():
     whole, x = teacher(), seen()
     pruned = Compressor().prune(0.5)(whole)

@@ -63,6 +63,17 @@ class FailsToDecide:
         return Decision(begun, reason="fine")
 
 
+@dataclass(frozen=True)
+class DecidesNothing:
+    looks: int = 0
+
+    def check(self, begun):
+        pass
+
+    def decide(self, begun, looks):
+        return None if len(looks) > self.looks else Decision(begun, reason="fine")
+
+
 class NoTarget:
     corrects = "weight"
     of_actions = False

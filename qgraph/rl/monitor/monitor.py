@@ -63,7 +63,7 @@ class Monitor:
         self.looks: list[Look] = []
         try:
             strategy.check(begun)
-            self.decision = strategy.decide(begun, ())
+            self.decision = self._decided()
         except QGraphError:
             raise
         except Exception as error:  # of a strategy of one's own
@@ -80,7 +80,7 @@ class Monitor:
         refused: chains that do not work; where the strategy wants one, all stays as it is.
         """
         self._saw(seen)
-        found = self.strategy.decide(self.begun, self.looks)
+        found = self._decided()
         if found.compressor in refused:
             found = stays(self.looks, f"stays: {found.compressor} has failed before")
         self.decision = found
@@ -99,6 +99,12 @@ class Monitor:
         self.decision = dataclasses.replace(back or self.decision, reason=told)
         if self.log is not None:
             self.log.add(Row(seen, self.decision, failed=True))
+
+    def _decided(self) -> Decision:
+        found = self.strategy.decide(self.begun, self.looks)
+        if not isinstance(found, Decision):  # of a strategy of one's own
+            raise UsageError(f"`{print_strategy(self.strategy)}` decides {found}, no `Decision`")
+        return found
 
     def _saw(self, seen: Indicators) -> None:
         """One more look, at what is in force."""

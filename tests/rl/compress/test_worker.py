@@ -161,13 +161,21 @@ def test_a_decision_that_numbers_undid_is_made_again():
     assert bits == [8, 16]
 
 
-def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path):
-    own = "tests.helpers.plain_links.FailsToDecide:1"
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("FailsToDecide", "KeyError: 'a mistake of its author'"),
+        ("DecidesNothing", "DecidesNothing:1` decides None, no `Decision`"),
+    ],
+)
+def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path, name, complaint):
+    own = f"tests.helpers.plain_links.{name}:1"
     one = worker("quantize(8)", monitor=own, every=1, folder=str(tmp_path))
     assert all(one.step(weights(), Facts(i), seen()) is not None for i in range(3))
     rows = read_log(tmp_path / LINES)
     assert [row.failed for row in rows] == [False, True, True]
-    assert "the strategy failed: KeyError: 'a mistake of its author'" in rows[1].decision.reason
+    reason = rows[1].decision.reason
+    assert "the strategy failed: " in reason and complaint in reason
 
 
 def test_links_of_ones_own_that_raise_leave_the_last_good_policy_acting():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.rl.compress.distill import KEPT, STUDENT
 from qgraph.rl.compress.form import Memory
@@ -39,5 +40,7 @@ def read_students(folder: Path) -> Memory:
     if not (folder / FILE).exists():
         return {}
     arrays = read_arrays(folder / FILE)
+    if LINKS not in arrays:
+        raise LoadError("is no file of students", node=str(folder / FILE))
     links = json.loads(str(arrays[LINKS]))
     return {link: {KEPT: part(arrays, str(i))} for i, link in enumerate(links)}

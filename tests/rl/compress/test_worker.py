@@ -267,6 +267,9 @@ def test_a_file_of_students_that_is_damaged_is_refused(tmp_path):
     (tmp_path / FILE).write_bytes(b"PK, but no more of it")
     with pytest.raises(LoadError, match="cannot be read"):
         worker("distill(8)", folder=str(tmp_path), until=0)
+    np.savez(tmp_path / FILE, other=np.zeros(3))
+    with pytest.raises(LoadError, match="is no file of students"):
+        worker("distill(8)", folder=str(tmp_path), until=0)
 
 
 def test_on_a_full_disk_students_stay_as_they_were_kept(tmp_path, monkeypatch):

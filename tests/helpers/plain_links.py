@@ -82,6 +82,11 @@ class NoTarget:
         return steps.rewards
 
 
+class NotMade:
+    def __init__(self):
+        raise ValueError("a mistake of its author")
+
+
 class OfWhat:
     corrects = "targets"
 

@@ -91,7 +91,7 @@ def _class(name: str, table: Table, what: str) -> type[Any]:
     found, why = None, ""
     try:
         found = getattr(import_module(module), inside) if module else None
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # of a module of one's own, too
         why = f": {error}"
     if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
         raise UsageError(

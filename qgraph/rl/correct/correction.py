@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.errors import QGraphError, UsageError
 from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS
 from qgraph.rl.correct.trajectories import Corrector, Tensor, Trajectories
 
@@ -115,6 +115,10 @@ def _made(name: str, arguments: str) -> Corrector:
         corrector: Corrector = kind(*places, **named)
     except TypeError as error:
         raise UsageError(f"{name} does not take ({arguments}): {error}") from None
+    except QGraphError:
+        raise
+    except Exception as error:  # of a corrector of one's own
+        raise UsageError(f"`{name}`: {type(error).__name__}: {error}") from error
     corrects = getattr(corrector, "corrects", None)
     if not callable(corrector) or corrects not in (TARGETS, WEIGHTS):
         raise UsageError(
@@ -133,5 +137,5 @@ def _imported(name: str) -> Any:
     module, _, inside = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), inside)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"the corrector `{name}` cannot be imported: {error}") from None
+    except Exception as error:  # of a module of one's own, too
+        raise UsageError(f"the corrector `{name}` cannot be imported: {error}") from error

@@ -60,6 +60,7 @@ def test_a_chain_in_one_line():
         ("prune(0)", "above 0 and below 1"),
         ("prune(1)", "above 0 and below 1"),
         ("nowhere.at.all.Mine", "no link is called `nowhere.at.all.Mine`: No module named"),
+        ("tests.helpers.broken.Mine", "no link is called `tests.helpers.broken.Mine`: division"),
         (".a.b(1)", "no link is called `.a.b`"),
         ("tests.helpers.plain_links.NoLink", "is no link: it has no `__call__`"),
         ("tests.helpers.plain_links.Same(at_all=1)", "`at_all` of `tests.helpers.plain_links"),

@@ -250,6 +250,8 @@ def test_text_says_constants():
         ("nowhere.at.all.Mine", "cannot be imported"),
         ("math.Mine", "cannot be imported"),
         (".is", "cannot be imported"),
+        ("tests.helpers.broken.Mine", "cannot be imported: division by zero"),
+        ("tests.helpers.plain_links.NotMade", "ValueError: a mistake of its author"),
         ("os.getcwd", "is no corrector: it corrects None"),
         ("collections.OrderedDict", "is no corrector"),
         ("tests.helpers.plain_links.NoTarget", "is no corrector: it corrects weight"),

@@ -93,7 +93,7 @@ class Distiller:
             loss = self._compiled(x, actions, value)
         if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
-            told = f"the student's loss is {float(loss)}, or makes its weights so"
+            told = f"the student's loss is {float(loss)}, and what it learnt is not finite"
             raise TrainingError(told, hint="a lower rate")
         return float(loss)
 

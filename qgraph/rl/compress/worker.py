@@ -20,7 +20,7 @@ from qgraph.rl.monitor import Decision, Facts, Indicators, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
-TRIED = 8  # observations that a compressed policy is tried on before it acts
+TRIED = 8  # observations that a compressed policy is tried on before it acts; all at looks
 KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
 
 
@@ -65,6 +65,11 @@ class Worker:
         """Bytes that a block has at most."""
         return room_for(self.program)
 
+    @property
+    def _due(self) -> bool:
+        """Whether the monitor looks at what is compressed next."""
+        return self._rounds % self.every == 0
+
     def step(
         self, weights: Mapping[str, Array], facts: Facts, observations: Array | None = None
     ) -> Array | None:
@@ -80,7 +85,7 @@ class Worker:
             return original.pack(facts.version) if self._good is None else None
         self._good, self._complaint = self.monitor.decision, ""
         share = self.monitor.decision.share
-        if self._rounds % self.every == 0:
+        if self._due:
             self._look(original, policy, observations, facts)
         self._rounds += 1
         if time.monotonic() - self._kept > KEPT_EVERY:
@@ -104,7 +109,8 @@ class Worker:
         if len(block) > self.room:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")
         if observations is not None and len(observations):
-            acted = replace(policy, block=block).actor()(observations[:TRIED])
+            tried = observations if self._due else observations[:TRIED]
+            acted = replace(policy, block=block).actor()(tried)
             if not np.isfinite(acted).all():
                 raise TrainingError("what the compressed policy says is not finite")
         return policy, block

@@ -193,6 +193,17 @@ def test_what_says_nan_does_not_act():
     assert one.failures == 1
 
 
+def test_before_a_look_a_policy_is_tried_on_all_that_was_seen():
+    one, x = worker("prune(0.5)", every=2), seen()
+    wide = {**weights(), "w0": 100 * weights()["w0"]}
+    x[40] = 3e38
+    for version in range(2):
+        assert (one.step(wide, Facts(version), x) == original(wide, version)).all()
+    assert one.failures == 2
+    assert read_block(one.step(wide, Facts(2), seen())).version == 2
+    assert one.step(wide, Facts(3), x) is not None  # between looks
+
+
 def test_the_user_reads_the_text_that_was_said():
     with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
         Settings("distill(net3)|quantize(8)").check(PROGRAM, HEAD)

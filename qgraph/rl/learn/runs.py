@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,13 +70,12 @@ def train(
 
 def _check(options: Options) -> None:
     """Raises UsageError, and UnsupportedError for a chain that does not fit the policy."""
-    environment = make(options.environment)
-    check_fits(options.algorithm, options.environment, environment.actions)
-    if options.compress:
-        learner = learner_of(options, environment)
-        found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
-        found.check(learner.program, learner.head)
-    environment.close()
+    with closing(make(options.environment)) as environment:
+        check_fits(options.algorithm, options.environment, environment.actions)
+        if options.compress:
+            learner = learner_of(options, environment)
+            found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
+            found.check(learner.program, learner.head)
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:

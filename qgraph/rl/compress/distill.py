@@ -31,7 +31,8 @@ class Distill:
     student     a network's name (`students.NETWORKS`), layers like `64-64`, or an actor program.
                 It takes the place of what came in, and goes on learning with the next policy.
                 Without one, what came in learns, such as a pruned policy
-    steps       of Adam in each call, of `batch` observations, with step size `rate`
+    steps       of Adam in which a network begins, of `batch` observations, with step size `rate`
+    follow      such steps in each later call of a student; it is a policy late by the time they take
     temperature logits are divided by it
 
     Raises UsageError for settings that are none; UnsupportedError for a student of other
@@ -40,6 +41,7 @@ class Distill:
 
     student: str | ActorProgram = ""
     steps: int = 200
+    follow: int = 40
     batch: int = 128
     rate: float = 1e-3
     value: float = 1.0
@@ -50,8 +52,8 @@ class Distill:
     def __post_init__(self) -> None:
         if isinstance(self.student, str) and self.student:
             Network.parse(self.student)
-        if min(self.steps, self.batch) < 1 or min(self.rate, self.temperature) <= 0:
-            raise UsageError("steps, batch, rate and temperature of a distillation are above 0")
+        if min(self.steps, self.follow, self.batch) < 1 or min(self.rate, self.temperature) <= 0:
+            raise UsageError("steps, follow, batch, rate and temperature of a distillation are above 0")
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         original, seen = task.original, task.seen()
@@ -59,7 +61,8 @@ class Distill:
         distiller = self._distiller(policy, program, task)
         teacher = replace(original, bits=(32, None, None), block=None).actor()
         wanted = outputs_of(teacher.run(seen))
-        distiller.learn(seen, wanted, self.steps, self.batch)
+        steps = self.steps if distiller.fresh else self.follow
+        distiller.learn(seen, wanted, steps, self.batch)
         return replace(policy, program=program, weights=distiller.weights())
 
     def program(self, policy: Policy, original: Policy) -> ActorProgram:

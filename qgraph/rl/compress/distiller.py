@@ -50,6 +50,7 @@ class Distiller:
         self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
         self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
         self.rng = np.random.default_rng(0)
+        self.fresh = True  # has not learnt since it was begun
         self._compiled = tf.function(self._step, reduce_retracing=True)
 
     def begin(self, weights: Mapping[str, Array], seed: int) -> None:
@@ -58,7 +59,7 @@ class Distiller:
             variable.assign(weights[name])
         for name, state in self.adam.state.items():
             state.assign([0.9, 0.999] if name == "powers" else tf.zeros_like(state))
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.fresh = np.random.default_rng(seed), True
 
     def state(self) -> dict[str, Array]:
         """Weights, what the optimizer remembers, and random numbers, by name."""
@@ -69,7 +70,7 @@ class Distiller:
         """Go on from what `state` gave."""
         for name, variable in self._variables().items():
             variable.assign(state[name])
-        self.rng.bit_generator.state = json.loads(str(state[RANDOM]))
+        self.rng.bit_generator.state, self.fresh = json.loads(str(state[RANDOM])), False
 
     def _variables(self) -> dict[str, Any]:
         return {**self.policy, **{f"adam/{name}": v for name, v in self.adam.state.items()}}
@@ -85,7 +86,7 @@ class Distiller:
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
             raise TrainingError("what the original policy says is not finite")
-        loss, before = 0.0, self.state()
+        loss, before, fresh = 0.0, self.state(), self.fresh
         for _ in range(steps):
             rows = self.rng.integers(len(seen), size=batch)
             x = tf.constant(np.asarray(seen[rows], np.float32))
@@ -93,8 +94,10 @@ class Distiller:
             loss = self._compiled(x, actions, value)
         if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
+            self.fresh = fresh
             told = f"the student's loss is {float(loss)}, and what it learnt is not finite"
             raise TrainingError(told, hint="a lower rate")
+        self.fresh = False
         return float(loss)
 
     def _finite(self) -> bool:

@@ -32,7 +32,7 @@ class Distill:
                 It takes the place of what came in, and goes on learning with the next policy.
                 Without one, what came in learns, such as a pruned policy
     steps       of Adam in which a network begins, of `batch` observations, with step size `rate`
-    follow      such steps in each later call of a student; it is a policy late by the time they take
+    follow      such steps in each later call of a student, which is as late as they take
     temperature logits are divided by it
 
     Raises UsageError for settings that are none; UnsupportedError for a student of other
@@ -53,7 +53,9 @@ class Distill:
         if isinstance(self.student, str) and self.student:
             Network.parse(self.student)
         if min(self.steps, self.follow, self.batch) < 1 or min(self.rate, self.temperature) <= 0:
-            raise UsageError("steps, follow, batch, rate and temperature of a distillation are above 0")
+            raise UsageError(
+                "steps, follow, batch, rate and temperature of a distillation are above 0"
+            )
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         original, seen = task.original, task.seen()

@@ -88,6 +88,21 @@ def test_a_student_goes_on_from_where_it_was():
     assert apart(whole, chain(whole, x), x) == pytest.approx(found[0], rel=1e-3)
 
 
+def test_one_that_goes_on_takes_the_steps_that_follow():
+    whole, x, memory, other = teacher(), seen(), {}, {}
+    first = Compressor().distill("16", steps=30, follow=2)
+    first(whole, x, memory)
+    powers = memory[str(first)]["student"].adam.state["powers"]
+    assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
+    first(whole, x, memory)
+    assert powers.numpy() == pytest.approx([0.9**33, 0.999**33])
+    again = Compressor().distill(steps=30, follow=2)  # what comes in begins anew each time
+    for _ in range(2):
+        again(whole, x, other)
+        powers = other[str(again)]["other"].adam.state["powers"]
+        assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
+
+
 def test_of_values_of_actions_the_differences_are_learnt():
     whole = teacher(HEADS["argmax"])
     shifted = Policy(whole.program, {**whole.weights, "b2": whole.weights["b2"] + 50}, whole.head)

@@ -17,7 +17,7 @@ from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
 
 VARIANTS = ("float32", "mixed", "all")
-WARM = 5
+WARM = 2
 # Of a CPU; TensorFlow converts to float32 and back where there is neither this nor a GPU.
 FLAGS = ("avx512_fp16", "amx_fp16")
 
@@ -34,8 +34,8 @@ def hardware() -> str:
 
 
 def speed(
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps in each turn.")] = 20,
-    turns: Annotated[int, typer.Option(min=1, metavar="N")] = 7,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Steps in each turn.")] = 3,
+    turns: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Where nothing has float16 too.")
     ] = False,

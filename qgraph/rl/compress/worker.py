@@ -12,7 +12,6 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.form import Memory, Policy
 from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
@@ -54,7 +53,6 @@ class Worker:
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
         self._good: Decision | None = None  # the last one by which a policy was compressed
-        self._refused: list[Compressor] = []  # chains by which none can be
         self._complaint = ""
         self._rounds = 0
         self._since = 0  # the first version of the chain in force
@@ -122,7 +120,7 @@ class Worker:
             facts = replace(facts, compressed_return=NAN)
         indicators = self._indicators(original, policy, seen, facts)
         try:
-            decision = self.monitor.look(indicators, self._refused)
+            decision = self.monitor.look(indicators)
         except Exception as error:  # of a strategy of one's own
             told = f"the strategy failed: {type(error).__name__}: {error}"
             self.monitor.failed(indicators, told)
@@ -143,11 +141,10 @@ class Worker:
         complaint, good, now = str(error), self._good, self.monitor.decision
         leaves = good is not None and good.compressor != now.compressor
         if leaves or complaint != self._complaint:
-            self.monitor.failed(unmeasured(facts), complaint, good)
+            for_good = not isinstance(error, TrainingError)
+            self.monitor.failed(unmeasured(facts), complaint, good, for_good)
         if leaves:
             self._since = facts.version + 1
-            if not isinstance(error, TrainingError):
-                self._refused.append(now.compressor)
         self._complaint = complaint
 
 

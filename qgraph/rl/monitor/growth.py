@@ -12,7 +12,7 @@ from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.text import split
-from qgraph.rl.monitor.strategy import Decision, Look
+from qgraph.rl.monitor.strategy import Decision, Look, stays
 
 USUAL = (4, 8, 16)  # bits of the usual arms
 
@@ -22,7 +22,8 @@ class Growth:
     """The setting under which returns grow fastest per second (AcceRL, equation 6).
 
     Discounted upper confidence bounds (Garivier and Moulines, 2011): what a setting brought counts
-    less the longer ago it was, since learning has stages. Each is tried once at first.
+    less the longer ago it was, since learning has stages. Each is tried once at first; one that
+    does not work is none any more.
 
     arms        chains with `;` between them; else the user's chain with 4, 8 and 16 bits
     exploration of the bound, in ranges of what was seen
@@ -50,7 +51,10 @@ class Growth:
         return [begun.changed(Quantize, methodcaller("with_bits", bits)) for bits in USUAL]
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
-        chains = self.chains(begun)
+        refused = looks[-1].refused if looks else ()
+        chains = [chain for chain in self.chains(begun) if chain not in refused]
+        if not chains:
+            return stays(looks, "stays: no setting works")
         gained = growths(looks)
         tried = {chain for chain, _ in gained}
         for chain in chains:

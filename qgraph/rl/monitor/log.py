@@ -18,7 +18,7 @@ from qgraph.rl.monitor.strategy import Decision
 
 LINES, TABLE = "monitor.jsonl", "monitor.csv"
 SEEN = tuple(part.name for part in fields(Indicators))
-COLUMNS = (*SEEN, "compressor", "share", "reason", "failed")
+COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused")
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,13 @@ class Row:
     """What was seen, and what was decided by it.
 
     failed: compression failed; the decision in force from then on has the failure as its reason.
+    refused: a chain that was left for it, and is not taken again.
     """
 
     seen: Indicators
     decision: Decision
     failed: bool = False
+    refused: Compressor | None = None
 
 
 class Log:
@@ -59,7 +61,9 @@ class Log:
     def add(self, row: Row) -> None:
         made = row.decision
         said = {"compressor": str(made.compressor), "share": made.share, "reason": made.reason}
-        found: dict[str, Any] = {**asdict(row.seen), **said, "failed": row.failed}
+        refused = None if row.refused is None else str(row.refused)
+        more = {"failed": row.failed, "refused": refused}
+        found: dict[str, Any] = {**asdict(row.seen), **said, **more}
         plain = {k: None if v != v else v for k, v in found.items()}  # JSON has no NaN
         try:
             self._lines.write(json.dumps(plain) + "\n")
@@ -98,7 +102,8 @@ def _read(found: dict[str, Any]) -> Row:
     numbers: dict[str, Any] = {n: math.nan if found[n] is None else found[n] for n in SEEN}
     chain = Compressor.parse(found["compressor"])
     decision = Decision(chain, found["share"], found["reason"])
-    return Row(Indicators(**numbers), decision, found["failed"])
+    refused = None if found["refused"] is None else Compressor.parse(found["refused"])
+    return Row(Indicators(**numbers), decision, found["failed"], refused)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

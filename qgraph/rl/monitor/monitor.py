@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +61,7 @@ class Monitor:
     def __init__(self, strategy: Strategy, begun: Compressor, log: Log | None = None) -> None:
         self.strategy, self.begun, self.log = strategy, begun, log
         self.looks: list[Look] = []
+        self.refused: tuple[Compressor, ...] = ()  # chains that do not work
         try:
             strategy.check(begun)
             self.decision = self._decided()
@@ -72,33 +73,38 @@ class Monitor:
         for row in log.kept if log is not None else ():
             if not row.failed:
                 self._saw(row.seen)
+            if row.refused is not None:
+                self.refused += (row.refused,)
             self.decision = row.decision
 
-    def look(self, seen: Indicators, refused: Collection[Compressor] = ()) -> Decision:
-        """The decision after one more look; it is in force from now on.
-
-        refused: chains that do not work; where the strategy wants one, all stays as it is.
-        """
+    def look(self, seen: Indicators) -> Decision:
+        """The decision after one more look; it is in force from now on."""
         self._saw(seen)
         found = self._decided()
-        if found.compressor in refused:
+        if found.compressor in self.refused:
             found = stays(self.looks, f"stays: {found.compressor} has failed before")
         self.decision = found
         if self.log is not None:
             self.log.add(Row(seen, self.decision))
         return self.decision
 
-    def failed(self, seen: Indicators, reason: str, back: Decision | None = None) -> None:
+    def failed(
+        self, seen: Indicators, reason: str, back: Decision | None = None, for_good: bool = False
+    ) -> None:
         """Write down that compression failed, and that the last good policy acts on.
 
-        back: a decision that is in force again from now on.
+        back: a decision that is in force again from now on. for_good: that which is left for it is
+        refused from now on.
         """
-        told = f"failed, the last policy acts: {reason}"
-        if back is not None and back.compressor != self.decision.compressor:
-            told = f"failed, back from {self.decision.compressor}: {reason}"
+        left = self.decision.compressor
+        told, refused = f"failed, the last policy acts: {reason}", None
+        if back is not None and back.compressor != left:
+            told, refused = f"failed, back from {left}: {reason}", left if for_good else None
+        if refused is not None:
+            self.refused += (refused,)
         self.decision = dataclasses.replace(back or self.decision, reason=told)
         if self.log is not None:
-            self.log.add(Row(seen, self.decision, failed=True))
+            self.log.add(Row(seen, self.decision, failed=True, refused=refused))
 
     def _decided(self) -> Decision:
         found = self.strategy.decide(self.begun, self.looks)
@@ -108,4 +114,4 @@ class Monitor:
 
     def _saw(self, seen: Indicators) -> None:
         """One more look, at what is in force."""
-        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision)]
+        self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision, self.refused)]

@@ -26,17 +26,19 @@ class Decision:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen, and the decision that was in force until then."""
+    """What was seen, the decision that was in force until then, and chains that do not work."""
 
     seen: Indicators
     acted: Decision
+    refused: tuple[Compressor, ...] = ()
 
 
 class Strategy(Protocol):
     """One of your own is a frozen dataclass with these two; its fields are its text.
 
     It keeps nothing: a decision is made from all looks so far (the newest last; at first there are
-    none) and the chain that the user gave.
+    none) and the chain that the user gave. A chain that does not work is not taken a second time:
+    all stays as it is.
     """
 
     def check(self, begun: Compressor) -> None:

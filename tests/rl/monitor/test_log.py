@@ -78,6 +78,21 @@ def test_a_failure_is_written_too(tmp_path):
     assert row.failed and row.decision.reason == "failed, the last policy acts: no layer"
 
 
+def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
+    seen = [Indicators(i, float(i), kl_max=20.0) for i in range(3)]
+    log = Log(tmp_path)
+    first = Monitor(KlMax(14), CHAIN, log)
+    good = first.decision
+    left = first.look(seen[0])
+    first.failed(seen[1], "no layer", good, for_good=True)
+    assert left.compressor != good.compressor
+    log.close()
+    again = Monitor(KlMax(14), CHAIN, Log(tmp_path, until=1))
+    assert again.refused == first.refused == (left.compressor,)
+    assert again.decision.compressor == good.compressor
+    assert "has failed before" in again.look(seen[2]).reason
+
+
 def test_places_and_files_that_are_not_there(tmp_path):
     with pytest.raises(OutputError, match="cannot be written"):
         Log(tmp_path / "nowhere")

@@ -98,6 +98,19 @@ def test_growth_counts_for_what_acted_and_per_second():
     assert growths(looks) == [(b, 3.0), (a, -1.0)]
 
 
+def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
+    monitor = Monitor(parse_strategy("growth"), Compressor().quantize(8))
+    good = monitor.decision
+    assert monitor.look(Indicators(1, 1.0, returned=1.0)) == good
+    wanted = monitor.look(Indicators(2, 2.0, returned=2.0))
+    assert str(wanted.compressor) == "quantize(8)"
+    monitor.failed(Indicators(3, 3.0), "no layer", good, for_good=True)
+    next_one = monitor.look(Indicators(4, 4.0, returned=3.0))
+    assert str(next_one.compressor) == "quantize(16)"
+    monitor.failed(Indicators(5, 5.0), "no layer", good, for_good=True)
+    assert str(monitor.look(Indicators(6, 6.0, returned=3.0)).compressor) == "quantize(4)"
+
+
 @pytest.mark.parametrize(
     ("text", "chain", "complaint"),
     [

@@ -155,8 +155,7 @@ def test_v_trace_has_the_numbers_of_trfl():
         assert found.weights * found.advantages == pytest.approx(np.array(advantages), abs=2e-6)
 
 
-def test_retrace_has_the_numbers_of_trfl():
-    """The targets of `retrace_core` of trfl 1.2.0, with lambda 0.9."""
+def of_actions():
     q = [
         [[0.4, 1.1], [-0.6, 0.2]], [[1.3, -0.9], [0.8, 0.5]], [[-0.2, 0.7], [1.6, -1.1]],
         [[0.9, 0.1], [-0.3, 2.2]], [[0.6, -0.8], [1.4, 0.3]],
@@ -168,17 +167,30 @@ def test_retrace_has_the_numbers_of_trfl():
     mu = np.array([[0.5, 0.25], [0.6, 0.7], [0.4, 0.5], [0.9, 0.3]])
     actions = np.array([[0, 1], [1, 0], [0, 0], [1, 1]])[..., None]
     values = (np.array(pi) * q).sum(-1)
-    steps = of_trfl(
+    return of_trfl(
         log_pi=np.log(np.take_along_axis(np.array(pi)[:4], actions, -1)[..., 0]),
         log_mu=np.log(mu),
         values=values[:4],
         next_values=values[1:],
         action_values=np.take_along_axis(np.array(q)[:4], actions, -1)[..., 0],
     )
+
+
+def test_retrace_has_the_numbers_of_trfl():
+    """The targets of `retrace_core` of trfl 1.2.0, with lambda 0.9; rlax 0.1.9 has them too."""
     wanted = [
         [1.1382504, 0.6371429], [-0.2182094, 2.0], [-0.7175425, 1.3085351], [0.1870000, 2.6682000]
     ]  # fmt: skip
-    assert Retrace(0.9)(steps, np) == pytest.approx(np.array(wanted), abs=2e-6)
+    assert Retrace(0.9)(of_actions(), np) == pytest.approx(np.array(wanted), abs=2e-6)
+
+
+def test_tree_backup_has_the_numbers_of_rlax():
+    """`general_off_policy_returns_from_action_values` of rlax 0.1.9, where c is lambda times pi."""
+    for trace, wanted in (
+        (1.0, [[1.0768892, 0.5], [-0.2182094, 2.0], [-0.7175425, 1.0978450], [0.187, 2.6682]]),
+        (0.9, [[1.0528177, 0.452], [-0.1796023, 2.0], [-0.7220882, 1.0873105], [0.187, 2.6682]]),
+    ):
+        assert TreeBackup(trace)(of_actions(), np) == pytest.approx(np.array(wanted), abs=2e-7)
 
 
 def test_the_order_does_not_matter():

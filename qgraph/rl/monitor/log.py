@@ -102,7 +102,8 @@ def _read(found: dict[str, Any]) -> Row:
     numbers: dict[str, Any] = {n: math.nan if found[n] is None else found[n] for n in SEEN}
     chain = Compressor.parse(found["compressor"])
     decision = Decision(chain, found["share"], found["reason"])
-    refused = None if found["refused"] is None else Compressor.parse(found["refused"])
+    left = found.get("refused")
+    refused = None if left is None else Compressor.parse(left)
     return Row(Indicators(**numbers), decision, found["failed"], refused)
 
 

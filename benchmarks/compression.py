@@ -82,8 +82,8 @@ class Variant:
 
 
 # A layer norm keeps a wide policy from falling again; entropy counts less where rewards are small.
-STEADY = ("--actors", "2", "--layer-norm", "--entropy", "0.005", "--evaluate-every", "60")
-SMALL = ("--reward-scale", "0.05")
+STEADY = ("--actors", "2", "--layer-norm", "--evaluate-every", "60")
+SMALL = ("--reward-scale", "0.05", "--entropy", "0.005")
 TASKS = {
     task.name: task
     for task in (
@@ -91,8 +91,7 @@ TASKS = {
         Task("acrobot", "Acrobot-v1", (*SMALL, "--steps", "100000"), 10),
         Task("lunar", "LunarLander-v3", (*SMALL, "--steps", "400000"), 20),
         Task(
-            "breakout", "MinAtar/Breakout-v1", ("--rate", "1e-3", "--steps", "600000"),
-            1, "512", "8x3x1-64",
+            "breakout", "MinAtar/Breakout-v1", ("--steps", "300000"), 1, "512", "8x3x1-64",
         ),
         # AcceRL's original network and its smallest. Too short to learn: it says how fast runs are.
         Task(
@@ -110,6 +109,9 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
         Variant("distilled", "distill({student})"),
         Variant("pruned, int8", "prune(0.5)|quantize(8)"),
         Variant("distilled, int8", "distill({student})|quantize(8)"),
+        # What is left of the policy learns, each time anew.
+        Variant("pruned, taught", "prune(0.5)|distill(steps=40)"),
+        Variant("pruned, taught, int8", "prune(0.5)|distill(steps=40)|quantize(8)"),
     ),
     "monitor": (
         NONE,

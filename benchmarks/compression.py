@@ -71,6 +71,11 @@ class Task:
     hidden: str = "512,512"
     student: str = "64-64"
 
+    @property
+    def places(self) -> int:
+        """Decimal places that returns are worth."""
+        return 1 if self.gap <= 1 else 0
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -309,14 +314,14 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
             float(np.mean([run.inference for run in runs])),
             float(np.median([run.seconds for run in runs])),
             float(np.mean(diverged)) if diverged else None,
-            written(spread([run.best for run in runs])),
-            written(spread([run.of_actors for run in runs])),
+            written(spread([run.best for run in runs]), task.places),
+            written(spread([run.of_actors for run in runs]), task.places),
         )  # fmt: skip
     return table
 
 
 def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
-    """A column for each task: learning curves, and what actors' time goes into."""
+    """A row for each task: learning curves, and what actors' time goes into."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -324,27 +329,38 @@ def draw(found: dict[tuple[str, Variant], list[Run]], path: Path) -> None:
 
     names = list(dict.fromkeys(task for task, _ in found))
     figure, axes = pyplot.subplots(
-        2, len(names), figsize=(6 * len(names), 7), squeeze=False, layout="constrained"
+        len(names), 2, figsize=(12, 3.4 * len(names)), squeeze=False, layout="constrained"
     )
-    for i, name in enumerate(names):
+    for row, name in zip(axes, names, strict=True):
         of_task = {variant: runs for (task, variant), runs in found.items() if task == name}
-        _curves(axes[0, i], name, of_task)
-        _shares(axes[1, i], of_task)
-        axes[0, i].legend(frameon=False, fontsize="small")
-        axes[1, i].legend(
-            frameon=False, fontsize="small", ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1)
-        )
+        _curves(row[0], name, of_task)
+        _shares(row[1], of_task)
+    for axis in axes[0]:
+        lines, labels = axis.get_legend_handles_labels()
+        axis.legend(
+            lines, labels, frameon=False, fontsize="small", ncols=3,
+            loc="lower center", bbox_to_anchor=(0.5, 1.1),
+        )  # fmt: skip
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
 def _curves(axis: Any, name: str, of_task: Mapping[Variant, list[Run]]) -> None:
-    """The mean over seeds, and one standard deviation, against steps."""
+    """The mean over seeds, and one standard deviation, against steps.
+
+    What lies far below all of the second half is cut off.
+    """
+    means = []
     for variant, runs in of_task.items():
-        curve(axis, [run.curve for run in runs], variant.name)
-    axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
+        style = {"color": "black", "lw": 2.5} if variant == NONE else {}
+        curves = [(steps / 1000, returns) for steps, returns in (run.curve for run in runs)]
+        means.append(curve(axis, curves, variant.name, alpha=0.08, **style))
+    top, late = np.max(means), np.array(means)[:, len(means[0]) // 2 :].min()
+    bottom, room = max(np.min(means), top - 2 * (top - late)), 0.05 * (top - late)
+    axis.set_ylim(bottom - room, top + room)
+    axis.set(title=name, xlabel="thousand steps of actors", ylabel="return, full precision")
 
 
 def _shares(axis: Any, of_task: Mapping[Variant, list[Run]]) -> None:

@@ -268,7 +268,9 @@ def _curves(axis: Any, out: Path, task: Task) -> None:
         runs = [r for r in read_runs(out, task, variant) if len(r.steps) and not r.crashed]
         if not runs:
             continue
-        curve(axis, [(run.steps, run.returns) for run in runs], variant.name)
+        curve(
+            axis, [(run.steps, run.returns) for run in runs], f"{variant.name}, {len(runs)} seeds"
+        )
     axis.set(title=f"{task.name}: baselines", xlabel="steps", ylabel="return")
     if axis.lines:
         axis.legend(frameon=False, fontsize="small")

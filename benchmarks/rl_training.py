@@ -296,7 +296,7 @@ def draw(groups: Sequence[Group], path: Path) -> None:
         for group in (g for g in groups if g.task.name == name):
             label = f"{'float32' if group.bits == FLOAT else f'int{group.bits}'} actors"
             runs = [(column(run.rows, "actor_steps"), smooth(run.rows)) for run in group.runs]
-            curve(axis, runs, label)
+            curve(axis, runs, f"{label}, {len(runs)} seeds")
         axis.set(title=name, xlabel="actor steps", ylabel="return, full precision")
         axis.legend(frameon=False, fontsize="small")
         axis.spines[["top", "right"]].set_visible(False)

@@ -97,19 +97,25 @@ def spread(values: Any) -> list[float] | None:
     return [float(found.mean()), float(error)]
 
 
-def written(found: list[float] | None) -> str:
-    """What `spread` gave, for a table."""
+def written(found: list[float] | None, places: int = 0) -> str:
+    """What `spread` gave, for a table, with so many decimal places."""
     if found is None or not np.isfinite(found[0]):
         return "-"
-    return f"{found[0]:,.0f} +- {found[1]:,.0f}"
+    return f"{found[0]:,.{places}f} +- {found[1]:,.{places}f}"
 
 
-def curve(axis: Any, runs: Sequence[tuple[Any, Any]], label: str) -> None:
-    """The mean over runs (steps, returns) where all have some, and one standard deviation."""
+def curve(
+    axis: Any, runs: Sequence[tuple[Any, Any]], label: str, alpha: float = 0.2, **style: Any
+) -> Any:
+    """The mean over runs (steps, returns) where all have some, and one standard deviation.
+
+    alpha: of the band. Gives the mean, at 60 points.
+    """
     first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
     steps = np.linspace(first, last, 60)
     curves = np.array([np.interp(steps, *run) for run in runs])
     mean, deviation = curves.mean(0), curves.std(0)
-    (line,) = axis.plot(steps, mean, label=f"{label}, {len(runs)} seeds")
+    (line,) = axis.plot(steps, mean, label=label, **style)
     band = (mean - deviation, mean + deviation)
-    axis.fill_between(steps, *band, color=line.get_color(), alpha=0.2, lw=0)
+    axis.fill_between(steps, *band, color=line.get_color(), alpha=alpha, lw=0)
+    return mean

@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -75,7 +76,8 @@ class BoundActor {
     BoundActor(const Bytes& block, int level)
         : actor_(bytes_of(block), size_of(block), static_cast<Level>(level)),
           block_(block),
-          floats_("float32") {
+          floats_("float32"),
+          images_("uint8") {
         const Program& program = actor_.program();
         for (int i = 0; i < program.values[0].rank; ++i) {
             shape_.push_back(program.values[0].dims[static_cast<size_t>(i)]);
@@ -94,8 +96,8 @@ class BoundActor {
         block_ = block;
     }
 
-    // The first output; None where the observations are not float32 of the shape, in order, and
-    // finite: the caller says why, or makes them so.
+    // The first output; None where the observations are not float32 or uint8 of the shape, in
+    // order, and finite: the caller says why, or makes them so.
     nb::object act(nb::handle observations) {
         bool alone;
         const int64_t samples = run(observations, alone);
@@ -123,7 +125,8 @@ class BoundActor {
   private:
     // How many samples, or -1.
     int64_t run(nb::handle observations, bool& alone) {
-        const NumpyArray* x = floats_.look_into(observations);
+        const NumpyArray* floats = floats_.look_into(observations);
+        const NumpyArray* x = floats != nullptr ? floats : images_.look_into(observations);
         if (x == nullptr) return -1;
         const auto rank = static_cast<int>(shape_.size());
         alone = x->rank == rank;
@@ -133,7 +136,18 @@ class BoundActor {
         }
         const int64_t samples = alone ? 1 : x->shape[0];
         if (samples < 1 || samples > kMostSamples) return -1;
-        return actor_.run(reinterpret_cast<const float*>(x->data), samples) ? samples : -1;
+        const bool finite = actor_.run(
+            floats != nullptr ? reinterpret_cast<float*>(x->data) : as_floats(*x, samples),
+            samples);
+        return finite ? samples : -1;
+    }
+
+    const float* as_floats(const NumpyArray& image, int64_t samples) {
+        const auto* from = reinterpret_cast<const uint8_t*>(image.data);
+        const auto size = static_cast<size_t>(samples * actor_.program().values[0].size());
+        converted_.resize(std::max(size, converted_.size()));
+        std::copy(from, from + size, converted_.begin());
+        return converted_.data();
     }
 
     nb::object shape_of(size_t i, int64_t samples, bool alone) const {
@@ -157,6 +171,8 @@ class BoundActor {
     Actor actor_;
     Bytes block_;
     NumpyArrays floats_;
+    NumpyArrays images_;
+    std::vector<float> converted_;
     std::vector<int64_t> shape_;
     std::vector<std::vector<int64_t>> outputs_;
     nb::object empty_shape_;

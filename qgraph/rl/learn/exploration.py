@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from qgraph.errors import RunError
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
@@ -73,13 +74,18 @@ class Noise:
 
 
 class Categorical:
-    """Draws from the policy's own distribution over actions, whose logits the outputs are."""
+    """Draws from the policy's own distribution over actions, whose logits the outputs are.
+
+    Raises RunError for logits that are not finite.
+    """
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
         # A few numbers are quicker without numpy.
         logits: list[float] = outputs.tolist()
         top = max(logits)
         sums = list(accumulate(math.exp(logit - top) for logit in logits))
+        if not sums[-1] >= 1:
+            raise RunError(f"the policy gave logits that are not finite: {logits}")
         action = bisect(sums, rng.random() * sums[-1])
         return Choice(action, action, logits[action] - top - math.log(sums[-1]))
 

@@ -38,6 +38,28 @@ def test_every_step_gives_the_same_bits(program, bits, n):
     same_at_all_levels(program, random_weights(program), bits, x)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bits", [32, 8])
+@pytest.mark.parametrize("n", [1, 5, 300])
+def test_images_of_bytes_give_the_same_bits_as_of_floats(level, bits, n):
+    program = cnn()
+    images = np.random.default_rng(n).integers(0, 256, (n, *program.shape), np.uint8)
+    actor = Actor(Packer(program, bits).pack(random_weights(program)), level)
+    expected = actor(images.astype(np.float32))
+    for same in (images, np.asfortranarray(images), images.astype(np.int64)):
+        np.testing.assert_array_equal(actor(same), expected)
+    np.testing.assert_array_equal(actor(images[0]), expected[0])
+    np.testing.assert_array_equal(actor(images[-1:]), expected[-1:])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_what_environments_give_is_taken_without_a_conversion_in_python(kind, monkeypatch):
+    program = cnn()
+    actor = Actor(Packer(program).pack(random_weights(program)))
+    monkeypatch.setattr(Actor, "_checked", lambda *_: pytest.fail("converted in Python"))
+    assert np.isfinite(actor(np.ones((1, *program.shape), kind))).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_dense_steps_of_any_size_give_the_same_bits(data):

@@ -1,9 +1,11 @@
 """What actors do with what the policy says."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qgraph.errors import RunError
 from qgraph.rl.learn.exploration import Categorical
 
 LOGITS = st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=18)
@@ -26,3 +28,12 @@ def test_actions_are_drawn_as_often_as_the_policy_says():
     expected = np.exp(logits - np.logaddexp.reduce(logits))
     found = np.bincount(drawn, minlength=4) / draws
     assert (abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / draws)).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [0, 1])
+def test_logits_that_are_not_finite_are_said(bad, place):
+    logits = np.zeros(3, np.float32)
+    logits[place] = bad
+    with pytest.raises(RunError, match="logits that are not finite"):
+        Categorical().choose(logits, 0, np.random.default_rng(0))

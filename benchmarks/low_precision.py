@@ -70,7 +70,7 @@ def _half(name: str, methods: str) -> Variant:
 
 TASKS = (
     Task("pendulum", "Pendulum-v1", -1200.0),
-    Task("swingup", "dm_control:cartpole-swingup", 0.0),
+    Task("swingup", "dm_control:cartpole-swingup:held", 0.0),
 )
 FLOAT, ALL = Variant("float32", ()), _half("all six", "all")
 NONE = _half("float16", "none")

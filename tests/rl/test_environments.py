@@ -16,6 +16,7 @@ NAMES = [
     *GYMNASIUM,
     "dm_control:cartpole-balance",
     "dm_control:ball_in_cup-catch",
+    "dm_control:cartpole-swingup:held",
     "ALE/Pong-v5",
     MINATAR,
 ]
@@ -41,6 +42,21 @@ def test_a_seed_says_how_an_episode_begins(name):
     environment.close()
 
 
+@pytest.mark.parametrize(("task", "times"), [("cartpole-swingup", 8), ("pendulum-swingup", 1)])
+def test_actions_that_are_held(task, times):
+    single, held = made(f"dm_control:{task}"), made(f"dm_control:{task}:held")
+    assert (single.reset(3) == held.reset(3)).all() and single.actions == held.actions
+    rng, over = np.random.default_rng(0), []
+    while not (over and over[-1]):
+        action = rng.uniform(*held.actions.low, *held.actions.high, 1)
+        outcome, each = held.step(action), [single.step(action) for _ in range(times)]
+        assert (outcome.observation == each[-1].observation).all()
+        assert outcome.reward == sum(found.reward for found in each)
+        over.append(outcome.over)
+        assert outcome.over == each[-1].over
+    assert len(over) == 1000 // times
+
+
 def test_one_in_a_process_of_its_own_is_the_same():
     pytest.importorskip("gymnasium")
     here, apart = make("CartPole-v1"), Apart("CartPole-v1")
@@ -55,13 +71,23 @@ def test_one_in_a_process_of_its_own_is_the_same():
         apart.reset()
 
 
-def test_one_whose_process_was_killed():
+@pytest.mark.parametrize("waited", [True, False])
+def test_one_whose_process_was_killed(waited):
     pytest.importorskip("gymnasium")
     apart = Apart("CartPole-v1")
     apart.process.kill()
-    with pytest.raises(RunError):
-        apart.reset(0)
+    if waited:  # what it is asked goes nowhere; else it may, and is never answered
+        apart.process.wait()
+    for _ in range(2):
+        with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
+            apart.reset(0)
     apart.close()
+
+
+def test_one_that_ends_before_it_says_anything(monkeypatch):
+    monkeypatch.setattr("qgraph.rl.environments.apart.MODULE", "__future__")
+    with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
+        Apart("CartPole-v1")
 
 
 def test_one_that_there_is_not_is_said_from_its_process():

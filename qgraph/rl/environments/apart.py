@@ -1,17 +1,22 @@
 """An environment in a process of its own: software that draws and TensorFlow both bring an LLVM,
 and crash where they meet.
+
+What goes there and back is a line of JSON each, and behind an answer the bytes of an observation.
 """
 
 from __future__ import annotations
 
-import pickle
+import json
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from qgraph.errors import RunError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.environments.form import Outcome
+from qgraph.rl.environments.form import Actions, Outcome
 
 MODULE = "qgraph.rl.environments.serve"
 SECONDS = 10.0  # that the process has to end
@@ -28,22 +33,25 @@ class Apart:
             [sys.executable, "-m", MODULE, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            self.shape, self.dtype, self.actions = self._answer()
-        except UsageError:
+            about = self._answer()
+        except (UsageError, RunError):
             self.close()
             raise
+        self.shape, self.dtype = tuple(about["shape"]), np.dtype(about["dtype"])
+        self.actions = Actions(**{name: _fixed(value) for name, value in about["actions"].items()})
 
     def reset(self, seed: int | None = None) -> Array:
-        found: Array = self._ask("reset", seed)
-        return found
+        self._ask(what="reset", seed=seed)
+        return self._observation()
 
     def step(self, action: Any) -> Outcome:
-        found: Outcome = self._ask("step", action)
-        return found
+        found = self._ask(what="step", action=np.asarray(action).tolist())
+        return Outcome(self._observation(), **found)
 
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # of what a process that is gone was asked
+            self.process.stdin.close()
         try:
             self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -51,24 +59,36 @@ class Apart:
             self.process.wait()
         self.process.stdout.close()
 
-    def _ask(self, what: str, *arguments: Any) -> Any:
+    def _ask(self, **what: Any) -> dict[str, Any]:
         assert self.process.stdin is not None
         try:
-            pickle.dump((what, arguments), self.process.stdin)
+            self.process.stdin.write(json.dumps(what).encode() + b"\n")
             self.process.stdin.flush()
         except (BrokenPipeError, ValueError):  # it is gone, or was closed here
             raise self._gone() from None
         return self._answer()
 
-    def _answer(self) -> Any:
+    def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        try:
-            error, found = pickle.load(self.process.stdout)
-        except (EOFError, pickle.UnpicklingError):
-            raise self._gone() from None
-        if error is not None:
-            raise UsageError(*error[:1], hint=error[1])
+        line = self.process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise self._gone()
+        found: dict[str, Any] = json.loads(line)
+        if "error" in found:
+            raise UsageError(found["error"], hint=found["hint"])
         return found
+
+    def _observation(self) -> Array:
+        assert self.process.stdout is not None
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        content = self.process.stdout.read(size)
+        if len(content) < size:
+            raise self._gone()
+        return np.frombuffer(content, self.dtype).reshape(self.shape).copy()
 
     def _gone(self) -> RunError:
         return RunError(f"the process of `{self.name}` has ended")
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

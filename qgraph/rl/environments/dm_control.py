@@ -1,4 +1,8 @@
-"""Tasks of dm_control's suite: of states, and of images (`dm_control:cartpole-swingup:pixels`)."""
+"""Tasks of dm_control's suite.
+
+`dm_control:cartpole-swingup` is of states, `dm_control:cartpole-swingup:held` too, with an action
+for several steps, and `dm_control:cartpole-swingup:pixels` of images, with the same.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
 
-DM_CONTROL, PIXELS = "dm_control:", ":pixels"
+DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
 SIZE, FRAMES = 84, 3  # of an image, the newest last
-# Steps that an action is held (PlaNet's, Hafner et al., 2019).
+# Steps that an action is held, of other domains 1 (PlaNet's, Hafner et al., 2019).
 HELD: Mapping[str, int] = MappingProxyType(
     {"cartpole": 8, "reacher": 4, "cheetah": 4, "ball_in_cup": 4, "finger": 2, "walker": 2}
 )
@@ -29,7 +33,9 @@ class DmControl:
 
     def __init__(self, name: str) -> None:
         os.environ.setdefault("MUJOCO_GL", "disable")  # nothing is drawn
-        self.inner = loaded(name.removeprefix(DM_CONTROL))
+        task = name.removeprefix(DM_CONTROL).removesuffix(HOLDING)
+        self.inner = loaded(task)
+        self.held = held(task) if name.endswith(HOLDING) else 1
         self.actions = actions_of(self.inner)
         self.shape = self.reset().shape
 
@@ -39,10 +45,8 @@ class DmControl:
         return self._row(self.inner.reset().observation)
 
     def step(self, action: Any) -> Outcome:
-        found = self.inner.step(action)
-        return Outcome(
-            self._row(found.observation), float(found.reward), float(found.discount), found.last()
-        )
+        reward, found = hold(self.inner, action, self.held)
+        return Outcome(self._row(found.observation), reward, float(found.discount), found.last())
 
     def close(self) -> None:
         self.inner.close()
@@ -55,8 +59,7 @@ class DmControl:
 class DmControlPixels:
     """84 x 84 images in colour of the first camera, the last three as channels.
 
-    An action is held for a few steps (HELD, else 1), whose rewards are added. Images are drawn by
-    OpenGL, in software too (OSMesa). Raises UsageError where there is none.
+    Images are drawn by OpenGL, in software too (OSMesa). Raises UsageError where there is none.
     """
 
     dtype = np.dtype(np.uint8)
@@ -65,7 +68,7 @@ class DmControlPixels:
     def __init__(self, name: str) -> None:
         task = name.removeprefix(DM_CONTROL).removesuffix(PIXELS)
         self.inner = loaded(task)
-        self.held = HELD.get(task.partition("-")[0], 1)
+        self.held = held(task)
         self.actions = actions_of(self.inner)
         self.frames: deque[Array] = deque(maxlen=FRAMES)
         try:
@@ -84,13 +87,7 @@ class DmControlPixels:
         return self._image()
 
     def step(self, action: Any) -> Outcome:
-        reward, found = 0.0, None
-        for _ in range(self.held):
-            found = self.inner.step(action)
-            reward += float(found.reward)
-            if found.last():
-                break
-        assert found is not None
+        reward, found = hold(self.inner, action, self.held)
         self.frames.append(self._frame())
         return Outcome(self._image(), reward, float(found.discount), found.last())
 
@@ -114,6 +111,23 @@ def loaded(name: str) -> Any:
         known = [f"{DM_CONTROL}{a}-{b}" for a, b in suite.ALL_TASKS]
         raise unknown(f"{DM_CONTROL}{name}", known)
     return suite.load(domain, task, task_kwargs={"random": 0})
+
+
+def held(task: str) -> int:
+    """For how many steps `domain-task` has an action."""
+    return HELD.get(task.partition("-")[0], 1)
+
+
+def hold(inner: Any, action: Any, steps: int) -> tuple[float, Any]:
+    """Rewards of so many steps, or until the end, added up, and the last time step."""
+    found = inner.step(action)
+    reward = float(found.reward)
+    for _ in range(steps - 1):
+        if found.last():
+            break
+        found = inner.step(action)
+        reward += float(found.reward)
+    return reward, found
 
 
 def actions_of(task: Any) -> Actions:

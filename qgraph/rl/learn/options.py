@@ -298,6 +298,12 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
         # Values of 1600 would have a step of 1 in float16.
         ("sac", "Pendulum-v1"): {"reward_scale": 0.1, "rate": 1e-3, "steps": 10_000},
+        # Eight rewards in each step.
+        ("sac", "dm_control:cartpole-swingup:held"): {
+            "reward_scale": 0.1,
+            "rate": 1e-3,
+            "steps": 12_000,
+        },
         # A reward in each step, 100 to come; once it balances, advantages are small beside entropy.
         ("impala", "CartPole-v1"): {
             "steps": 200_000,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qgraph.cli.options import Json
 from qgraph.cli.rl import train_options as options
@@ -116,6 +114,7 @@ def train(
     algorithm = algo and algo.value
     path = out or Path("runs") / _name(algorithm, env, seed or 0)
     from qgraph.cli.console import import_tensorflow_quietly
+    from qgraph.cli.rl.train_summary import print_summary
 
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         import_tensorflow_quietly()
@@ -132,7 +131,7 @@ def train(
                 watch=watch,
                 tick=tick,
             )
-    _print(path, training, as_json)
+    print_summary(path, training, as_json)
     if not training.done:
         raise KeyboardInterrupt
 
@@ -203,26 +202,3 @@ def line_of(status: Status) -> str:
         f"return {status.return_mean:.1f} +- {status.return_error:.1f}, "
         f"actors {status.actors_return:.1f}"
     )
-
-
-def _print(path: Path, training: Any, as_json: bool) -> None:
-    from qgraph.cli.console import console
-
-    status = training.status and asdict(training.status)
-    if as_json:
-        facts = {
-            "directory": str(path),
-            "done": training.done,
-            "status": status,
-            "troubles": training.troubles,
-        }
-        print(json.dumps(facts))
-        return
-    out = console()
-    if training.status is not None:
-        out.print(line_of(training.status), soft_wrap=True)
-    for trouble in training.troubles:
-        out.print(trouble, soft_wrap=True)
-    if not training.done:
-        out.print(f"stopped; go on with: qgraph rl train --resume --out {path}", soft_wrap=True)
-    out.print(f"written to {path}", soft_wrap=True)

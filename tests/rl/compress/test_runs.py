@@ -12,6 +12,7 @@ from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from qgraph.rl.monitor.log import LINES, read_log
+from qgraph.words import counted
 from tests.helpers.cli import run as qgraph
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
@@ -150,4 +151,11 @@ def test_the_verb_takes_both(tmp_path):
     assert found.code == 0, found.err
     options = json.loads((out / "options.json").read_text())
     assert options["compress"] == "prune(0.5)|quantize(8)" and options["monitor_every"] == 1
-    assert read_log(out / LINES)
+    seen = read_log(out / LINES)
+    shown = [line.rstrip().split(maxsplit=1) for line in found.out.splitlines()]
+    assert ["compression", "prune(0.5)|quantize(8)"] in shown
+    assert [
+        "monitor",
+        f"{counted(len(seen), 'look')}, 0 changes of the chain (monitor.csv)",
+    ] in shown
+    assert found.out.splitlines()[-1] == f"next: qgraph rl evaluate {out}/policy.pb"

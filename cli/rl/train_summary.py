@@ -1,0 +1,74 @@
+"""What a run of `qgraph rl train` came to: a table, and what to type next."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qgraph.cli.console import console, print_table
+from qgraph.words import counted
+
+if TYPE_CHECKING:
+    from qgraph.rl.learn.status import Status
+    from qgraph.rl.learn.training import Training
+
+
+def print_summary(path: Path, training: Training, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts_of(path, training)))
+        return
+    options, out = training.options, console()
+    if training.status is not None:
+        title = f"{options.algorithm} in {options.environment}, seed {options.seed}"
+        print_table(title, ("", "=at the end"), rows_of(path, training, training.status))
+    for trouble in training.troubles:
+        out.print(trouble, soft_wrap=True)
+    out.print(f"written to {path}", soft_wrap=True)
+    policy = path / "policy.pb"
+    if not training.done:
+        out.print(f"stopped; go on with: qgraph rl train --resume --out {path}", soft_wrap=True)
+    elif policy.exists():
+        out.print(f"next: qgraph rl evaluate {policy}", soft_wrap=True)
+
+
+def facts_of(path: Path, training: Training) -> dict[str, Any]:
+    return {
+        "directory": str(path),
+        "done": training.done,
+        "best": training.counts.best,
+        "status": training.status and asdict(training.status),
+        "troubles": training.troubles,
+    }
+
+
+def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, str]]:
+    """Names and values: how well it acts, what it took, who waited, what became of compression."""
+    return [
+        ("return", f"{status.return_mean:.1f} +- {status.return_error:.1f}"),
+        ("its best (policy.pb)", f"{training.counts.best:.1f}"),
+        ("of actors", f"{status.actors_return:.1f}"),
+        ("steps of actors", f"{status.actor_steps:,} in {status.episodes:,} episodes"),
+        ("steps of the learner", f"{status.learner_steps:,} in {status.seconds:,.1f} s"),
+        ("staleness", f"{status.staleness:.1f} learner steps"),
+        ("waited", f"learner {status.learner_waiting:.0%}, actors {status.actors_waiting:.0%}"),
+        *(_compression(path) if training.options.compress else []),
+    ]
+
+
+def _compression(path: Path) -> list[tuple[str, str]]:
+    from qgraph.rl.monitor.log import LINES, changes, read_log
+
+    seen = read_log(path / LINES)
+    if not seen:
+        return [("compression", "no policy was compressed")]
+    changed = len(changes(seen)) - 1
+    looks = f"{counted(len(seen), 'look')}, {counted(changed, 'change')} of the chain (monitor.csv)"
+    measured = [row.seen for row in seen if math.isfinite(row.seen.kl_mean)]
+    return [
+        ("compression", f"{seen[-1].decision.compressor}"),
+        *(("KL", f"{m.kl_mean:.2g} mean, {m.kl_max:.2g} largest") for m in measured[-1:]),
+        ("monitor", looks),
+    ]

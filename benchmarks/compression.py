@@ -6,7 +6,7 @@ figure of the runs that are there:
 
 - actor: microseconds of a step's inference, as actors took them in the run, beside all its other
   processes, and how many times less that is than without compression; `inference` is its share of
-  their own time (figure 1);
+  their own time, `of wall` that of all their time, with what they wait for the learner (figure 1);
 - alone: the same for the run's best policy, compressed anew, with nothing else running;
 - block: bytes of a broadcast, of the compressor in the beginning and in the end;
 - KL: mean over the run of the divergence between the learner's policy and the compressed one;
@@ -216,6 +216,10 @@ class Run:
     def inference(self) -> float:
         return self.acting / sum(self.parts[part] for part in OWN)
 
+    @property
+    def of_wall(self) -> float:
+        return self.acting / sum(self.parts.values())
+
 
 def read_run(folder: Path) -> Run:
     rows = rows_of(folder / "progress.csv")
@@ -294,7 +298,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
         f"{task.name}, IMPALA, policy of {task.hidden}",
         {"actors' policy": "", "chain": "", "seeds": "", "block, kB": ",.0f", "actor, us": ".1f",
          "times less": ".2f", "alone, us": ".1f", "times less alone": ".2f", "inference": ".0%",
-         "run, s": ".0f", "KL": ".2g", "return": "", "of actors": ""},
+         "of wall": ".1%", "run, s": ".0f", "KL": ".2g", "return": "", "of actors": ""},
     )  # fmt: skip
     of_task = {variant: runs for (name, variant), runs in found.items() if name == task.name}
     policies = {
@@ -312,6 +316,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
             acting[variant], acting[NONE] / acting[variant] if NONE in acting else None,
             alone[variant], alone[NONE] / alone[variant] if NONE in alone else None,
             float(np.mean([run.inference for run in runs])),
+            float(np.mean([run.of_wall for run in runs])),
             float(np.median([run.seconds for run in runs])),
             float(np.mean(diverged)) if diverged else None,
             written(spread([run.best for run in runs]), task.places),

@@ -76,6 +76,7 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
     inference, others = 100 * 2**-17, 2 * (2**-9 + 2**-10)
     assert rows["pruned"]["inference"] == inference / (inference + others)
+    assert rows["pruned"]["of wall"] == inference / (inference + others + 2 * 5)  # it waits
     assert rows["float32"]["run, s"] == 4
     assert figure.read_bytes().startswith(b"\x89PNG")
 

@@ -15,7 +15,7 @@ from qgraph.rl.monitor import Facts
 
 ROWS = 2048  # observations at most
 BYTES = 1 << 24  # of them at most
-HEAD = 64  # bytes of the facts and of the number of observations
+HEAD = 128  # bytes of the facts and of the number of observations
 NUMBERS = len(fields(Facts)) + 1
 
 

@@ -53,13 +53,13 @@ from qgraph.rl.learn.status import (
 )
 from qgraph.rl.learn.stopping import stoppable
 from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.policy.play import Returns, play
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 
 EVALUATION_SEED = 1_000_000  # apart from those that actors draw
 NAP = 0.05  # seconds that the learner sleeps at most, where there are no records
-RECENT = 20  # episodes of actors, for their mean return
 CHECKPOINT_SECONDS = 60.0
 KEPT_REPLAY = 1 << 28  # bytes; a larger one is filled anew by a resumed run
 
@@ -159,6 +159,7 @@ class Training:
                 seconds=self.counts.seconds,
                 returned=_mean(self.recent),
                 staleness=_mean(self.behind),
+                episodes=float(self.counts.episodes),
             )
             actors.tell(facts, self.sample.seen())
         actors.publish(self.learner.policy, self.counts.learner_steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.text import split
+from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.strategy import Decision, Look, stays
 
 USUAL = (4, 8, 16)  # bits of the usual arms
@@ -23,11 +23,12 @@ class Growth:
 
     Discounted upper confidence bounds (Garivier and Moulines, 2011): what a setting brought counts
     less the longer ago it was, since learning has stages. Each is tried once at first; one that
-    does not work is none any more.
+    does not work is none any more. A trial lasts for twice so many episodes as `returned` is a mean
+    of: the first make that a mean of the setting's own episodes, and from there on it grows.
 
     arms        chains with `;` between them; else the user's chain with 4, 8 and 16 bits
     exploration of the bound, in ranges of what was seen
-    discount    of each look against the next
+    discount    of each trial against the next
     """
 
     arms: str = ""
@@ -55,7 +56,9 @@ class Growth:
         chains = [chain for chain in self.chains(begun) if chain not in refused]
         if not chains:
             return stays(looks, "stays: no setting works")
-        gained = growths(looks)
+        gained, finished = trials(looks)
+        if not finished and looks[-1].acted.compressor in chains:
+            return stays(looks, f"stays: {looks[-1].acted.compressor} is being tried")
         tried = {chain for chain, _ in gained}
         for chain in chains:
             if chain not in tried:
@@ -86,12 +89,24 @@ class Growth:
         return found
 
 
-def growths(looks: Sequence[Look]) -> list[tuple[Compressor, float]]:
-    """Between two looks: what acted, and how the return grew per second."""
-    found = []
-    for before, after in itertools.pairwise(looks):
-        passed = after.seen.seconds - before.seen.seconds
-        grown = after.seen.returned - before.seen.returned
-        if passed > 0 and math.isfinite(grown):
-            found.append((after.acted.compressor, grown / passed))
-    return found
+def trials(looks: Sequence[Look]) -> tuple[list[tuple[Compressor, float]], bool]:
+    """What acted in each trial, and how the return grew per second; whether the last one is over.
+
+    Before there is a look nothing is under way.
+    """
+    found, over = [], True
+    chain, begun, ended = None, 0.0, 0.0  # episodes when it began to act, and by the look before
+    own = None  # what was seen when `returned` was of this chain alone
+    for look in looks:
+        seen, over = look.seen, False
+        if look.acted.compressor != chain:
+            chain, begun, own = look.acted.compressor, ended, None
+        if own is None:
+            if seen.episodes - begun >= RECENT and math.isfinite(seen.returned):
+                own = seen
+        elif seen.episodes - own.episodes >= RECENT and seen.seconds > own.seconds:
+            grown = seen.returned - own.returned
+            found.append((look.acted.compressor, grown / (seen.seconds - own.seconds)))
+            own, over = seen, True
+        ended = seen.episodes
+    return found, over

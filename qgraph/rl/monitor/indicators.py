@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from qgraph.rl.compress.soft import entropy, soft
 from qgraph.rl.policy.shift import divergences
 
 NAN = math.nan
+RECENT = 20  # episodes of actors that `returned` is the mean of
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,12 @@ class Facts:
 
     version             learner steps so far
     seconds             that the run has taken
-    returned            mean undiscounted return of the actors' newest episodes
+    returned            mean undiscounted return of the actors' newest episodes, RECENT at most
     original_return     of an evaluation of the original policy, that acts as actors do, and
     compressed_return   of what actors run, on the same seeds
     staleness           learner steps that the policies which acted are behind, on average
     compressed_version  of what was evaluated as what actors run
+    episodes            of actors that have ended so far
     """
 
     version: int = 0
@@ -35,6 +37,7 @@ class Facts:
     compressed_return: float = NAN
     staleness: float = NAN
     compressed_version: float = NAN
+    episodes: float = NAN
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Indicators:
     returned    as `Facts` has it
     reward_gap  return of the original less that of the compressed policy; negative where the
                 compressed one is better, NaN until one of the chain in force was evaluated
+    evaluated   version of the compressed policy that the gap is of: looks between evaluations have
+                the same
+    episodes    as `Facts` has it
     """
 
     version: int
@@ -57,6 +63,8 @@ class Indicators:
     returned: float = NAN
     reward_gap: float = NAN
     staleness: float = NAN
+    evaluated: float = NAN
+    episodes: float = NAN
 
 
 def measure(original: Policy, compressed: Policy, seen: Array, facts: Facts) -> Indicators:
@@ -70,16 +78,12 @@ def measure(original: Policy, compressed: Policy, seen: Array, facts: Facts) -> 
     assert apart is not None, "a soft head draws"
     # Rounding leaves about -1e-16 where both are the same.
     apart = np.maximum(apart, 0)
-    return Indicators(
-        facts.version,
-        facts.seconds,
-        float(apart.mean()),
-        float(apart.max()),
-        float(apart.var()),
-        float(entropy(head, actions).mean()),
-        facts.returned,
-        facts.original_return - facts.compressed_return,
-        facts.staleness,
+    return replace(
+        unmeasured(facts),
+        kl_mean=float(apart.mean()),
+        kl_max=float(apart.max()),
+        kl_variance=float(apart.var()),
+        entropy=float(entropy(head, actions).mean()),
     )
 
 
@@ -92,4 +96,6 @@ def unmeasured(facts: Facts) -> Indicators:
         returned=facts.returned,
         reward_gap=gap,
         staleness=facts.staleness,
+        evaluated=facts.compressed_version if math.isfinite(gap) else NAN,
+        episodes=facts.episodes,
     )

@@ -18,7 +18,7 @@ from qgraph.rl.monitor.strategy import Decision
 
 LINES, TABLE = "monitor.jsonl", "monitor.csv"
 SEEN = tuple(part.name for part in fields(Indicators))
-COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused")
+COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused", "looked")
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class Row:
     """What was seen, and what was decided by it.
 
     failed: compression failed; the decision in force from then on has the failure as its reason.
-    refused: a chain that was left for it, and is not taken again.
+    refused: a chain that was left for it, and is not taken again. looked: not so where a run
+    begins, and nothing has been seen.
     """
 
     seen: Indicators
     decision: Decision
     failed: bool = False
     refused: Compressor | None = None
+    looked: bool = True
 
 
 class Log:
@@ -62,7 +64,7 @@ class Log:
         made = row.decision
         said = {"compressor": str(made.compressor), "share": made.share, "reason": made.reason}
         refused = None if row.refused is None else str(row.refused)
-        more = {"failed": row.failed, "refused": refused}
+        more = {"failed": row.failed, "refused": refused, "looked": row.looked}
         found: dict[str, Any] = {**asdict(row.seen), **said, **more}
         plain = {k: None if v != v else v for k, v in found.items()}  # JSON has no NaN
         try:
@@ -99,12 +101,14 @@ def changes(rows: Sequence[Row]) -> list[Row]:
 
 
 def _read(found: dict[str, Any]) -> Row:
-    numbers: dict[str, Any] = {n: math.nan if found[n] is None else found[n] for n in SEEN}
+    read = {name: found.get(name) for name in SEEN}
+    numbers: dict[str, Any] = {n: math.nan if value is None else value for n, value in read.items()}
     chain = Compressor.parse(found["compressor"])
     decision = Decision(chain, found["share"], found["reason"])
     left = found.get("refused")
     refused = None if left is None else Compressor.parse(left)
-    return Row(Indicators(**numbers), decision, found["failed"], refused)
+    looked = found.get("looked", True)
+    return Row(Indicators(**numbers), decision, found["failed"], refused, looked)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

@@ -70,8 +70,10 @@ class Monitor:
         except Exception as error:  # of a strategy of one's own
             told = f"`{print_strategy(strategy)}` failed: {type(error).__name__}: {error}"
             raise UsageError(told) from error
+        if log is not None and not log.kept:
+            log.add(Row(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
-            if not row.failed:
+            if row.looked and not row.failed:
                 self._saw(row.seen)
             if row.refused is not None:
                 self.refused += (row.refused,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +22,15 @@ QUIET = 0.5  # of the threshold: below it an indicator is taken as calm
 class _Steps(ABC):
     """One step more careful when `indicator` passes the threshold.
 
-    After `patience` looks below half of the threshold one step is taken back, to no less care than
-    the chain began with.
+    After `patience` measurements below half of the threshold one step is taken back, to no less
+    care than the chain began with.
     """
 
     threshold: float
     patience: int
     indicator: ClassVar[str]
     words: ClassVar[str]  # for the indicator
+    measured: ClassVar[str]  # what its measurements are, in words
     spent: ClassVar[str]  # why there is no more careful step
 
     @abstractmethod
@@ -43,7 +45,7 @@ class _Steps(ABC):
         """Raises UsageError for settings by which nothing would ever be changed, or back."""
         check_reachable(self.words, self.threshold)
         if self.patience < 1:
-            raise UsageError(f"patience is {self.patience} looks; 1 or more")
+            raise UsageError(f"patience is {self.patience} {self.measured}; 1 or more")
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
         if not looks:
@@ -55,7 +57,9 @@ class _Steps(ABC):
             if step is None:
                 return stays(looks, f"{reason}: {self.spent}")
         else:
-            reason = f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} looks"
+            reason = (
+                f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} {self.measured}"
+            )
             step = self.less_careful(now, begun) if self._calm(looks) else None
             if step is None:
                 return stays(looks)
@@ -63,13 +67,17 @@ class _Steps(ABC):
         return Decision(made, reason=f"{reason}: {change}")
 
     def _calm(self, looks: Sequence[Look]) -> bool:
-        """The newest looks, all of them at what acts now, were far below the threshold."""
-        newest = looks[-self.patience :]
+        """The newest measurements, all of them of what acts now, were far below the threshold."""
+        newest = self.measurements(looks)[-self.patience :]
         return len(newest) == self.patience and all(
             getattr(look.seen, self.indicator) <= QUIET * self.threshold
             and look.acted.compressor == looks[-1].acted.compressor
             for look in newest
         )
+
+    def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
+        """Looks that saw the indicator measured anew."""
+        return looks
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class KlMax(_Steps):
     patience: int = 10
     indicator: ClassVar[str] = "kl_max"
     words: ClassVar[str] = "KL max"
+    measured: ClassVar[str] = "looks"
     spent: ClassVar[str] = "all bits used"
 
     def check(self, begun: Compressor) -> None:
@@ -93,27 +102,30 @@ class KlMax(_Steps):
 
     def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         more = [bits for bits in LADDER if bits > now.first(Quantize).bits]
-        return _bits(now, more[0]) if more else None
+        return _bits(now, begun, more[0]) if more else None
 
     def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
         bits, least = now.first(Quantize).bits, begun.first(Quantize).bits
         if bits <= least:
             return None
-        return _bits(now, max((step for step in LADDER if least <= step < bits), default=least))
+        back = max((step for step in LADDER if least <= step < bits), default=least)
+        return _bits(now, begun, back)
 
 
 @dataclass(frozen=True)
 class RewardGap(_Steps):
     """Less sparsity when the reward gap passes a threshold (AcceRL, section 2.4, figure 7).
 
-    A step is `step` of sparsity (0.5, 0.2, 0 with 0.3).
+    A step is `step` of sparsity (0.5, 0.2, 0 with 0.3). `patience` counts evaluations: looks
+    between two of them see the same gap.
     """
 
     threshold: float = 10.0
     step: float = 0.3
-    patience: int = 10
+    patience: int = 5
     indicator: ClassVar[str] = "reward_gap"
     words: ClassVar[str] = "reward gap"
+    measured: ClassVar[str] = "evaluations"
     spent: ClassVar[str] = "nothing is pruned any more"
 
     def check(self, begun: Compressor) -> None:
@@ -141,9 +153,17 @@ class RewardGap(_Steps):
         sparsity, most = _pruned(now), _pruned(begun)
         return None if sparsity >= most else _sparsity(now, begun, min(sparsity + self.step, most))
 
+    def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
+        """The first look that saw each evaluation."""
+        known = [look for look in looks if math.isfinite(look.seen.evaluated)]
+        first = {look.seen.evaluated: look for look in reversed(known)}
+        return [look for look in known if first[look.seen.evaluated] is look]
 
-def _bits(now: Compressor, bits: int) -> tuple[Compressor, str]:
-    made = now.changed(Quantize, lambda link: link.with_bits(bits))
+
+def _bits(now: Compressor, begun: Compressor, bits: int) -> tuple[Compressor, str]:
+    """Of the chain as it began, so that layers keep the bits of their own that it gave them."""
+    same = bits == begun.first(Quantize).bits
+    made = begun if same else begun.changed(Quantize, lambda link: link.with_bits(bits))
     return made, f"{now.first(Quantize).bits} -> {bits} bits"
 
 

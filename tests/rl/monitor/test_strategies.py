@@ -1,6 +1,7 @@
 """What strategies decide on made-up series."""
 
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from qgraph.errors import UsageError
 from qgraph.rl.compress import Compressor
 from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
-from qgraph.rl.monitor.growth import Growth
+from qgraph.rl.monitor.growth import Growth, trials
+from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.mix import Mix
 from qgraph.rl.monitor.monitor import print_strategy
+from qgraph.rl.monitor.strategy import Decision, Look
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
 from qgraph.rl.monitor.watch import Watch
 
@@ -45,15 +48,34 @@ def test_the_paper_switches_from_8_to_16_bits():
     assert bits(decisions(parse_strategy("kl_max:14"), [{"kl_max": 15.0}])) == [16]
 
 
+def test_bits_of_layers_of_their_own_come_back_with_the_others():
+    begun = Compressor().quantize(4, first=8, last=8)
+    found = decisions(KlMax(14, patience=1), [{"kl_max": v} for v in (20.0, 20.0, 1.0, 1.0)], begun)
+    assert [text for text, _ in found] == [
+        "quantize(8)", "quantize(16)", "quantize(8)", "quantize(4, first=8, last=8)"
+    ]  # fmt: skip
+    assert found[2][1].endswith("16 -> 8 bits") and found[3][1].endswith("8 -> 4 bits")
+
+
 def test_reward_gap_gives_up_sparsity():
     gaps = [math.nan, 9, 11, 10, 12, 50, 4, 5, 5]
-    found = decisions(RewardGap(10, patience=2), [{"reward_gap": float(v)} for v in gaps])
+    series = [{"reward_gap": float(gap), "evaluated": float(i)} for i, gap in enumerate(gaps)]
+    found = decisions(RewardGap(10, patience=2), series)
     rest = "|quantize(8)|pack"
     wanted = ["0.5", "0.5", "0.2", "0.2", "", "", "", "0.3", "0.3"]
     pruned = [f"prune({sparsity}){rest}" if sparsity else rest[1:] for sparsity in wanted]
     assert [text for text, _ in found] == pruned
     assert found[2][1] == "reward gap 11 > 10: sparsity 0.5 -> 0.2"
     assert found[5][1] == "reward gap 50 > 10: nothing is pruned any more"
+
+
+def test_looks_between_evaluations_are_no_evaluations():
+    gaps = {1.0: [11.0, 1.0, 1.0], 2.0: [1.0, 1.0], 3.0: [1.0, 1.0], 4.0: [1.0]}
+    series = [{"reward_gap": gap, "evaluated": e} for e, each in gaps.items() for gap in each]
+    found = decisions(RewardGap(10, patience=3), series)
+    sparsity = [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.5]
+    assert [text for text, _ in found] == [f"prune({s})|quantize(8)|pack" for s in sparsity]
+    assert found[-1][1] == "reward gap <= 5 for 3 evaluations: sparsity 0.2 -> 0.5"
 
 
 def test_the_mix_falls_linearly_with_kl_mean():
@@ -66,49 +88,66 @@ def test_the_mix_falls_linearly_with_kl_mean():
     assert shares == pytest.approx([1, 0.8, 0.5, 0, 0, 0])
 
 
-def test_a_bandit_finds_the_best_of_three_arms():
+@pytest.mark.parametrize("each", [1, 3, 30])
+def test_a_bandit_finds_the_best_of_three_arms(each):
+    """As a run has it: what is told is the mean of the newest 20 episodes, `each` a look."""
     arms = "quantize(4);quantize(8);prune(0.5)|quantize(8)"
     grows = {"quantize(4)": 0.3, "quantize(8)": 1.0, "prune(0.5)|quantize(8)": 0.5}
-    for seed in range(5):
+    for seed in range(3):
         rng, monitor = np.random.default_rng(seed), Monitor(Growth(arms), CHAIN)
-        returned, seconds, acted = 0.0, 0.0, []
-        monitor.look(Indicators(0, seconds, returned=returned))
-        for i in range(300):
-            acted.append(str(monitor.decision.compressor))
-            passed = float(rng.uniform(0.5, 1.5))
-            seconds += passed
-            returned += passed * (grows[acted[-1]] + rng.normal(0, 0.3))
-            monitor.look(Indicators(i, seconds, returned=returned))
-        assert set(acted[:4]) == set(grows)  # each is tried at first
-        assert acted[100:].count("quantize(8)") > 120
+        level, returns, acted = 0.0, deque(maxlen=RECENT), []
+        while len(acted) < max(800, 60 * each):
+            for _ in range(each):
+                acted.append(str(monitor.decision.compressor))
+                level += grows[acted[-1]]
+                returns.append(level + rng.normal(0, 1))
+            ended = len(acted)
+            mean = float(np.mean(returns))
+            monitor.look(Indicators(ended, float(ended), returned=mean, episodes=float(ended)))
+        assert set(acted[: 7 * max(RECENT, each)]) == set(grows)  # each is tried at first
+        late = acted[len(acted) // 3 :]
+        assert late.count("quantize(8)") > 0.6 * len(late)
 
 
 def test_growth_counts_for_what_acted_and_per_second():
-    from qgraph.rl.monitor.growth import growths
-    from qgraph.rl.monitor.strategy import Decision, Look
-
     a, b = Compressor().quantize(4), Compressor().quantize(8)
     looks = [
-        Look(Indicators(0, 0.0, returned=math.nan), Decision(a)),
-        Look(Indicators(1, 1.0, returned=10.0), Decision(a)),
-        Look(Indicators(2, 3.0, returned=16.0), Decision(b)),
-        Look(Indicators(3, 3.0, returned=20.0), Decision(b)),
-        Look(Indicators(4, 4.0, returned=19.0), Decision(a)),
+        (a, Indicators(0, 0.0)),
+        (a, Indicators(1, 1.0, returned=10.0, episodes=19.0)),
+        (a, Indicators(2, 2.0, returned=11.0, episodes=20.0)),  # from here on it is a's alone
+        (a, Indicators(3, 4.0, returned=12.0, episodes=39.0)),
+        (a, Indicators(4, 5.0, returned=17.0, episodes=41.0)),  # 6 in 3 seconds
+        (a, Indicators(5, 9.0, returned=13.0, episodes=61.0)),  # and -4 in 4
+        (b, Indicators(6, 10.0, returned=90.0, episodes=80.0)),  # some of them are a's
+        (b, Indicators(7, 11.0, returned=95.0, episodes=81.0)),
+        (b, Indicators(8, 11.0, returned=95.0, episodes=101.0)),  # in no time
+        (b, Indicators(9, 12.0, returned=94.0, episodes=101.0)),
+        (b, Indicators(10, 13.0, returned=99.0, episodes=110.0)),
     ]
-    assert growths(looks) == [(b, 3.0), (a, -1.0)]
+    made = [Look(seen, Decision(chain)) for chain, seen in looks]
+    assert trials(made) == ([(a, 2.0), (a, -1.0), (b, -1.0)], False)
+    assert trials(made[:5]) == ([(a, 2.0)], True)
+    assert trials([]) == ([], True)
+
+
+def trial(monitor, number):
+    """Two looks that end a trial, with returns that grow: what is decided then."""
+    for i in (2 * number, 2 * number + 1):
+        made = monitor.look(Indicators(i, float(i), returned=float(i), episodes=20.0 * (i + 1)))
+    return made
 
 
 def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
     monitor = Monitor(parse_strategy("growth"), Compressor().quantize(8))
     good = monitor.decision
-    assert monitor.look(Indicators(1, 1.0, returned=1.0)) == good
-    wanted = monitor.look(Indicators(2, 2.0, returned=2.0))
-    assert str(wanted.compressor) == "quantize(8)"
-    monitor.failed(Indicators(3, 3.0), "no layer", good, for_good=True)
-    next_one = monitor.look(Indicators(4, 4.0, returned=3.0))
-    assert str(next_one.compressor) == "quantize(16)"
-    monitor.failed(Indicators(5, 5.0), "no layer", good, for_good=True)
-    assert str(monitor.look(Indicators(6, 6.0, returned=3.0)).compressor) == "quantize(4)"
+    seen = Indicators(1, 1.0, returned=1.0, episodes=19.0)
+    assert monitor.look(seen).reason == "stays: quantize(4) is being tried"
+    wanted = trial(monitor, 1)
+    assert str(wanted.compressor) == "quantize(8)" and wanted.reason == "not tried yet"
+    monitor.failed(Indicators(4, 4.0), "no layer", good, for_good=True)
+    assert str(trial(monitor, 3).compressor) == "quantize(16)"
+    monitor.failed(Indicators(8, 8.0), "no layer", good, for_good=True)
+    assert str(trial(monitor, 5).compressor) == "quantize(4)"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +162,7 @@ def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
         ("reward_gap:10", Compressor().quantize(8), "prunes nothing"),
         ("reward_gap:10", Compressor().prune(0.5).distill("8"), "takes the place of what is left"),
         ("reward_gap:10,step=1.5", CHAIN, "above 0 and at most 1"),
-        ("reward_gap:10,patience=0", CHAIN, "patience is 0 looks"),
+        ("reward_gap:10,patience=0", CHAIN, "patience is 0 evaluations"),
         ("kl_max:10,patience=0", CHAIN, "patience is 0 looks"),
         ("reward_gap:-1", CHAIN, "for reward gap can never"),
         ("mix:0", CHAIN, "for KL mean can never"),
@@ -158,10 +197,9 @@ def test_a_strategy_of_ones_own_is_found_by_its_name():
 
 def test_a_bandit_forgets_what_was_long_ago():
     """After so many looks what an arm brought at first counts for 0."""
-    monitor = Monitor(Growth("quantize(4);quantize(8)", exploration=0.0, discount=0.5), CHAIN)
-    for i in range(1200):
-        made = monitor.look(Indicators(i, float(i), returned=float(i)))
-        assert made.reason
+    monitor = Monitor(Growth("quantize(4);quantize(8)", exploration=0.0, discount=0.1), CHAIN)
+    for i in range(340):
+        assert trial(monitor, i).reason
 
 
 def test_what_pruned_may_learn_by_itself():

@@ -118,6 +118,7 @@ def train(
 
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         import_tensorflow_quietly()
+        sys.path.insert(0, os.getcwd())  # for links, correctors and strategies of one's own
         from qgraph.rl.learn.runs import train as learn
 
         with _bar(as_json) as (watch, tick):

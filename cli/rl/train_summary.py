@@ -61,14 +61,12 @@ def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, s
 def _compression(path: Path) -> list[tuple[str, str]]:
     from qgraph.rl.monitor.log import LINES, changes, read_log
 
-    seen = read_log(path / LINES)
-    if not seen:
-        return [("compression", "no policy was compressed")]
-    changed = len(changes(seen)) - 1
+    rows = read_log(path / LINES)
+    changed, seen = len(changes(rows)) - 1, [row for row in rows if row.looked]
     looks = f"{counted(len(seen), 'look')}, {counted(changed, 'change')} of the chain (monitor.csv)"
     measured = [row.seen for row in seen if math.isfinite(row.seen.kl_mean)]
     return [
-        ("compression", f"{seen[-1].decision.compressor}"),
+        ("compression", f"{rows[-1].decision.compressor}"),
         *(("KL", f"{m.kl_mean:.2g} mean, {m.kl_max:.2g} largest") for m in measured[-1:]),
         ("monitor", looks),
     ]

@@ -34,6 +34,18 @@ class RefusesBits:
 
 
 @dataclass(frozen=True)
+class Writes:
+    """Sets what it was given to `value`, which it must not."""
+
+    value: float = 0.0
+
+    def __call__(self, policy, task):
+        for weight in policy.weights.values():
+            weight[...] = self.value
+        return policy
+
+
+@dataclass(frozen=True)
 class Steps:
     """Twice as many bits each look."""
 

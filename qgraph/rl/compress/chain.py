@@ -12,7 +12,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.factorize import Factorize
-from qgraph.rl.compress.form import End, Link, Memory, Policy, Task
+from qgraph.rl.compress.form import End, Link, Memory, Policy, Task, silent
 from qgraph.rl.compress.fuse import Fuse
 from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
@@ -77,23 +77,28 @@ class Compressor:
     def pack(self) -> Compressor:
         return self.then(Pack())
 
-    def static(self, bits: int = 8) -> Compressor:
+    def static(self, bits: int | None = None) -> Compressor:
         return self.then(Static(bits))
 
     def __call__(
-        self, policy: Policy, observations: Array | None = None, memory: Memory | None = None
+        self,
+        policy: Policy,
+        observations: Array | None = None,
+        memory: Memory | None = None,
+        beat: Callable[[], object] = silent,
     ) -> Policy:
         """The compressed policy; `policy` stays as it is.
 
         observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is
         given again with the next policy of the same program, so that a distilled network goes on
-        from where it was, in another chain too. Raises what links raise, with the link's text in
-        front; UnsupportedError for any exception that is not qgraph's, and for other outputs than
-        those of `policy`.
+        from where it was, in another chain too. beat: called now and then. Raises what links raise,
+        with the link's text in front; UnsupportedError for any exception that is not qgraph's, and
+        for other outputs than those of `policy`.
         """
         original, memory = policy, {} if memory is None else memory
         for link, name in zip(self.links, self._names(), strict=True):
-            task = Task(original, observations, memory.setdefault(name, {}))
+            task = Task(original, observations, memory.setdefault(name, {}), beat)
+            beat()
             try:
                 policy = link(policy, task)
                 check_outputs(policy.program, original.program, "what it makes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,10 +53,13 @@ class Distill:
     def __post_init__(self) -> None:
         if isinstance(self.student, str) and self.student:
             Network.parse(self.student)
-        if min(self.steps, self.follow, self.batch) < 1 or min(self.rate, self.temperature) <= 0:
-            raise UsageError(
-                "steps, follow, batch, rate and temperature of a distillation are above 0"
-            )
+        if min(self.steps, self.follow, self.batch) < 1:
+            raise UsageError("steps, follow and batch of a distillation are at least 1")
+        for name in ("rate", "temperature", "value", "entropy", "seed"):
+            found, positive = getattr(self, name), name in ("rate", "temperature")
+            if not 0 <= found < math.inf or (positive and not found):
+                wanted = "above 0" if positive else "0 or more"
+                raise UsageError(f"{name} of a distillation is {found}; it is {wanted}")
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         original, seen = task.original, task.seen()
@@ -64,7 +68,7 @@ class Distill:
         teacher = replace(original, bits=(32, None, None), block=None).actor()
         wanted = outputs_of(teacher.run(seen))
         steps = self.steps if distiller.fresh else self.follow
-        distiller.learn(seen, wanted, steps, self.batch)
+        distiller.learn(seen, wanted, steps, self.batch, task.beat)
         return replace(policy, program=program, weights=distiller.weights())
 
     def program(self, policy: Policy, original: Policy) -> ActorProgram:

@@ -6,7 +6,7 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import tensorflow as tf
 from qgraph.errors import TrainingError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.form import silent
 from qgraph.rl.compress.losses import divergence, entropy
 from qgraph.rl.compress.soft import Outputs, outputs_of, soft
 from qgraph.rl.compress.students import learnt
@@ -78,7 +79,14 @@ class Distiller:
     def weights(self) -> dict[str, Array]:
         return {name: variable.numpy() for name, variable in self.policy.items()}
 
-    def learn(self, seen: Array, wanted: Outputs, steps: int, batch: int) -> float:
+    def learn(
+        self,
+        seen: Array,
+        wanted: Outputs,
+        steps: int,
+        batch: int,
+        beat: Callable[[], object] = silent,
+    ) -> float:
         """Take steps on observations [n, *shape] and what the original makes of them: the last
         loss. Raises TrainingError where that, the loss or what is learnt by it is not finite; what
         was learnt before stays.
@@ -88,6 +96,7 @@ class Distiller:
             raise TrainingError("what the original policy says is not finite")
         loss, before, fresh = 0.0, self.state(), self.fresh
         for _ in range(steps):
+            beat()
             rows = self.rng.integers(len(seen), size=batch)
             x = tf.constant(np.asarray(seen[rows], np.float32))
             actions, value = tf.constant(wanted.actions[rows]), tf.constant(values[rows])

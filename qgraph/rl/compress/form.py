@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from qgraph.rl.policy import Packed
 
 VALUES = Head("argmax")
+FLOAT = 32  # bits of weights that nobody quantized
 Memory = dict[str, dict[str, Any]]  # of each link, by its text
+
+
+def silent() -> None:
+    """For those whom nobody waits for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +41,7 @@ class Policy:
     program: ActorProgram
     weights: Mapping[str, Array]
     head: Head = VALUES
-    bits: tuple[int, int | None, int | None] = (32, None, None)
+    bits: tuple[int, int | None, int | None] = (FLOAT, None, None)
     block: Array | None = None
     file: Packed | None = None
 
@@ -63,11 +68,14 @@ class Task:
     original        what the compressor was given; distillation learns from it
     observations    [n, *shape], None where there are none (yet)
     memory          of this link alone, from one call of its compressor to the next
+    beat            to be called now and then by what takes long: who hears nothing for minutes
+                    takes it as hung
     """
 
     original: Policy
     observations: Array | None = None
     memory: dict[str, Any] = field(default_factory=dict)
+    beat: Callable[[], object] = silent
 
     def seen(self) -> Array:
         """The observations. Raises CalibrationError where there are none of the right shape."""

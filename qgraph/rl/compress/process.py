@@ -30,7 +30,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
     compression = Settings.from_json(settings["compression"])
     # What links import takes seconds: before the first weights it makes no policy old.
     compression.check(program, head)
-    worker = compression.worker(program, head)
+    worker = compression.worker(program, head, member.going)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
     blocks = Channel.open(settings["blocks"]).writer()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import QGraphError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.chain import Compressor, text_of
 from qgraph.rl.compress.distill import Distill
-from qgraph.rl.compress.form import Policy
+from qgraph.rl.compress.form import Policy, Task, silent
+from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.static import Static
 from qgraph.rl.compress.worker import Worker, room_for
 from qgraph.rl.head import Head
@@ -70,21 +71,36 @@ class Settings:
                         f"`{text_of(tried)}`", f"`{text_of(long)}`"
                     )
                 raise
+            self._check_pruned(chain, program)
             if len(made.pack()) > room_for(program):
                 raise UsageError(f"`{chain}` makes the policy larger")
+
+    def _check_pruned(self, chain: Compressor, program: ActorProgram) -> None:
+        """Raises UnsupportedError for a sparsity that is less than one unit of every layer."""
+        whole = Policy(program, initial_weights(program, np.random.default_rng(self.seed)))
+        for link in chain.links:
+            if isinstance(link, Distill) and link.student:
+                return  # another network is pruned behind it
+            if isinstance(link, Prune) and link(whole, Task(whole)).numbers == whole.numbers:
+                raise UnsupportedError(
+                    f"`{text_of(link)}`: no layer has so many units that one would go",
+                    hint="more sparsity",
+                )
 
     def _chains(self) -> list[Compressor]:
         """The user's, and those that a bandit chooses from."""
         begun, strategy = Compressor.parse(self.compressor), parse_strategy(self.monitor)
         return [begun, *(strategy.chains(begun) if isinstance(strategy, Growth) else [])]
 
-    def worker(self, program: ActorProgram, head: Head) -> Worker:
+    def worker(
+        self, program: ActorProgram, head: Head, beat: Callable[[], object] = silent
+    ) -> Worker:
         folder = Path(self.folder) if self.folder else None
         log = None if folder is None else Log(folder, self.until)
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return Worker(program, head, monitor, self.every, self.seed, folder, resume)
+        return Worker(program, head, monitor, self.every, self.seed, folder, resume, beat)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

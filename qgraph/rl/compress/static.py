@@ -7,35 +7,56 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qgraph.errors import UsageError
-from qgraph.rl.compress.form import End, Policy, Task
+from qgraph.rl.compress.form import FLOAT, End, Policy, Task
 
 
 @dataclass(frozen=True)
 class Static(End):
     """An integer program with weights of so many bits, calibrated on the observations.
 
+    bits: 8 to 2; None for those of `quantize` in front of it, 8 without one. First and last layers
+    have 8 bits.
     `policy.file.write("policy.qpol")` writes it, of which `qgraph export` makes ONNX, C and other
     forms. It has the first output alone. Imports TensorFlow when it is called.
-    Raises UsageError for other bits than 8 to 2, UnsupportedError for what has no integer form,
-    CalibrationError without observations.
+    Raises UsageError for other bits, and for others than those of `quantize`; UnsupportedError for
+    what has no integer form, CalibrationError without observations.
     """
 
-    bits: int = 8
+    bits: int | None = None
 
     def __post_init__(self) -> None:
-        from qgraph.rl.policy.build import STATIC_BITS
-
-        if self.bits not in STATIC_BITS:
-            raise UsageError(f"a static policy has weights of 2 to 8 bits, not {self.bits}")
+        if self.bits is not None:
+            check_bits(self.bits)
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         from qgraph.rl.learn.frozen import write_policy
         from qgraph.rl.policy import pack, read_policy
 
-        seen = task.seen()
+        seen, bits = task.seen(), self.bits_for(policy)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "policy.pb"
             write_policy(path, policy.program, policy.weights, {})
             network = read_policy(path)
-        file = pack(network, policy.head, self.bits, "static", seen)
-        return replace(policy, bits=(self.bits, None, None), file=file)
+        file = pack(network, policy.head, bits, "static", seen)
+        return replace(policy, bits=(bits, None, None), file=file)
+
+    def bits_for(self, policy: Policy) -> int:
+        given, first, last = policy.bits
+        if given == FLOAT:
+            return self.bits or 8
+        if self.bits not in (None, given) or {first, last} - {None, 8}:
+            raise UsageError(
+                f"`quantize` says {given} bits, first {first}, last {last}: a static policy has "
+                f"{self.bits or given}, 8 in its first and last layers",
+                hint="leave `quantize` out, or its first and last",
+            )
+        check_bits(given)
+        return given
+
+
+def check_bits(bits: int) -> None:
+    """Raises UsageError for those that no static policy has."""
+    from qgraph.rl.policy.build import STATIC_BITS
+
+    if bits not in STATIC_BITS:
+        raise UsageError(f"a static policy has weights of 2 to 8 bits, not {bits}")

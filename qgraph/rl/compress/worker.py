@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.form import Memory, Policy
+from qgraph.rl.compress.form import Memory, Policy, silent
 from qgraph.rl.compress.kept import read_students, write_students
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Decision, Facts, Indicators, Monitor, measure
@@ -28,7 +28,8 @@ class Worker:
 
     The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
     `program` and `head` are the learner's, every: snapshots between looks of the monitor. folder:
-    where students are kept, None for nowhere; with `resume` they go on as they were there.
+    where students are kept, None for nowhere; with `resume` they go on as they were there. beat:
+    called now and then while it works.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
     one, the original does. A decision by which no policy can be compressed is left again, and not
@@ -46,9 +47,11 @@ class Worker:
         seed: int = 0,
         folder: Path | None = None,
         resume: bool = False,
+        beat: Callable[[], object] = silent,
     ) -> None:
         self.program, self.head, self.monitor, self.every = program, head, monitor, every
         self.failures = 0
+        self._beat = beat
         self._folder, self._kept = folder, time.monotonic()
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
@@ -72,15 +75,14 @@ class Worker:
         self, weights: Mapping[str, Array], facts: Facts, observations: Array | None = None
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None where the last one acts on."""
-        arrays = {name: np.array(weights[name], np.float32) for name in self.program.weight_shapes}
-        original = Policy(self.program, arrays, self.head)
+        original = Policy(self.program, self._snapshot(weights), self.head)
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
                 self._failed(facts, error)
-            return original.pack(facts.version) if self._good is None else None
+            return self._whole_of(original, facts.version) if self._good is None else None
         self._good, self._complaint = self.monitor.decision, ""
         share = self.monitor.decision.share
         if self._due:
@@ -93,6 +95,20 @@ class Worker:
             return original.pack(facts.version)
         return block
 
+    def _snapshot(self, weights: Mapping[str, Array]) -> dict[str, Array]:
+        """Copies, which no link can write to."""
+        found = {name: np.array(weights[name], np.float32) for name in self.program.weight_shapes}
+        for array in found.values():
+            array.setflags(write=False)
+        return found
+
+    def _whole_of(self, original: Policy, version: int) -> Array | None:
+        """The block of the original; None of one that none can be made of."""
+        try:
+            return original.pack(version)
+        except TrainingError:  # its weights are not finite, which its learner will say
+            return None
+
     def keep(self) -> None:
         """Write what students have learnt. Raises OutputError."""
         if self._folder is not None:
@@ -102,7 +118,7 @@ class Worker:
     def _compressed(
         self, original: Policy, version: int, observations: Array | None
     ) -> tuple[Policy, Array]:
-        policy = self.monitor.decision.compressor(original, observations, self._memory)
+        policy = self.monitor.decision.compressor(original, observations, self._memory, self._beat)
         block = policy.pack(version)
         if len(block) > self.room:
             raise UsageError(f"a block of {len(block)} bytes is larger than the original's")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from qgraph.errors import UsageError
 
 Tensor = Any
@@ -42,12 +44,20 @@ class Trajectories:
     action_values: Tensor | None = None
 
     def ratios(self, xp: Any) -> Tensor:
-        """pi / mu of each action. Raises UsageError without log probabilities of mu."""
+        """pi / mu of each action. Raises UsageError without log probabilities of mu, and for arrays
+        of such as are not finite.
+        """
         if self.log_mu is None:
             raise UsageError(
                 "the log probabilities of the policy that acted are not known",
                 node="log_mu",
                 hint="keep them with each step, or correct by tree_backup, which needs none",
+            )
+        if xp is np and not np.isfinite(self.log_mu).all():
+            raise UsageError(
+                "a log probability of the policy that acted is not finite",
+                node="log_mu",
+                hint="it took each of its actions with some chance",
             )
         return xp.exp(self.log_pi - self.log_mu)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from qgraph.rl.half.hadam import Adam, finite
+from qgraph.rl.half.hadam import CLIPS, Adam, finite
 from qgraph.rl.half.scaling import LossScale
 
 Tensor = Any
@@ -23,7 +23,8 @@ class Descent:
                 finite are left out, and the scale is halved. Where it is compound, those too
                 whose squares are not, if the optimizer squares them
     compound    the optimizer remembers scaled gradients, and is told where the scale changes
-                (section 3, method 5); else they are divided again before it gets them.
+                (section 3, method 5); else they are divided again before it gets them. Raises
+                UsageError for an optimizer that clips them
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class Descent:
     ) -> None:
         self.variables, self.optimizer = variables, optimizer
         self.scale, self.compound = scale, compound
+        if compound:
+            optimizer.check_without(CLIPS, "compound scaling: scaled gradients would be clipped")
         optimizer.build(list(variables.values()))
-        if scale is not None and compound:
-            optimizer.gradient_scale.assign(scale.value)
+        if scale is not None and compound:  # it may remember gradients already
+            optimizer.rescale(scale.value / optimizer.gradient_scale)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from qgraph.errors import UsageError
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
 Tensor = Any
+CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 MARGIN = 1.1  # numbers that are more than float16 ends at by rounding alone
 
 
@@ -26,6 +28,9 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
     gradient_scale      what gradients are multiplied by (compound loss scaling): they need not be
                         divided again, since epsilon is multiplied too. Set it by `rescale`.
     settings            what every Keras optimizer takes, such as `clipnorm`
+
+    Raises UsageError for CLIPS and `weight_decay` where variables are float16, which does not hold
+    the norms by which Keras clips, and loses the decay that it subtracts.
     """
 
     def __init__(
@@ -48,6 +53,8 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make what is remembered of `variables`."""
+        if any(v.dtype == tf.float16 for v in variables):
+            self.check_without((*CLIPS, "weight_decay"), "variables in float16")
         super().build(variables)
         if getattr(self, "_built", False):
             return
@@ -56,6 +63,16 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.second = [self.add_variable_from_reference(v, "second") for v in variables]
         lost = variables if self.kahan else ()
         self.lost = [self.add_variable_from_reference(v, "lost") for v in lost]
+
+    def check_without(self, settings: Sequence[str], what: str) -> None:
+        """Raises UsageError where one of these is set, which does not go with `what`."""
+        for name in settings:
+            if getattr(self, name):  # 0 or None: it is not set
+                raise UsageError(
+                    f"`{name}` does not go with {what}",
+                    node=self.name,
+                    hint="clip what the tape gives, or add the decay to the loss",
+                )
 
     @property
     def state(self) -> dict[str, Any]:

@@ -25,7 +25,10 @@ def half_settings(text: str) -> dict[str, Any]:
     if text == "mixed":
         return {"precision": "mixed", "methods": (LOSS_SCALING,)}
     whole = {"all": METHODS, "none": ()}
-    methods = whole[text] if text in whole else tuple(text.split(","))
+    methods = whole[text] if text in whole else tuple(part.strip() for part in text.split(","))
+    for name in methods:
+        if name in ("mixed", *whole):
+            raise UsageError(f"`{name}` stands alone", hint=f"--half {name}")
     check_methods(methods)
     return {"precision": "float16", "methods": methods}
 

@@ -38,8 +38,10 @@ class Precision:
     rounded: Rounding = exact
 
     def check(self, what: str, x: Array) -> None:
-        """Raises TrainingError for a number of `x` that is infinite in what is computed."""
+        """Raises TrainingError for a number of `x` that is NaN, or infinite in what is computed."""
         largest = np.abs(x).max(initial=0.0)
+        if np.isnan(largest):
+            raise TrainingError(f"{what} have NaN", hint="look at the environment")
         if largest >= SAFE and not np.isfinite(self.rounded(tf.cast(largest, self.computed))):
             raise TrainingError(
                 f"{what} are up to {largest:g}, which is infinite in {self.computed.name}",

@@ -5,9 +5,12 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
+
+from qgraph.errors import UsageError
 
 Tensor = Any
 # As the code published with the paper has it, whose first scale is 1e4.
@@ -19,12 +22,19 @@ LEAST = 2.0**-14  # the smallest normal number of float16
 class LossScale:
     """Halved where gradients are not finite, doubled after `interval` steps in a row that had such.
 
-    Powers of two, so that scaling rounds nothing but subnormal numbers.
+    Powers of two, so that scaling rounds nothing but subnormal numbers. Raises UsageError for
+    settings by which it would not be one.
     """
 
     def __init__(
         self, first: float = FIRST, *, interval: int = INTERVAL, most: float = MOST
     ) -> None:
+        if not LEAST <= first <= most < math.inf or interval < 1:
+            raise UsageError(
+                f"a loss scale begins with {first}, is {most} at most, and doubled after "
+                f"{interval} steps",
+                hint=f"{LEAST} or more, no more than the most, and 1 step or more",
+            )
         self.value = tf.Variable(first, trainable=False, dtype=tf.float32, name="loss_scale")
         self.fine = tf.Variable(0, trainable=False, dtype=tf.int64, name="fine_steps")
         self.interval, self.most = interval, most

@@ -28,6 +28,7 @@ def softplus(u: Tensor, *, fix: bool = True) -> Tensor:
     Where u is very negative exp(-2u) is infinite, and its gradient NaN: in float16 below -5.5.
     With the fix the function is -2u below K, from where on both round to the same.
     """
+    u = tf.convert_to_tensor(u)
     if not fix:
         return tf.math.log1p(tf.exp(-2 * u))
     limit = tf.constant(linear_below(u.dtype), u.dtype)

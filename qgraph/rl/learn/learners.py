@@ -7,12 +7,13 @@ from typing import Any, Protocol
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.environments import Actions, Environment
+from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
 
 DISCRETE = ("dqn", "impala")  # which choose one of several actions
+SAC_IMAGES = 15  # pixels that its four convolutions need
 
 
 class Learner(Protocol):
@@ -28,23 +29,30 @@ class Learner(Protocol):
     def step(self, batch: Batch) -> tuple[Array, float]: ...
 
 
-def check_fits(algorithm: str, environment: str, actions: Actions) -> None:
-    """Raises UsageError where an algorithm cannot choose such actions."""
+def check_fits(algorithm: str, name: str, environment: Environment) -> None:
+    """Raises UsageError where an algorithm cannot choose such actions, or see such observations."""
+    actions, shape = environment.actions, environment.shape
     if actions.discrete != (algorithm in DISCRETE):
         raise UsageError(
-            f"{algorithm} does not fit `{environment}`, whose actions are "
+            f"{algorithm} does not fit `{name}`, whose actions are "
             + ("one of several" if actions.discrete else "numbers"),
             hint="dqn and impala choose one of several; d4pg and sac choose numbers",
+        )
+    if algorithm == "d4pg" and len(shape) > 1:
+        raise UsageError(
+            f"d4pg has no critic for images, which `{name}` gives",
+            hint="sac learns numbers from images",
+        )
+    images = len(shape) == 3 and min(shape[:2]) >= SAC_IMAGES
+    if algorithm == "sac" and not (len(shape) == 1 or images):
+        raise UsageError(
+            f"sac takes vectors, or images of {SAC_IMAGES} x {SAC_IMAGES} and more with channels; "
+            f"`{name}` gives {list(shape)}"
         )
 
 
 def learner_of(options: Options, environment: Environment) -> Learner:
-    """Raises UsageError for observations that the algorithm has no networks for."""
-    if options.algorithm == "d4pg" and len(environment.shape) > 1:
-        raise UsageError(
-            f"d4pg has no critic for images, which `{options.environment}` gives",
-            hint="sac learns numbers from images",
-        )
+    """One that fits the environment (`check_fits`)."""
     if options.algorithm == "dqn":
         from qgraph.rl.learn.dqn import Dqn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
@@ -28,7 +29,7 @@ OWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "dueling": ("--dueling", ("dqn",)),
         "replicas": ("--replicas", ("impala",)),
         "reward_scale": ("--reward-scale", ("impala", "sac")),
-        "tau": ("--tau", ("sac",)),
+        "tau": ("tau", ("sac",)),
     }
 )
 
@@ -151,6 +152,10 @@ class Options:
             )
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
+        if not 0 < self.rate < math.inf:
+            raise UsageError(f"rate is {self.rate}; it is a finite number above 0")
+        if not 0 < self.tau <= 1:
+            raise UsageError(f"tau is {self.tau}; it is a share, above 0 to 1")
         self._check_own()
         self._check_precision()
         if self.compress or self.monitor:
@@ -183,6 +188,13 @@ class Options:
         if self.spi != 1:
             raise UsageError(
                 f"spi is {self.spi:g}, but {self.algorithm} learns from each step once"
+            )
+        waiting = self.batch + self.actors * (self.n - 1)  # of each actor a part of a trajectory
+        if self.steps < waiting:
+            raise UsageError(
+                f"of {self.steps} steps none is learnt from: a batch is {self.batch}, and "
+                f"{self.actors} actors may each have begun another trajectory",
+                hint=f"--steps {waiting} or more",
             )
         share = self.n * self.replicas
         if self.batch % share:
@@ -304,6 +316,7 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             "rate": 1e-3,
             "steps": 12_000,
         },
+        ("sac", "dm_control:cartpole-swingup:pixels"): {"reward_scale": 0.1, "rate": 1e-3},
         # A reward in each step, 100 to come; once it balances, advantages are small beside entropy.
         ("impala", "CartPole-v1"): {
             "steps": 200_000,

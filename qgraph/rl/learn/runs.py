@@ -71,7 +71,7 @@ def train(
 def _check(options: Options) -> None:
     """Raises UsageError, and UnsupportedError for a chain that does not fit the policy."""
     with closing(make(options.environment)) as environment:
-        check_fits(options.algorithm, options.environment, environment.actions)
+        check_fits(options.algorithm, options.environment, environment)
         if options.compress:
             learner = learner_of(options, environment)
             found = Settings(options.compress, options.monitor or "watch", seed=options.seed)

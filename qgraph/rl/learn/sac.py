@@ -124,6 +124,7 @@ class Sac:
         weights that are not finite any more, and where no scale makes gradients finite.
         """
         self.precision.check("observations", batch.records["observation"])
+        self.precision.check("next observations", batch.records["next_observation"])
         self.precision.check("rewards", self.options.reward_scale * batch.records["reward"])
         errors, loss, sound = self._compiled(*of_batch(batch))
         if not (sound and np.isfinite(loss)):

@@ -240,8 +240,18 @@ def test_students_that_do_not_fit():
         Compressor().distill("8")(whole)
     with pytest.raises(CalibrationError, match="observations are"):
         Compressor().distill("8")(whole, seen(9, 4))
-    with pytest.raises(UsageError, match="above 0"):
-        Compressor().distill("8", rate=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rate", 0), ("rate", np.nan), ("rate", np.inf), ("temperature", -1.0), ("entropy", np.nan),
+     ("entropy", -0.1), ("value", np.inf), ("seed", -1)],
+)  # fmt: skip
+def test_settings_that_make_no_sense(name, value):
+    with pytest.raises(UsageError, match=f"{name} of a distillation is {value}"):
+        Compressor().distill("8", **{name: value})
+    with pytest.raises(UsageError, match="at least 1"):
+        Compressor().distill("8", follow=0)
 
 
 def test_a_student_of_ones_own():

@@ -33,6 +33,19 @@ def test_a_pruned_policy_in_integers(tmp_path):
         chain.pack()
 
 
+def test_it_has_the_bits_that_were_said():
+    program = mlp(4, 16, 16, 2)
+    whole = Policy(program, random_weights(program))
+    seen = np.random.default_rng(0).normal(size=(100, 4)).astype("f4")
+    made = Compressor().quantize(4).static()(whole, seen)
+    assert made.bits[0] == made.file.manifest["bits"] == 4
+    for chain in ("quantize(4)|static(8)", "quantize(4, first=16)|static"):
+        with pytest.raises(UsageError, match="a static policy has"):
+            Compressor.parse(chain)(whole, seen)
+    with pytest.raises(UsageError, match="2 to 8 bits, not 16"):
+        Compressor.parse("quantize(16)|static")(whole, seen)
+
+
 @pytest.mark.parametrize("name", ["onnx-integer", "onnx-qdq", "c"])
 def test_other_forms_of_it_compute_the_same_codes(tmp_path, name):
     if name.startswith("onnx"):

@@ -53,7 +53,7 @@ def test_a_failed_link_leaves_the_last_good_policy_acting(tmp_path):
     assert one.step(weights(bias=2.0), Facts(3)) is None
     assert one.failures == 2
     assert read_block(one.step(weights(), Facts(4))).version == 4
-    reasons = [row.decision.reason for row in read_log(tmp_path / LINES)]
+    _, *reasons = [row.decision.reason for row in read_log(tmp_path / LINES)]
     assert reasons[0] == "stays" and "does not fit" in reasons[1]
     assert len(reasons) == 2  # the same complaint once; the next look is later
 
@@ -77,7 +77,7 @@ def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
     )
     bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in range(6)]
     assert bits == [4, 8, 8, 16, 16, 32]
-    rows = read_log(tmp_path / LINES)
+    _, *rows = read_log(tmp_path / LINES)
     assert [row.seen.version for row in rows] == [0, 2, 4]
     assert rows[0].seen.kl_mean > rows[1].seen.kl_mean > rows[2].seen.kl_mean > 0
 
@@ -118,7 +118,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
     one = worker(chain, monitor="kl_max:1e-9", every=3, folder=str(tmp_path))
     for version in range(7):
         one.step(weights(), Facts(version), seen(256))
-    rows = read_log(tmp_path / LINES)
+    _, *rows = read_log(tmp_path / LINES)
     assert [row.decision.compressor.links[1].bits for row in rows] == [16, 32, 32]
     means = [row.seen.kl_mean for row in rows]
     assert means[2] < means[1] < means[0]
@@ -136,7 +136,7 @@ def test_a_decision_that_does_not_work_is_left(tmp_path):
     assert [block is None for block in made] == [False, True, False, False, False, False]
     assert one.failures == 1
     assert {read_block(block).bits for block in made if block is not None} == {8}
-    rows = read_log(tmp_path / LINES)
+    _, *rows = read_log(tmp_path / LINES)
     assert [row.failed for row in rows] == [False, True, False, False, False, False]
     assert {row.decision.reason for row in rows[2:]} == {
         f"stays: {rows[0].decision.compressor} has failed before"
@@ -172,7 +172,7 @@ def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path, name, complaint
     own = f"tests.helpers.plain_links.{name}:1"
     one = worker("quantize(8)", monitor=own, every=1, folder=str(tmp_path))
     assert all(one.step(weights(), Facts(i), seen()) is not None for i in range(3))
-    rows = read_log(tmp_path / LINES)
+    _, *rows = read_log(tmp_path / LINES)
     assert [row.failed for row in rows] == [False, True, True]
     reason = rows[1].decision.reason
     assert "the strategy failed: " in reason and complaint in reason
@@ -234,6 +234,33 @@ def test_settings_are_checked_before_a_run():
     assert Settings.from_json(Settings("quantize(8)", until=3).as_json()).until == 3
 
 
+def test_pruning_that_removes_nothing_is_said_before_a_run():
+    with pytest.raises(UnsupportedError, match=r"`prune\(0.01\)`: no layer has so many units"):
+        Settings("prune(0.01)|quantize(8)").check(PROGRAM, HEAD)
+    Settings("distill(8)|prune(0.01)").check(PROGRAM, HEAD)  # of the student's units
+    one = worker("prune(0.01)")  # as a monitor may come to
+    assert one.step(weights(), Facts(1)) is not None and not one.failures
+
+
+def test_links_cannot_write_to_the_original():
+    one = worker("tests.helpers.links.Writes(0.0)")
+    assert (one.step(weights(), Facts(1), seen()) == original(weights(), 1)).all()
+    assert one.failures == 1
+
+
+def test_weights_that_are_not_finite_at_first_give_no_policy():
+    one = worker("prune(0.5)")
+    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, Facts(1)) is None
+    assert one.step(weights(), Facts(2)) is not None
+
+
+def test_a_beat_is_heard_while_a_student_learns():
+    beats = []
+    one = Settings("distill(8, steps=30)").worker(PROGRAM, HEAD, lambda: beats.append(1))
+    one.step(weights(), Facts(1), seen())
+    assert len(beats) > 30
+
+
 def test_blocks_have_room_where_those_of_the_original_have():
     one = worker("quantize(8)")
     assert len(Packer(PROGRAM, 32).pack(weights())) < one.room
@@ -245,7 +272,7 @@ def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
     for version, evaluated in ((1, 0), (2, 0), (3, 1), (4, 2), (5, 4), (6, 4)):
         told = replace(gap, version=version, compressed_version=float(evaluated))
         one.step(weights(), told, seen())
-    rows = read_log(tmp_path / LINES)
+    _, *rows = read_log(tmp_path / LINES)
     chains = [row.decision.compressor.first(Prune).sparsity for row in rows]
     assert chains == [0.6, 0.6, 0.6, 0.3, 0.3, 0.3]
     assert [row.seen.reward_gap for row in rows][::3] == [100.0, 100.0]

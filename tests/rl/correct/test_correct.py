@@ -283,6 +283,15 @@ def test_without_log_probabilities_of_who_acted_nothing_is_corrected(text):
     assert np.isfinite(Correction.parse("tree_backup")(steps).targets).all()
 
 
+@pytest.mark.parametrize("text", ["vtrace", "is", "retrace"])
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_log_probabilities_that_are_not_finite_are_said(text, value):
+    steps = trajectories(7)
+    steps.log_mu[0, 0] = value
+    with pytest.raises(UsageError, match="is not finite"):
+        Correction.parse(text)(steps)
+
+
 def test_values_of_actions_are_asked_for():
     steps = replace(trajectories(8), action_values=None)
     with pytest.raises(UsageError, match="values of actions are wanted"):

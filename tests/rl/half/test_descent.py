@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from qgraph.errors import TrainingError
+from qgraph.errors import TrainingError, UsageError
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
 from qgraph.rl.half.hadam import Adam, HAdam
@@ -66,6 +66,54 @@ def test_a_scale_grows_where_all_was_fine():
     descend(descent, [1e-3] * 9)
     assert float(descent.scale.value) == min(4 * FIRST, descent.scale.most)
     assert float(descent.optimizer.gradient_scale) == float(descent.scale.value)
+
+
+def test_a_scale_grows_after_finite_steps_in_a_row_only():
+    descent = Descent({"x": variable()}, HAdam(1e-3), LossScale(interval=4), compound=True)
+    descend(descent, [1e-3, 1e-3, np.inf, 1e-3, 1e-3, 1e-3])
+    assert float(descent.scale.value) == FIRST / 2
+    descend(descent, [1e-3])
+    assert float(descent.scale.value) == FIRST
+
+
+def test_an_optimizer_that_has_learnt_goes_on_scaled():
+    wanted, x = variable(dtype=tf.float64), variable(dtype=tf.float64)
+    one, other = Adam(1e-2), Adam(1e-2)
+    for made in (Descent({"x": wanted}, one), Descent({"x": x}, other)):
+        descend(made, [0.1, 0.3, -0.2])
+    descend(Descent({"x": wanted}, one), [0.1] * 5)
+    descend(Descent({"x": x}, other, LossScale(), compound=True), [0.1] * 5)
+    assert float(x[0]) == pytest.approx(float(wanted[0]), rel=1e-12)
+    assert float(other.gradient_scale) == FIRST
+
+
+@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("name", ["clipnorm", "clipvalue", "global_clipnorm", "weight_decay"])
+def test_what_does_not_go_with_float16_and_scaled_gradients_is_refused(kind, name):
+    with pytest.raises(UsageError, match=f"`{name}` does not go with variables in float16"):
+        kind(1e-3, **{name: 0.5}).build([variable()])
+    x, optimizer = {"x": variable(dtype=tf.float32)}, kind(1e-3, **{name: 0.5})
+    if name == "weight_decay":
+        Descent(x, optimizer, LossScale(), compound=True)
+        return
+    with pytest.raises(UsageError, match=f"`{name}` does not go with compound scaling"):
+        Descent(x, optimizer, LossScale(), compound=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"first": 0.0},
+        {"first": -1.0},
+        {"first": np.nan},
+        {"first": 2.0**16},
+        {"interval": 0},
+        {"most": np.inf},
+    ],
+)
+def test_scales_that_make_no_sense(given):
+    with pytest.raises(UsageError, match="a loss scale begins with"):
+        LossScale(**given)
 
 
 def test_an_average_that_its_type_does_not_hold_is_said():

@@ -9,8 +9,10 @@ import tensorflow as tf
 from qgraph.errors import TrainingError, UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.environments import Actions
+from qgraph.rl.half.hadam import HAdam
 from qgraph.rl.half.methods import METHODS, half_settings
 from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.pixels import shifted
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.runs import train
@@ -124,6 +126,74 @@ def test_what_is_said_of_the_next_state_is_the_formula():
     assert loss == pytest.approx(np.square(errors).mean(1).sum(), rel=1e-6)
 
 
+def test_policy_and_alpha_go_down_their_losses():
+    """Gradients of the first step, which Adam remembers a tenth of, against losses written out."""
+    sac = learner(precision="float64")
+    # Critics that differ, and a policy that draws unlike numbers.
+    rng = np.random.default_rng(1)
+    for variable in (*sac.critic.values(), *sac.actor.values()):
+        variable.assign(rng.normal(size=variable.shape) / 3)
+    before = {name: tf.constant(variable.numpy()) for name, variable in sac.actor.items()}
+    (batch,) = batches(World(), 1)
+    sac.step(batch)
+    critic = {name: variable.numpy() for name, variable in sac.critic.items()}  # it moves first
+    x = batch.records["observation"].astype(np.float64)
+    noise = tf.cast(tf.random.stateless_normal((16, 2), [0, 1]), tf.float64)
+
+    def layers(weights, prefix, x):
+        for name in ("hidden_0", "output"):
+            x = x @ weights[f"{prefix}{name}/kernel"] + weights[f"{prefix}{name}/bias"]
+            x = x if name == "output" else tf.nn.relu(x)
+        return x
+
+    with tf.GradientTape() as tape:
+        tape.watch(before)
+        mean, log_std = tf.split(layers(before, "", x), 2, -1)
+        action = tf.tanh(mean + tf.exp(log_std) * noise)
+        density = -(noise**2) / 2 - log_std - np.log(2 * np.pi) / 2
+        log_probability = tf.reduce_sum(density - tf.math.log(1 - action**2), -1)
+        pairs = tf.concat([x, action], -1)
+        value = tf.minimum(*(layers(critic, f"{name}/", pairs)[:, 0] for name in ("one", "two")))
+        loss = tf.reduce_mean(0.1 * log_probability - value)
+    wanted = tape.gradient(loss, before)
+    found = dict(zip(sac.actor, sac.descents["actor"].optimizer.first, strict=True))
+    for name, gradient in wanted.items():
+        tenth = 0.1 * gradient.numpy()
+        assert found[name].numpy() == pytest.approx(tenth, rel=1e-6, abs=1e-9), name
+    (first,) = sac.descents["alpha"].optimizer.first
+    assert float(first) == pytest.approx(0.1 * 0.1 * float(tf.reduce_mean(2 - log_probability)))
+
+
+def test_each_method_is_at_work_where_it_belongs():
+    for name in METHODS:
+        sac = learner(precision="float16", methods=(name,))
+        optimizers = {part: descent.optimizer for part, descent in sac.descents.items()}
+        assert all((type(o) is HAdam) == (name == "hadam") for o in optimizers.values())
+        kahan = {part for part, optimizer in optimizers.items() if optimizer.lost}
+        assert kahan == ({"critic", "alpha"} if name == "kahan-gradients" else set())
+        assert (sac.average.scale == 2.0**12 and bool(sac.average.lost)) == (
+            name == "kahan-momentum"
+        )
+        scaled = {d.compound and d.scale is not None for d in sac.descents.values()}
+        assert scaled == {name == "compound-scaling"}
+
+
+@pytest.mark.parametrize(
+    ("method", "outputs"), [("normal-fix", (0.0, -4.99)), ("softplus-fix", (-8.0, 0.0))]
+)
+def test_a_fix_of_the_policy_is_what_keeps_its_gradients_finite(method, outputs):
+    """The least deviation, by whose square gradients are divided twice; an action that is -1."""
+    for methods in ((), (method,)):
+        sac = learner(precision="float16", methods=methods)
+        sac.actor["output/kernel"].assign(tf.zeros_like(sac.actor["output/kernel"]))
+        sac.actor["output/bias"].assign(np.repeat(outputs, 2))
+        with tf.GradientTape() as tape:
+            _, log_probability = sac._draw(tf.zeros((256, 3), tf.float16), 1)
+        gradient = tape.gradient(log_probability, sac.actor["output/bias"])
+        sound = np.isfinite(log_probability).all() and np.isfinite(gradient).all()
+        assert sound == bool(methods)
+
+
 def test_alpha_falls_where_there_is_entropy_enough():
     sac = learner(rate=0.01)
     for batch in batches(World(), 50):
@@ -221,12 +291,16 @@ def test_weights_that_are_not_finite_are_said(how):
 
 
 @pytest.mark.parametrize("how", ["all", "none", "mixed", "loss-scaling"])
-@pytest.mark.parametrize("part", ["observation", "reward"])
+@pytest.mark.parametrize("part", ["observation", "next_observation", "reward"])
 def test_what_float16_does_not_hold_is_said_at_once(how, part):
     sac = learner(**half_settings(how))
     (batch,) = batches(World(), 1)
     batch.records[part].flat[3] = -66000
-    with pytest.raises(TrainingError, match=f"{part}s are up to 66000, which is infinite"):
+    said = part.replace("_", " ")
+    with pytest.raises(TrainingError, match=f"{said}s are up to 66000, which is infinite"):
+        sac.step(batch)
+    batch.records[part].flat[3] = np.nan
+    with pytest.raises(TrainingError, match=f"{said}s have NaN"):
         sac.step(batch)
     assert int(sac.taken) == 0
     if how in ("all", "mixed"):
@@ -255,6 +329,33 @@ def test_few_significand_bits_are_all_that_is_kept():
 
 
 # -- pixels ----------------------------------------------------------------------------------------
+
+
+def test_images_are_shifted_each_by_itself():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (64, 9, 11, 2)).astype(np.uint8)
+    moved, seen = shifted(tf.constant(images), tf.constant([0, 5])).numpy(), set()
+    for whole, found in zip(images, moved, strict=True):
+        rim = np.pad(whole, ((4, 4), (4, 4), (0, 0)), mode="edge")
+        places = [
+            (i, j)
+            for i in range(9)
+            for j in range(9)
+            if np.array_equal(rim[i : i + 9, j : j + 11], found)
+        ]
+        assert len(places) == 1
+        seen.update(places)
+    assert len(seen) > 30 and {i for i, _ in seen} == {j for _, j in seen} == set(range(9))
+
+
+def test_images_are_shifted_in_each_step(monkeypatch):
+    world, calls = World((20, 20, 3), np.uint8, 1), []
+    monkeypatch.setattr(
+        "qgraph.rl.learn.sac.shifted", lambda images, seed: calls.append(seed) or images
+    )
+    (batch,) = batches(world, 1)
+    learner(world).step(batch)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("how", ["float32", "all"])
@@ -359,5 +460,19 @@ def test_wrong_arguments(tmp_path, arguments, said):
 def test_methods_by_name():
     assert half_settings("all")["methods"] == METHODS
     assert half_settings("mixed")["precision"] == "mixed"
+    assert half_settings("hadam, normal-fix")["methods"] == ("hadam", "normal-fix")
     with pytest.raises(UsageError):
         half_settings("")
+    for text in ("mixed,hadam", "hadam,all"):
+        with pytest.raises(UsageError, match="stands alone"):
+            half_settings(text)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"tau": 2.0}, {"tau": 0.0}, {"tau": np.nan}, {"rate": -1.0}, {"rate": 0.0}, {"rate": np.nan}],
+)
+def test_numbers_that_make_no_sense(given):
+    (name,) = given
+    with pytest.raises(UsageError, match=f"{name} is"):
+        options_for("sac", "fixed", **given)

@@ -1,11 +1,13 @@
 """What learners learn towards: the errors of a step, against numpy on the same weights."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
 from qgraph.errors import UsageError
 from qgraph.rl.environments import make
-from qgraph.rl.learn.learners import learner_of
+from qgraph.rl.learn.learners import check_fits, learner_of
 from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
@@ -101,8 +103,16 @@ def test_d4pg_raises_what_its_critic_expects():
 
 
 def test_d4pg_has_no_critic_for_images():
-    with pytest.raises(UsageError, match="d4pg has no critic for images"):
-        begun("d4pg", "tests.helpers.environments:Images-v0")
+    with closing(make("tests.helpers.environments:Images-v0")) as images:
+        with pytest.raises(UsageError, match="d4pg has no critic for images"):
+            check_fits("d4pg", "Images-v0", images)
+        check_fits("sac", "Images-v0", images)
+        images.shape = (8, 16, 3)
+        with pytest.raises(UsageError, match=r"images of 15 x 15 and more .* \[8, 16, 3\]"):
+            check_fits("sac", "Images-v0", images)
+        images.shape = (4, 4)
+        with pytest.raises(UsageError, match=r"sac takes vectors, .* gives \[4, 4\]"):
+            check_fits("sac", "Images-v0", images)
 
 
 def softmax(logits):

@@ -255,6 +255,10 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
             ("--algo", "dqn", "--env", "CartPole-v1", "--steps", "1000"),
             "of 1000 steps none is learnt from",
         ),
+        (
+            ("--algo", "impala", "--env", "CartPole-v1", "--steps", "160", "--actors", "2"),
+            "of 160 steps none is learnt from: a batch is 160, and 2 actors",
+        ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
         (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),
     ],

@@ -277,11 +277,20 @@ def _curves(axis: Any, out: Path, task: Task) -> None:
 
 
 def _bars(axis: Any, out: Path, task: Task, group: str) -> None:
-    found = [(v.name, scores(out, task, v)) for v in GROUPS[group]]
-    shown = [(name, each) for name, each in found if each]
-    heights = [np.mean(each) - task.floor for _, each in shown]
-    deviations = [np.std(each) for _, each in shown]
-    axis.bar(range(len(shown)), heights, bottom=task.floor, yerr=deviations, capsize=3)
+    found = [(v.name, read_runs(out, task, v)) for v in GROUPS[group]]
+    shown = [(name, runs) for name, runs in found if runs]
+    for place, (_, runs) in enumerate(shown):
+        each = [run.score(task.floor) for run in runs]
+        error = np.std(each) or None
+        height = np.mean(each) - task.floor
+        axis.bar(place, height, bottom=task.floor, yerr=error, capsize=3, color="tab:blue")
+        crashed = sum(run.crashed for run in runs)
+        if crashed:  # as the paper's figure 3 says it
+            told = "crash" if crashed == len(runs) else f"{crashed} crash"
+            top = task.floor + height + (error or 0)
+            axis.annotate(
+                told, (place, top), (0, 3), textcoords="offset points", ha="center", fontsize=7
+            )
     floats = scores(out, task, FLOAT)
     if floats:
         axis.axhline(np.mean(floats), color="grey", lw=1, ls="--")

@@ -78,16 +78,20 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
     training = begun(tmp_path)
     killed, taken = [], []
 
+    def until(true):
+        end = time.monotonic() + 30
+        while not true() and time.monotonic() < end:
+            time.sleep(0.01)
+
     def tick(done, total):
         if done > 200 and not killed:
+            until(lambda: training.actors.run.numbers("actor 1")[0] > 0)  # it has begun
             kill(training, "actor 1")
             killed.append(training.actors)
         elif killed and killed[0].run.crashes("actor 1"):
             numbers = killed[0].run.numbers("actor 1")
             taken.append(numbers[0])
-            end = time.monotonic() + 30  # until the new one is there
-            while numbers[0] == taken[0] and time.monotonic() < end:
-                time.sleep(0.01)
+            until(lambda: numbers[0] != taken[0])  # the new one is there
 
     assert training.run(no_watch, tick)
     (actors,) = killed

@@ -69,10 +69,12 @@ class Engine:
         number = _level(native, level)
         try:
             handle = native.open(str(path), threads, number, fuse, memory)
-        except (native.LoadFailure, MemoryError) as error:
-            raise LoadError(
-                str(error) or "out of memory", node=str(path), hint="export the network again"
-            ) from None
+        except native.LoadFailure as error:
+            if not str(error):  # a name in it was no text: older Pythons then drop the message
+                raise _no_text(str(path)) from None
+            raise LoadError(str(error), node=str(path), hint="export the network again") from None
+        except MemoryError:
+            raise LoadError("out of memory", node=str(path), hint="a smaller network") from None
         except UnicodeDecodeError:  # in what the failure says of a tensor
             raise _no_text(str(path)) from None
         return Engine(handle, str(path), LEVELS[number + 1])

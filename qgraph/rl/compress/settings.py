@@ -71,21 +71,9 @@ class Settings:
                         f"`{text_of(tried)}`", f"`{text_of(long)}`"
                     )
                 raise
-            self._check_pruned(chain, program)
+            _check_pruned(chain, Policy(program, weights, head))
             if len(made.pack()) > room_for(program):
                 raise UsageError(f"`{chain}` makes the policy larger")
-
-    def _check_pruned(self, chain: Compressor, program: ActorProgram) -> None:
-        """Raises UnsupportedError for a sparsity that is less than one unit of every layer."""
-        whole = Policy(program, initial_weights(program, np.random.default_rng(self.seed)))
-        for link in chain.links:
-            if isinstance(link, Distill) and link.student:
-                return  # another network is pruned behind it
-            if isinstance(link, Prune) and link(whole, Task(whole)).numbers == whole.numbers:
-                raise UnsupportedError(
-                    f"`{text_of(link)}`: no layer has so many units that one would go",
-                    hint="more sparsity",
-                )
 
     def _chains(self) -> list[Compressor]:
         """The user's, and those that a bandit chooses from."""
@@ -108,3 +96,15 @@ class Settings:
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Settings:
         return Settings(**found)
+
+
+def _check_pruned(chain: Compressor, whole: Policy) -> None:
+    """Raises UnsupportedError for a sparsity that is less than one unit of every layer."""
+    for link in chain.links:
+        if isinstance(link, Distill) and link.student:
+            return  # another network is pruned behind it
+        if isinstance(link, Prune) and link(whole, Task(whole)).numbers == whole.numbers:
+            raise UnsupportedError(
+                f"`{text_of(link)}`: no layer has so many units that one would go",
+                hint="more sparsity",
+            )

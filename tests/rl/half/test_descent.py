@@ -83,7 +83,7 @@ def test_an_optimizer_that_has_learnt_goes_on_scaled():
         descend(made, [0.1, 0.3, -0.2])
     descend(Descent({"x": wanted}, one), [0.1] * 5)
     descend(Descent({"x": x}, other, LossScale(), compound=True), [0.1] * 5)
-    assert float(x[0]) == pytest.approx(float(wanted[0]), rel=1e-12)
+    assert float(x[0]) == float(wanted[0])  # a power of two changes no digit
     assert float(other.gradient_scale) == FIRST
 
 

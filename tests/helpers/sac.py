@@ -1,0 +1,57 @@
+"""SAC's learner on made-up transitions."""
+
+import numpy as np
+
+from qgraph.rl.environments import Actions
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.records import record_type
+from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.sac import Sac
+
+
+class World:
+    """What a learner needs to know of an environment."""
+
+    def __init__(self, shape=(3,), dtype=np.float32, actions=2):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.actions = Actions(low=(-2.0,) * actions, high=(2.0,) * actions)
+
+
+def learner(world=None, **settings):
+    world = world or World()
+    small = {"hidden": (8,), "critic": (8,), "batch": 16, **settings}
+    return Sac(options_for("sac", "fixed", **small), world)
+
+
+def batches(world, count, size=16, seed=0, rewards=1.0):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        records = np.zeros(size, record_type(world))
+        for name in ("observation", "next_observation"):
+            shape = (size, *world.shape)
+            images = len(world.shape) == 3
+            records[name] = rng.integers(0, 256, shape) if images else rng.normal(size=shape)
+        records["action"] = rng.uniform(-1, 1, records["action"].shape)
+        records["reward"] = rewards * rng.normal(size=size)
+        records["discount"] = 0.99
+        yield Batch(records, np.arange(size), np.ones(size, np.float32))
+
+
+def weights_of(sac):
+    parts = {"actor": sac.actor, "critic": sac.critic, "average": sac.average.read()}
+    found = {f"{part}/{k}": np.asarray(v) for part, vs in parts.items() for k, v in vs.items()}
+    return {**found, "log_alpha": sac.log_alpha.numpy()}
+
+
+def apart(a, b):
+    """The largest difference of weights, relative to the largest weight of its kind."""
+    both = [(a[name], b[name]) for name in a]
+    return max(np.abs(x - y).max() / max(np.abs(x).max(), 1e-3) for x, y in both)
+
+
+def types_of(sac):
+    kept = [*sac.actor.values(), *sac.critic.values(), *sac.average.state.values(), sac.log_alpha]
+    for descent in sac.descents.values():
+        optimizer = descent.optimizer
+        kept += [*optimizer.first, *optimizer.second, *optimizer.lost]
+    return {v.dtype for v in kept}

@@ -9,6 +9,7 @@ variants (Bjorck et al., 2021):
 - baselines: float32, float16, with loss scaling, mixed precision, with all six methods (figure 1);
 - adding: methods one after the other, in the order of table 1 (figure 3);
 - leaving: all but one (appendix E);
+- mixing: mixed precision, and with softplus-fix besides;
 - significands: all six, numbers rounded to 10 to 3 significand bits (figure 4).
 
 A run whose numbers are not finite has crashed; it counts as the return of one who knows nothing,
@@ -73,11 +74,12 @@ TASKS = (
     Task("swingup", "dm_control:cartpole-swingup:held", 0.0),
 )
 FLOAT, ALL = Variant("float32", ()), _half("all six", "all")
-NONE = _half("float16", "none")
+NONE, MIXED = _half("float16", "none"), _half("mixed", "mixed")
 GROUPS: dict[str, tuple[Variant, ...]] = {
     "baselines": (
-        FLOAT, NONE, _half("loss scaling", "loss-scaling"), _half("mixed", "mixed"), ALL,
+        FLOAT, NONE, _half("loss scaling", "loss-scaling"), MIXED, ALL,
     ),
+    "mixing": (MIXED, _half("mixed with softplus-fix", "mixed,softplus-fix")),
     "adding": (
         NONE,
         *(_half(f"+ {METHODS[i]}", ",".join(METHODS[: i + 1])) for i in range(len(METHODS) - 1)),

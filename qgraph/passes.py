@@ -1,4 +1,4 @@
-"""What a pass is, and the manager that runs a recipe of them."""
+"""What a pass is, over graphs or anything else, and the manager that runs a recipe of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import is_
-from typing import ClassVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from qgraph.errors import GraphError, PassError
+from qgraph.errors import PassError, QGraphError
 from qgraph.ir.graph import Graph
-from qgraph.ir.verify import verify
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 from qgraph.rewrite.trace import Trace
 
@@ -24,36 +23,72 @@ class PassResult:
     refusals: int
 
 
-@dataclass(frozen=True)
-class Pass(ABC):
-    """A transform as a value: its fields are its options.
+class Subject(Protocol):
+    """What passes change in place: a graph, or a policy that is compressed.
 
-    `requires` are facts that must hold of a graph before, `ensures` those that hold after.
-    A pass keeps the function of the graph, or says in its docstring what it changes.
+    facts       what passes have established (`ensures`)
+    """
+
+    facts: set[str]
+
+    def verify(self) -> None:
+        """Raise QGraphError unless it is well formed."""
+
+    def contents(self) -> list[object]:
+        """All that a pass can change: frozen values, so that identity says enough."""
+
+
+S = TypeVar("S", bound=Subject)
+
+
+@dataclass(frozen=True)
+class PassOver(ABC, Generic[S]):
+    """A transform of subjects of one kind, as a value: its fields are its options.
+
+    `requires` are facts that must hold of a subject before, `ensures` those that hold after.
+    A pass keeps the function of its subject, or says in its docstring what it changes.
     """
 
     name: ClassVar[str]
     requires: ClassVar[frozenset[str]] = frozenset()
     ensures: ClassVar[frozenset[str]] = frozenset()
 
-    @abstractmethod
-    def apply(self, rewriter: Rewriter) -> None:
-        """Change `rewriter.graph` through `rewriter`."""
+    @property
+    def title(self) -> str:
+        """What results, traces and errors call it."""
+        return self.name
 
-    def run(self, graph: Graph, trace: Trace | None = None) -> PassResult:
-        """Run on `graph` in place. Raises PassError where `requires` does not hold."""
-        missing = self.requires - graph.facts
+    @abstractmethod
+    def change(self, subject: S, trace: Trace) -> int:
+        """Change it in place, with a log in `trace`: how many changes that were."""
+
+    def run(self, subject: S, trace: Trace | None = None) -> PassResult:
+        """Run on `subject` in place. Raises PassError where `requires` does not hold."""
+        missing = self.requires - subject.facts
         if missing:
-            raise PassError(f"pass `{self.name}` needs {sorted(missing)} first")
+            raise PassError(f"pass `{self.title}` needs {sorted(missing)} first")
         trace = trace if trace is not None else Trace()
-        rewriter = Rewriter(graph, trace, self.name)
-        self.apply(rewriter)
-        graph.facts |= self.ensures
-        return PassResult(self.name, rewriter.changes, len(trace.of_pass(self.name)[1]))
+        changes = self.change(subject, trace)
+        subject.facts |= self.ensures
+        return PassResult(self.title, changes, len(trace.of_pass(self.title)[1]))
 
     def __str__(self) -> str:
         options = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
         return f"{self.name}{{{options}}}" if options else self.name
+
+
+@dataclass(frozen=True)
+class Pass(PassOver[Graph]):
+    """A transform of graphs."""
+
+    @abstractmethod
+    def apply(self, rewriter: Rewriter) -> None:
+        """Change `rewriter.graph` through `rewriter`."""
+
+    def change(self, subject: Graph, trace: Trace) -> int:
+        rewriter = Rewriter(subject, trace, self.name)
+        self.apply(rewriter)
+        return rewriter.changes
 
 
 @dataclass(frozen=True)
@@ -69,47 +104,41 @@ class RewritePass(Pass):
 
 
 @dataclass(frozen=True)
-class PassManager:
-    """Runs passes in order and verifies the graph after each."""
+class PassManager(Generic[S]):
+    """Runs passes in order and verifies what they work on after each."""
 
-    passes: Sequence[Pass]
+    passes: Sequence[PassOver[S]]
 
     def run(
         self,
-        graph: Graph,
+        subject: S,
         trace: Trace | None = None,
         on_pass: Callable[[PassResult], None] = lambda result: None,
     ) -> list[PassResult]:
-        """Run every pass on `graph` in place; `on_pass` is called after each.
+        """Run every pass on `subject` in place; `on_pass` is called after each.
 
-        Raises GraphError naming the pass that left the graph broken.
+        Raises what `subject.verify` raises, naming the pass that left it broken.
         """
         trace = trace if trace is not None else Trace()
-        verify(graph)
-        verified = _contents(graph)
+        subject.verify()
+        verified = subject.contents()
         results = []
         for step in self.passes:
-            results.append(step.run(graph, trace))
-            contents = _contents(graph)
+            results.append(step.run(subject, trace))
+            contents = subject.contents()
             if not _identical(contents, verified):
-                self._verify_after(step, graph)
+                _verify_after(step, subject)
                 verified = contents
             on_pass(results[-1])
         return results
 
-    def _verify_after(self, step: Pass, graph: Graph) -> None:
-        try:
-            verify(graph)
-        except GraphError as error:
-            raise GraphError(
-                f"after pass `{step.name}`: {error.message}", node=error.node, hint=error.hint
-            ) from error
 
-
-def _contents(graph: Graph) -> list[object]:
-    """All that a pass can change. Nodes and types are frozen, so that identity says enough."""
-    ends = [*graph.inputs, *graph.outputs, *graph.outputs.values()]
-    return [*graph.nodes.values(), *graph.types.values(), *ends]
+def _verify_after(step: PassOver[S], subject: S) -> None:
+    try:
+        subject.verify()
+    except QGraphError as error:
+        error.message = f"after pass `{step.title}`: {error.message}"
+        raise
 
 
 def _identical(a: list[object], b: list[object]) -> bool:

@@ -216,7 +216,7 @@ Half = Annotated[
     str | None,
     typer.Option(
         metavar="METHODS",
-        help="sac: float16 with `all` methods, `none`, or a list of them; or `mixed`.",
+        help="sac: float16 with `all` methods, `none`, or a list of them; `mixed` in front.",
         show_default="float32",
     ),
 ]

@@ -131,6 +131,17 @@ class Graph:
         node = self.nodes[name]
         return iter([*(node_of(v) for v in node.inputs), *node.control])
 
+    def verify(self) -> None:
+        """Raises GraphError unless the graph is well formed (`qgraph.ir.verify`)."""
+        from qgraph.ir.verify import verify
+
+        verify(self)
+
+    def contents(self) -> list[object]:
+        """All that a pass can change. Nodes and types are frozen, so that identity says enough."""
+        ends = [*self.inputs, *self.outputs, *self.outputs.values()]
+        return [*self.nodes.values(), *self.types.values(), *ends]
+
     # -- changing --------------------------------------------------------------------------
 
     def fresh(self, stem: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qgraph.errors import UnsupportedError
+from qgraph.rl.compress import Link
 from qgraph.rl.monitor import Decision
 
 
 @dataclass(frozen=True)
-class FailsAbove:
+class FailsAbove(Link):
     """Fits policies whose first bias is at most `limit`, up or down."""
 
     limit: float = 0.0
@@ -22,7 +23,7 @@ class FailsAbove:
 
 
 @dataclass(frozen=True)
-class RefusesBits:
+class RefusesBits(Link):
     """Fits policies of other bits."""
 
     bits: int = 16
@@ -34,7 +35,7 @@ class RefusesBits:
 
 
 @dataclass(frozen=True)
-class Writes:
+class Writes(Link):
     """Sets what it was given to `value`, which it must not."""
 
     value: float = 0.0

@@ -5,11 +5,13 @@ annotations of this module are no text.
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from qgraph.rl.compress import Link
+from qgraph.rl.compress.prune import Prune
 from qgraph.rl.monitor import Decision
 
 
 @dataclass(frozen=True)
-class Same:
+class Same(Link):
     share: float = 0.5
     often: int = 1
     at_all: bool = True
@@ -20,7 +22,7 @@ class Same:
 
 
 @dataclass(frozen=True)
-class RaisesAfter:
+class RaisesAfter(Link):
     calls: int = 0
 
     def __call__(self, policy, task):
@@ -31,7 +33,7 @@ class RaisesAfter:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Link):
     """Makes a policy of fewer outputs."""
 
     def __call__(self, policy, task):
@@ -43,6 +45,14 @@ class Cut:
         return replace(
             policy, program=replace(policy.program, weight_shapes=shapes), weights=weights
         )
+
+
+@dataclass(frozen=True)
+class PrunesMore(Prune):
+    """Half of what is left, too."""
+
+    def __call__(self, policy, task):
+        return super().__call__(super().__call__(policy, task), task)
 
 
 @dataclass(frozen=True)

@@ -7,30 +7,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from qgraph.errors import QGraphError, UnsupportedError, UsageError
+from qgraph.errors import UsageError
 from qgraph.ir.types import Array
+from qgraph.passes import PassManager
+from qgraph.rewrite.trace import Trace
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.factorize import Factorize
-from qgraph.rl.compress.form import End, Link, Memory, Policy, Task, silent
+from qgraph.rl.compress.form import Memory, Policy, silent
 from qgraph.rl.compress.fuse import Fuse
+from qgraph.rl.compress.link import Compression, End, Link
 from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.static import Static
-from qgraph.rl.compress.students import check_outputs
-from qgraph.rl.compress.text import parse_call, print_call, split
+from qgraph.rl.compress.text import parse_call, split
 
-LINKS: Mapping[str, type[Any]] = MappingProxyType(
-    {
-        "prune": Prune,
-        "distill": Distill,
-        "factorize": Factorize,
-        "fuse": Fuse,
-        "quantize": Quantize,
-        "pack": Pack,
-        "static": Static,
-    }
+LINKS: Mapping[str, type[Link]] = MappingProxyType(
+    {kind.name: kind for kind in (Prune, Distill, Factorize, Fuse, Quantize, Pack, Static)}
 )
 
 
@@ -50,7 +44,7 @@ class Compressor:
     def __post_init__(self) -> None:
         for link in self.links[:-1]:
             if isinstance(link, End):
-                raise UsageError(f"nothing can follow `{text_of(link)}`: it ends the chain")
+                raise UsageError(f"nothing can follow `{link}`: it ends the chain")
 
     def then(self, link: Link) -> Compressor:
         """With one more link, such as one of your own."""
@@ -86,35 +80,21 @@ class Compressor:
         observations: Array | None = None,
         memory: Memory | None = None,
         beat: Callable[[], object] = silent,
+        trace: Trace | None = None,
     ) -> Policy:
         """The compressed policy; `policy` stays as it is.
 
         observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is
         given again with the next policy of the same program, so that a distilled network goes on
-        from where it was, in another chain too. beat: called now and then. Raises what links raise,
-        with the link's text in front; UnsupportedError for any exception that is not qgraph's, and
-        for other outputs than those of `policy`.
-        """
-        original, memory = policy, {} if memory is None else memory
-        for link, name in zip(self.links, self._names(), strict=True):
-            task = Task(original, observations, memory.setdefault(name, {}), beat)
-            beat()
-            try:
-                policy = link(policy, task)
-                check_outputs(policy.program, original.program, "what it makes")
-            except QGraphError as error:
-                error.message = f"`{text_of(link)}`: {error.message}"
-                raise
-            except Exception as error:  # of a link of one's own, or of a library
-                told = f"`{text_of(link)}`: {type(error).__name__}: {error}"
-                raise UnsupportedError(told) from error
-        return policy
+        from where it was, in another chain too. beat: called now and then. trace: what each link
+        did to which step, and what it left as it was and why.
 
-    def _names(self) -> list[str]:
-        """What each link is remembered by: its text, with a number where it is there before."""
-        texts = [text_of(link) for link in self.links]
-        times = [texts[:i].count(text) for i, text in enumerate(texts)]
-        return [f"{text} {n + 1}" if n else text for text, n in zip(texts, times, strict=True)]
+        Raises what links raise, with the link's text in front; UnsupportedError for any exception
+        that is not qgraph's, and for other outputs than those of `policy`.
+        """
+        subject = Compression(policy, observations, {} if memory is None else memory, beat)
+        PassManager(self.links).run(subject, trace)
+        return subject.policy
 
     def first(self, kind: type[Any]) -> Any:
         """The first link of that class, None without one."""
@@ -126,7 +106,7 @@ class Compressor:
         return Compressor(tuple(link for link in links if link is not None))
 
     def __str__(self) -> str:
-        return "|".join(map(text_of, self.links))
+        return "|".join(map(str, self.links))
 
     @staticmethod
     def parse(text: str) -> Compressor:
@@ -134,11 +114,6 @@ class Compressor:
         parts = split(text, "|") if text.strip() else []
         links = tuple(parse_call(part, LINKS, "link") for part in parts)
         for part, link in zip(parts, links, strict=True):
-            if not callable(link):
-                raise UsageError(f"`{part}` is no link: it has no `__call__`")
+            if not isinstance(link, Link):
+                raise UsageError(f"`{part}` is no link", hint="a dataclass from rl.compress.Link")
         return Compressor(links)
-
-
-def text_of(link: Link) -> str:
-    """What `parse` reads."""
-    return print_call(link, LINKS).removesuffix("()")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.form import Policy, Task, check_outputs
+from qgraph.rl.compress.link import Link
 from qgraph.rl.compress.soft import outputs_of
-from qgraph.rl.compress.students import Network, check_outputs, initial, program_of
+from qgraph.rl.compress.students import Network, initial, program_of
 
 if TYPE_CHECKING:
     from qgraph.rl.compress.distiller import Distiller
@@ -21,7 +22,7 @@ STUDENT, KEPT, OTHER = "student", "kept", "other"
 
 
 @dataclass(frozen=True)
-class Distill:
+class Distill(Link):
     """Train a student on what the compressor was given (AcceRL, equation 1).
 
     The loss is KL(original || student) of the actions, `value` times half the squared difference of
@@ -39,6 +40,8 @@ class Distill:
     Raises UsageError for settings that are none; UnsupportedError for a student of other
     observations or outputs, CalibrationError without observations, when it is called.
     """
+
+    name: ClassVar[str] = "distill"
 
     student: str | ActorProgram = ""
     steps: int = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Step
 from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+from qgraph.rl.compress.link import Link
 
 
 @dataclass(frozen=True)
-class Factorize:
+class Factorize(Link):
     """Split dense layers by their singular values, where two layers are fewer numbers than one.
 
     energy: the share of the squared singular values that is kept, above 0 to 1; with 1 the function
@@ -21,6 +23,8 @@ class Factorize:
     stay. How wide the new layers are depends on the weights. Raises UsageError for other shares,
     UnsupportedError for a policy without dense layers.
     """
+
+    name: ClassVar[str] = "factorize"
 
     energy: float = 0.99
 
@@ -34,13 +38,23 @@ class Factorize:
             raise UnsupportedError("the policy has no dense layer")
         common, steps, taken = shared(program), list[Step](), set(program.shapes())
         for step in program.steps:
-            if step.op == "dense" and not common.intersection(step.weights):
-                left, right = factors(np.asarray(weights[step.weights[0]]), self.energy)
-                if left.size + right.size + len(right) < weights[step.weights[0]].size:
-                    steps += _two(step, left, right, weights, taken)
-                    continue
-            steps.append(step)
+            made = None
+            if step.op == "dense" and common.intersection(step.weights):
+                task.refuse(step.output, "its weights serve other steps too")
+            elif step.op == "dense":
+                made = self._narrow(step, np.asarray(weights[step.weights[0]]), task)
+            steps += [step] if made is None else _two(step, *made, weights, taken)
         return rebuilt(policy, steps, weights)
+
+    def _narrow(self, step: Step, kernel: Array, task: Task) -> tuple[Array, Array] | None:
+        left, right = factors(kernel, self.energy)
+        numbers = left.size + right.size + len(right)
+        if numbers < kernel.size:
+            return left, right
+        task.refuse(
+            step.output, f"rank {len(right)} is needed: {numbers} numbers, not {kernel.size}"
+        )
+        return None
 
 
 def factors(kernel: Array, energy: float) -> tuple[Array, Array]:

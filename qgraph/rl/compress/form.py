@@ -1,15 +1,15 @@
-"""What the links of a compressor pass on, and what a link is."""
+"""What the links of a compressor pass on, and what they have at hand."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qgraph.errors import CalibrationError
+from qgraph.errors import CalibrationError, UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.head import Head
@@ -61,6 +61,10 @@ class Policy:
         return Actor(self.pack() if self.block is None else self.block)
 
 
+def _unheard(step: str, reason: str) -> None:
+    """For those whom nobody asks why."""
+
+
 @dataclass
 class Task:
     """What a link has at hand beside the policy.
@@ -70,12 +74,14 @@ class Task:
     memory          of this link alone, from one call of its compressor to the next
     beat            to be called now and then by what takes long: who hears nothing for minutes
                     takes it as hung
+    refuse          to be called with the output of a step that stays as it is, and why
     """
 
     original: Policy
     observations: Array | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     beat: Callable[[], object] = silent
+    refuse: Callable[[str, str], None] = _unheard
 
     def seen(self) -> Array:
         """The observations. Raises CalibrationError where there are none of the right shape."""
@@ -86,19 +92,6 @@ class Task:
         if found.shape[1:] != shape:
             raise CalibrationError(f"observations are [n, *{shape}], found {found.shape}")
         return found
-
-
-class Link(Protocol):
-    """One way to make a policy smaller or quicker: a frozen dataclass, whose fields are its text.
-
-    Raises UnsupportedError for a policy that it does not fit. The policy given stays as it is.
-    """
-
-    def __call__(self, policy: Policy, task: Task) -> Policy: ...
-
-
-class End:
-    """Of links that make what is run: none may follow."""
 
 
 def rebuilt(policy: Policy, steps: Sequence[Step], weights: Mapping[str, Array]) -> Policy:
@@ -114,3 +107,19 @@ def shared(program: ActorProgram) -> set[str]:
     """Weights that several steps use."""
     uses = Counter(name for step in program.steps for name in step.weights)
     return {name for name, count in uses.items() if count > 1}
+
+
+def check_outputs(
+    student: ActorProgram, teacher: ActorProgram, called: str = "the student"
+) -> None:
+    """Raises UnsupportedError for a student of other observations or outputs."""
+    if student.shape != teacher.shape:
+        raise UnsupportedError(
+            f"{called} takes observations {list(student.shape)}, the policy {list(teacher.shape)}"
+        )
+    found, wanted = (
+        {name: list(program.shapes()[name]) for name in program.outputs}
+        for program in (student, teacher)
+    )
+    if list(found.items()) != list(wanted.items()):
+        raise UnsupportedError(f"{called} has outputs {found}, the policy {wanted}")

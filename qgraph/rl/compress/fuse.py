@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+from qgraph.rl.compress.link import Link
 
 Merged = tuple[Step, dict[str, Array]]  # the one step, and its weights by name
 
 
 @dataclass(frozen=True)
-class Fuse:
+class Fuse(Link):
     """Merge pairs of steps, with the same function to float rounding (AcceRL, section 2.2).
 
     Activations and scales behind a layer go into it, the mean of advantages into their weights,
@@ -24,22 +26,28 @@ class Fuse:
     come to share a range, which few bits cannot do without loss.
     """
 
+    name: ClassVar[str] = "fuse"
+
     def __call__(self, policy: Policy, task: Task) -> Policy:
-        while (made := _once(policy)) is not None:
+        while (made := _once(policy, task)) is not None:
             policy = made
         return policy
 
 
-def _once(policy: Policy) -> Policy | None:
+def _once(policy: Policy, task: Task) -> Policy | None:
     """With the first pair that can be merged as one step; None where there is none."""
     program, common = policy.program, shared(policy.program)
     for first, then in _pairs(program):
         rule = RULES.get((first.op, then.op))
-        if rule is None or common.intersection((*first.weights, *then.weights)):
+        if rule is None:
+            continue
+        if common.intersection((*first.weights, *then.weights)):
+            task.refuse(then.output, "weights serve other steps too")
             continue
         values = {name: _wide(policy.weights[name]) for name in (*first.weights, *then.weights)}
         merged = rule(first, then, values)
-        if merged is None:
+        if isinstance(merged, str):
+            task.refuse(then.output, merged)
             continue
         step, weights = merged
         step = replace(step, inputs=first.inputs, output=then.output)
@@ -62,46 +70,51 @@ def _wide(weight: Array) -> Array:
     return np.asarray(weight, np.float64)
 
 
-# -- rules: what two steps are as one, None where they stay two -----------------------------------
+# -- rules: what two steps are as one, or why they stay two ---------------------------------------
 
 
-def _scale_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+BENT = "the step in front has an activation"
+
+
+def _scale_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     scale, offset = (values[name] for name in first.weights)
     kernel, bias = then.weights
     if np.any(offset) or np.any(scale != scale[0]):
-        return None
+        return "the scale in front has an offset, or differs between features"
     return then, {kernel: values[kernel] * scale[0], bias: values[bias]}
 
 
-def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     scale, offset = (values[name] for name in then.weights)
     kernel, bias = first.weights
     if first.activation != "linear":
-        return None
+        return BENT
     return first, {kernel: values[kernel] * scale, bias: values[bias] * scale + offset}
 
 
-def _activation(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+def _activation(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     if first.activation != "linear":
-        return None
+        return BENT
     return replace(first, attrs={**first.attrs, **then.attrs}), {}
 
 
-def _mean_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+def _mean_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     if first.activation != "linear":
-        return None
+        return BENT
     return first, {name: w - w.mean(-1, keepdims=True) for name, w in values.items()}
 
 
-def _two_linear(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | None:
+def _two_linear(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     (before, shift), (kernel, bias) = first.weights, then.weights
     made = values[before] @ values[kernel]
-    if first.activation != "linear" or made.size > values[before].size + values[kernel].size:
-        return None
+    if first.activation != "linear":
+        return BENT
+    if made.size > values[before].size + values[kernel].size:
+        return "one layer would be more numbers than two"
     return then, {kernel: made, bias: values[shift] @ values[kernel] + values[bias]}
 
 
-Rule = Callable[[Step, Step, Mapping[str, Array]], Merged | None]
+Rule = Callable[[Step, Step, Mapping[str, Array]], Merged | str]
 RULES: Mapping[tuple[str, str], Rule] = {
     ("affine", "dense"): _scale_into_layer,
     ("affine", "conv"): _scale_into_layer,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from qgraph.rl.compress.form import End, Policy, Task
+from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.link import End
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,8 @@ class Pack(End):
     Raises UnsupportedError for a program that no block holds, TrainingError for weights that are
     not finite.
     """
+
+    name: ClassVar[str] = "pack"
 
     def __call__(self, policy: Policy, task: Task) -> Policy:
         return replace(policy, block=policy.pack())

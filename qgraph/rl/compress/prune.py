@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram
+from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.compress.channels import LAYERS, Channels, channels_of, without
 from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.link import Link
 
 
 @dataclass(frozen=True)
-class Prune:
+class Prune(Link):
     """Remove a share of the neurons and feature maps of each hidden layer (AcceRL, section 2.2).
 
     The program that is left computes what the whole one does with the removed units' way to the
@@ -24,6 +26,8 @@ class Prune:
     sparsity: above 0 and below 1. Raises UsageError for others, UnsupportedError where no layer has
     units to lose.
     """
+
+    name: ClassVar[str] = "prune"
 
     sparsity: float
 
@@ -38,10 +42,26 @@ class Prune:
         channels = channels_of(policy.program)
         if not channels.groups:
             raise UnsupportedError("no layer of the policy has units that can be removed")
+        for step in policy.program.steps:
+            self._refuse(step, channels, task)
         weights = {name: np.asarray(value) for name, value in policy.weights.items()}
         removed = chosen(policy.program, weights, channels, self.sparsity)
         program, left = without(policy.program, weights, channels, removed)
         return replace(policy, program=program, weights=left)
+
+    def _refuse(self, step: Step, channels: Channels, task: Task) -> None:
+        if step.op not in LAYERS:
+            return
+        units = channels.groups.get(step.output)
+        if units is None:
+            task.refuse(step.output, "its units reach an output, a mean, or a sum with others")
+        elif not count(self.sparsity, units):
+            task.refuse(step.output, f"has {len(units)} units: its share is less than one")
+
+
+def count(sparsity: float, units: Array) -> int:
+    """How many of a group go; 1e-9: for shares that are whole numbers but for rounding."""
+    return int(np.floor(sparsity * len(units) + 1e-9))
 
 
 def chosen(
@@ -51,8 +71,8 @@ def chosen(
     scores = importance(program, weights, channels)
     removed = np.zeros(channels.count, bool)
     for units in channels.groups.values():
-        count = int(np.floor(sparsity * len(units) + 1e-9))
-        removed[units[np.argsort(scores[units], kind="stable")[:count]]] = True
+        least = np.argsort(scores[units], kind="stable")[: count(sparsity, units)]
+        removed[units[least]] = True
     return removed
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor.layout import BITS
 from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.link import Link
 
 
 @dataclass(frozen=True)
-class Quantize:
+class Quantize(Link):
     """Kernels of 32 (float32), 16 (float16) or 8 to 2 bits; first and last: of those layers.
 
     With 8 bits and fewer, what goes into layers has 8 bits and a range in each step, so that no
     observations are needed (`qgraph.rl.actor.Packer`). Raises UsageError for other bits.
     """
+
+    name: ClassVar[str] = "quantize"
 
     bits: int = 8
     first: int | None = None

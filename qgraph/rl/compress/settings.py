@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.errors import QGraphError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.chain import Compressor, text_of
+from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.form import Policy, Task, silent
 from qgraph.rl.compress.prune import Prune
@@ -67,9 +67,7 @@ class Settings:
                 made = short(Policy(program, weights, head), seen.astype(np.float32))
             except QGraphError as error:  # by the texts that were said
                 for long, tried in zip(chain.links, short.links, strict=True):
-                    error.message = error.message.replace(
-                        f"`{text_of(tried)}`", f"`{text_of(long)}`"
-                    )
+                    error.message = error.message.replace(f"`{tried}`", f"`{long}`")
                 raise
             _check_pruned(chain, Policy(program, weights, head))
             if len(made.pack()) > room_for(program):
@@ -105,6 +103,6 @@ def _check_pruned(chain: Compressor, whole: Policy) -> None:
             return  # another network is pruned behind it
         if isinstance(link, Prune) and link(whole, Task(whole)).numbers == whole.numbers:
             raise UnsupportedError(
-                f"`{text_of(link)}`: no layer has so many units that one would go",
+                f"`{link}`: no layer has so many units that one would go",
                 hint="more sparsity",
             )

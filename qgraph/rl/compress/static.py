@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.compress.form import FLOAT, End, Policy, Task
+from qgraph.rl.compress.form import FLOAT, Policy, Task
+from qgraph.rl.compress.link import End
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Static(End):
     Raises UsageError for other bits, and for others than those of `quantize`; UnsupportedError for
     what has no integer form, CalibrationError without observations.
     """
+
+    name: ClassVar[str] = "static"
 
     bits: int | None = None
 

@@ -132,22 +132,6 @@ class _Builder:
         return name
 
 
-def check_outputs(
-    student: ActorProgram, teacher: ActorProgram, called: str = "the student"
-) -> None:
-    """Raises UnsupportedError for a student of other observations or outputs."""
-    if student.shape != teacher.shape:
-        raise UnsupportedError(
-            f"{called} takes observations {list(student.shape)}, the policy {list(teacher.shape)}"
-        )
-    found, wanted = (
-        {name: list(program.shapes()[name]) for name in program.outputs}
-        for program in (student, teacher)
-    )
-    if list(found.items()) != list(wanted.items()):
-        raise UnsupportedError(f"{called} has outputs {found}, the policy {wanted}")
-
-
 def initial(student: ActorProgram, teacher: Policy, seed: int) -> dict[str, Array]:
     """Weights to begin with; those of the normalisation, of the same names, are the teacher's."""
     weights = initial_weights(student, np.random.default_rng(seed))

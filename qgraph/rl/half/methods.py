@@ -13,24 +13,29 @@ METHODS = (
 )  # fmt: skip
 LOSS_SCALING = "loss-scaling"  # the usual one, to compare with
 KNOWN = (*METHODS, LOSS_SCALING)
-PRECISIONS = ("float32", "float16", "mixed", "float64")
+MIXED = "mixed"
+PRECISIONS = ("float32", "float16", MIXED, "float64")
 
 
 def half_settings(text: str) -> dict[str, Any]:
-    """Settings of a run in float16: `all`, `none`, `mixed`, or methods, comma separated.
+    """Settings of a run in float16: `all`, `none`, or methods, comma separated.
 
-    mixed: parameters and what Adam remembers in float32, the rest in float16, with loss scaling
-    (Micikevicius et al., 2017). Raises UsageError for what is not known.
+    `mixed`, alone or before methods: parameters and what Adam remembers in float32, the rest in
+    float16, with loss scaling (Micikevicius et al., 2017). Raises UsageError for what is not known.
     """
-    if text == "mixed":
-        return {"precision": "mixed", "methods": (LOSS_SCALING,)}
     whole = {"all": METHODS, "none": ()}
-    methods = whole[text] if text in whole else tuple(part.strip() for part in text.split(","))
+    if text in whole:
+        return {"precision": "float16", "methods": whole[text]}
+    names = tuple(part.strip() for part in text.split(","))
+    mixed = names[0] == MIXED
+    methods = (LOSS_SCALING, *names[1:]) if mixed else names
     for name in methods:
-        if name in ("mixed", *whole):
+        if name in whole:
             raise UsageError(f"`{name}` stands alone", hint=f"--half {name}")
+        if name == MIXED:
+            raise UsageError("`mixed` stands before methods", hint="--half mixed,softplus-fix")
     check_methods(methods)
-    return {"precision": "float16", "methods": methods}
+    return {"precision": MIXED if mixed else "float16", "methods": methods}
 
 
 def check_methods(methods: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.compress.channels import channels_of
-from qgraph.rl.compress.prune import Prune, chosen
+from qgraph.rl.compress.prune import chosen
 from qgraph.rl.learn.networks import network
 from qgraph.rl.policy import floats
 from tests.helpers.actors import cnn, every_op, everything, mlp, random_weights
@@ -62,7 +62,7 @@ def test_feature_maps_go_through_pools_and_flattening():
     program = whole.program
     only_y = type(program)(program.shape, program.steps, ("y",), program.weight_shapes)
     whole = Policy(only_y, whole.weights)
-    pruned = Prune(0.5)(whole, None)
+    pruned = Compressor().prune(0.5)(whole)
     gone, masked = removed_of(whole, 0.5), dict(whole.weights)
     assert pruned.weights["w1"].shape == (2, 3, 9, 35)
     masked["w1"] = np.where(gone["c0"][:, None], 0, masked["w1"])
@@ -75,13 +75,13 @@ def test_feature_maps_go_through_pools_and_flattening():
 
 
 def test_a_value_that_is_an_output_keeps_its_units():
-    pruned = Prune(0.5)(policy(cnn()), None)  # c1 is an output
+    pruned = Compressor().prune(0.5)(policy(cnn()))  # c1 is an output
     assert pruned.weights["w0"].shape[-1] == 9 and pruned.weights["w1"].shape[-1] == 70
 
 
 def test_dueling_heads_lose_inputs_and_no_outputs():
     whole = policy(network((5,), (16, 8), 4, dueling=True))
-    pruned = Prune(0.75)(whole, None)
+    pruned = Compressor().prune(0.75)(whole)
     shapes = {name: weight.shape for name, weight in pruned.weights.items()}
     assert shapes["value/kernel"] == (2, 1) and shapes["advantage/kernel"] == (2, 4)
     gone, masked = removed_of(whole, 0.75), dict(whole.weights)
@@ -96,7 +96,7 @@ def test_dueling_heads_lose_inputs_and_no_outputs():
 
 def test_a_layer_norm_is_over_the_units_that_are_left():
     whole = policy(network((5,), (16,), 3, layer_norm=True))
-    pruned = Prune(0.25)(whole, None)
+    pruned = Compressor().prune(0.25)(whole)
     stays = ~removed_of(whole, 0.25)["hidden_0"]
     assert stays.sum() == 12
     w, x = whole.weights, seen(whole.program).astype(float)
@@ -121,7 +121,7 @@ def test_units_of_least_weight_go():
 def test_any_program_can_be_pruned(program):
     whole = policy(program)
     if channels_of(program).groups:
-        pruned = Prune(0.5)(whole, None)
+        pruned = Compressor().prune(0.5)(whole)
         assert pruned.numbers < whole.numbers
         found = outputs(pruned, seen(program))
         assert {k: v.shape for k, v in found.items()} == {

@@ -145,8 +145,9 @@ def test_links_of_ones_own_lie_in_the_folder_where_one_works(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine_alone.py").write_text(
         "from dataclasses import dataclass\n"
+        "from qgraph.rl.compress import Link\n"
         "@dataclass(frozen=True)\n"
-        "class Same:\n"
+        "class Same(Link):\n"
         "    def __call__(self, policy, task):\n"
         "        return policy\n"
     )

@@ -216,8 +216,19 @@ def test_methods_by_name():
     assert half_settings("hadam, normal-fix")["methods"] == ("hadam", "normal-fix")
     with pytest.raises(UsageError):
         half_settings("")
-    for text in ("mixed,hadam", "hadam,all"):
-        with pytest.raises(UsageError, match="stands alone"):
+    assert half_settings("mixed, softplus-fix") == {
+        "precision": "mixed",
+        "methods": ("loss-scaling", "softplus-fix"),
+    }
+    wrong = {
+        "hadam,all": "`all` stands alone",
+        "mixed,none": "`none` stands alone",
+        "hadam,mixed": "`mixed` stands before",
+        "mixed,compound-scaling": "not by both",
+        "mixed,": "no method of float16",
+    }
+    for text, said in wrong.items():
+        with pytest.raises(UsageError, match=said):
             half_settings(text)
 
 

@@ -1,0 +1,144 @@
+"""What a link is: a pass over policies, run by the manager that runs those over graphs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from qgraph.errors import QGraphError, UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.passes import PassOver
+from qgraph.rewrite.trace import Refusal, Rewrite, Trace
+from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import Memory, Policy, Task, check_outputs, silent
+from qgraph.rl.compress.text import print_call
+
+
+@dataclass
+class Compression:
+    """A policy on its way through a chain: what the pass manager runs links on.
+
+    policy          what the last link made
+    observations, memory, beat: those of `Compressor.__call__`
+    """
+
+    policy: Policy
+    observations: Array | None = None
+    memory: Memory = field(default_factory=dict)
+    beat: Callable[[], object] = silent
+    facts: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.original = self.policy
+        self._times = Counter[str]()
+
+    def verify(self) -> None:
+        """Raises UnsupportedError for other outputs than those of the original.
+
+        That weights fit their program is checked where a `Policy` is made.
+        """
+        if self.policy.program is not self.original.program:
+            check_outputs(self.policy.program, self.original.program, "what it makes")
+
+    def contents(self) -> list[object]:
+        return [self.policy]
+
+    def task(self, link: str, refuse: Callable[[str, str], None]) -> Task:
+        """For the next link, which is remembered by its text, with a number where that was there
+        before.
+        """
+        self._times[link] += 1
+        times = self._times[link]
+        memory = self.memory.setdefault(link if times == 1 else f"{link} {times}", {})
+        return Task(self.original, self.observations, memory, self.beat, refuse)
+
+
+@dataclass(frozen=True)
+class Link(PassOver[Compression]):
+    """One way to make a policy smaller or quicker: a frozen dataclass, whose fields are its text.
+
+    name: in texts, of those that are built in; another is called by its module and class.
+    """
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def __call__(self, policy: Policy, task: Task) -> Policy:
+        """Another policy; `policy` stays as it is.
+
+        Raises UnsupportedError for one that the link does not fit.
+        """
+
+    def change(self, subject: Compression, trace: Trace) -> int:
+        """Raises what the link raises, with its text in front; UnsupportedError for any exception
+        that is not qgraph's.
+        """
+        before, text, refused = subject.policy, str(self), dict[str, str]()
+        subject.beat()
+        try:
+            subject.policy = self(before, subject.task(text, refused.__setitem__))
+            changes = changed(before, subject.policy)
+        except QGraphError as error:
+            error.message = f"`{text}`: {error.message}"
+            raise
+        except Exception as error:  # of a link of one's own, or of a library
+            raise UnsupportedError(f"`{text}`: {type(error).__name__}: {error}") from error
+        rule = self.name or text
+        for name, (old, new) in changes.items():
+            trace.record(Rewrite(text, rule, name, old, new))
+        for step in subject.policy.program.steps:
+            if step.output in refused:
+                trace.refuse(Refusal(text, rule, step.output, refused[step.output]))
+        return len(changes)
+
+    @property
+    def title(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        """What `Compressor.parse` reads."""
+        name = vars(type(self)).get("name")
+        return print_call(self, {name: type(self)} if name else {}).removesuffix("()")
+
+
+@dataclass(frozen=True)
+class End(Link):
+    """Of links that make what is run: none may follow."""
+
+
+def changed(before: Policy, after: Policy) -> dict[str, tuple[str, str]]:
+    """What is another in a policy, by the output of a step or by name: as it was, as it is."""
+    old, new = _rest(before), _rest(after)
+    if after.program is not before.program:
+        old, new = {**_steps(before), **old}, {**_steps(after), **new}
+    return {
+        name: (old.get(name, ""), new.get(name, ""))
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    }
+
+
+def _steps(policy: Policy) -> dict[str, str]:
+    return {step.output: _text(policy.program, step) for step in policy.program.steps}
+
+
+def _rest(policy: Policy) -> dict[str, str]:
+    """Text of bits, and of what is run."""
+    bits, first, last = policy.bits
+    own = "".join(f", {n} {b}" for n, b in (("first", first), ("last", last)) if b is not None)
+    parts = {"weights": f"{bits} bits{own}"}
+    if policy.block is not None:
+        parts["block"] = f"{len(policy.block)} bytes"
+    if policy.file is not None:
+        parts["file"] = "static"
+    return parts
+
+
+def _text(program: ActorProgram, step: Step) -> str:
+    """As `dense(hidden_0) f32[64,2] relu`, by the shape of the first weight."""
+    shapes = [",".join(map(str, program.weight_shapes[name])) for name in step.weights[:1]]
+    parts = [f"{step.op}({', '.join(step.inputs)})", *(f"[{shape}]" for shape in shapes)]
+    return " ".join([*parts, *([step.activation] if step.activation != "linear" else [])])

@@ -27,6 +27,8 @@ class Distill(Link):
 
     The loss is KL(original || student) of the actions, `value` times half the squared difference of
     values where the policy has an output for them, less `entropy` times the student's entropy.
+    Values are in units of their deviation over what was seen, where a linear layer makes them: else
+    the rewards of a task would say how much they count.
     `original` is the policy in front of the whole chain, so that no link before adds its error to
     what is learnt. Imports TensorFlow when it is called.
 
@@ -68,7 +70,7 @@ class Distill(Link):
         original, seen = task.original, task.seen()
         program = self.program(policy, original)
         distiller = self._distiller(policy, program, task)
-        teacher = replace(original, bits=(32, None, None), block=None).actor()
+        teacher = replace(original, bits=(32, None, None), block=None, critic="").actor()
         wanted = outputs_of(teacher.run(seen))
         steps = self.steps if distiller.fresh else self.follow
         distiller.learn(seen, wanted, steps, self.batch, task.beat)
@@ -99,7 +101,7 @@ class Distill(Link):
         if not self.student:
             found.begin(policy.weights, self.seed)
         elif not known:
-            found.begin(initial(program, task.original, self.seed), self.seed)
+            found.begin(initial(program, task.original, self.seed), self.seed, random=True)
             if KEPT in task.memory:
                 found.resume(task.memory.pop(KEPT))
         return found

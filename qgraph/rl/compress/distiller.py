@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from qgraph.errors import TrainingError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.form import silent
+from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.compress.form import shared, silent
 from qgraph.rl.compress.losses import divergence, entropy
 from qgraph.rl.compress.soft import Outputs, outputs_of, soft
 from qgraph.rl.compress.students import learnt
@@ -26,7 +26,8 @@ from qgraph.rl.learn.tensors import run, variables
 
 Tensor = Any
 NORM = 10.0  # that gradients are held to
-RANDOM = "random numbers"
+RANDOM, UNIT = "random numbers", "unit of values"
+LEAST = 1e-3  # of a value: by how much less values do not differ
 
 
 class Distiller:
@@ -34,6 +35,9 @@ class Distiller:
 
     rate: of Adam; value, beta: what values and the entropy count; temperature: logits are divided
     by it. One that was begun with other weights goes on without a trace of those before.
+
+    Inside, values are (V - mean) / deviation of those that are to be learnt; a linear layer that
+    makes them is rescaled with these, so that its function stays (van Hasselt et al., 2016).
     """
 
     def __init__(
@@ -50,16 +54,21 @@ class Distiller:
         shapes = program.weight_shapes.items()
         self.policy = variables({n: np.zeros(s, np.float32) for n, s in shapes}, "student")
         self.adam = Adam({name: self.policy[name] for name in learnt(program)}, rate, NORM)
+        self.judge = _linear_values(program)
+        self.unit = tf.Variable([0.0, 1.0], trainable=False, name="unit")  # mean, deviation
         self.rng = np.random.default_rng(0)
         self.fresh = True  # has not learnt since it was begun
+        self.unknown = False  # in which unit its values are
         self._compiled = tf.function(self._step, reduce_retracing=True)
 
-    def begin(self, weights: Mapping[str, Array], seed: int) -> None:
-        """Anew, with these weights."""
+    def begin(self, weights: Mapping[str, Array], seed: int, *, random: bool = False) -> None:
+        """Anew, with these weights. random: they know nothing, nor in which unit values are."""
         for name, variable in self.policy.items():
             variable.assign(weights[name])
         for name, state in self.adam.state.items():
             state.assign([0.9, 0.999] if name == "powers" else tf.zeros_like(state))
+        self.unit.assign([0.0, 1.0])
+        self.unknown = random
         self.rng, self.fresh = np.random.default_rng(seed), True
 
     def state(self) -> dict[str, Array]:
@@ -72,12 +81,40 @@ class Distiller:
         for name, variable in self._variables().items():
             variable.assign(state[name])
         self.rng.bit_generator.state, self.fresh = json.loads(str(state[RANDOM])), False
+        self.unknown = False
 
     def _variables(self) -> dict[str, Any]:
-        return {**self.policy, **{f"adam/{name}": v for name, v in self.adam.state.items()}}
+        adam = {f"adam/{name}": v for name, v in self.adam.state.items()}
+        return {**self.policy, **adam, UNIT: self.unit}
 
     def weights(self) -> dict[str, Array]:
-        return {name: variable.numpy() for name, variable in self.policy.items()}
+        found = {name: variable.numpy() for name, variable in self.policy.items()}
+        return found | self._judged_in((0.0, 1.0))
+
+    def _judged_in(self, unit: tuple[float, float]) -> dict[str, Array]:
+        """Weights of what makes values, for values in that unit."""
+        if self.judge is None:
+            return {}
+        kernel, bias = self.judge.weights
+        (mean, deviation), (shift, scale) = self.unit.numpy().astype(np.float64), unit
+        made = self.policy[bias].numpy() * deviation + mean - shift
+        return {
+            kernel: np.asarray(self.policy[kernel].numpy() * (deviation / scale), np.float32),
+            bias: np.asarray(made / scale, np.float32),
+        }
+
+    def _rescale(self, values: Array) -> Array:
+        """Go on in the unit of these values; the values in it."""
+        if self.judge is None:
+            return values
+        mean, deviation = float(values.mean()), float(values.std())
+        unit = mean, max(deviation, LEAST * abs(mean), LEAST)
+        if not self.unknown:
+            for name, weight in self._judged_in(unit).items():
+                self.policy[name].assign(weight)
+        self.unit.assign(unit)
+        self.unknown = False
+        return np.asarray((values - unit[0]) / unit[1], np.float32)
 
     def learn(
         self,
@@ -94,7 +131,9 @@ class Distiller:
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
             raise TrainingError("what the original policy says is not finite")
-        loss, before, fresh = 0.0, self.state(), self.fresh
+        loss, before, begun = 0.0, self.state(), (self.fresh, self.unknown)
+        if wanted.values is not None:
+            values = self._rescale(values)
         for _ in range(steps):
             beat()
             rows = self.rng.integers(len(seen), size=batch)
@@ -103,7 +142,7 @@ class Distiller:
             loss = self._compiled(x, actions, value)
         if not (np.isfinite(loss) and self._finite()):
             self.resume(before)
-            self.fresh = fresh
+            self.fresh, self.unknown = begun
             told = f"the student's loss is {float(loss)}, and what it learnt is not finite"
             raise TrainingError(told, hint="a lower rate")
         self.fresh = False
@@ -134,3 +173,15 @@ class Distiller:
             name: run(replace(self.program, outputs=(name,)), self.policy, x)
             for name in self.program.outputs
         }
+
+
+def _linear_values(program: ActorProgram) -> Step | None:
+    """The linear layer that makes values, an output behind the first; None without one."""
+    common = shared(program)
+    for name in program.outputs[1:]:
+        if program.shapes()[name] == (1,):
+            (step,) = (s for s in program.steps if s.output == name)
+            used = any(name in other.inputs for other in program.steps)
+            plain = step.op == "dense" and step.activation == "linear"
+            return step if plain and not used and not common.intersection(step.weights) else None
+    return None

@@ -34,6 +34,8 @@ class Policy:
             `Packer` has them
     block   what actors run, behind the link `pack`
     file    behind the link `static`
+    critic  the name of an output that learners use and actors do not, V(x), "" without: links keep
+            it, since students learn it too, and what is packed has it no more
 
     Raises GraphError for weights that do not fit the program.
     """
@@ -44,9 +46,15 @@ class Policy:
     bits: tuple[int, int | None, int | None] = (FLOAT, None, None)
     block: Array | None = None
     file: Packed | None = None
+    critic: str = ""
 
     def __post_init__(self) -> None:
         self.program.check(self.weights)
+
+    @property
+    def acted(self) -> ActorProgram:
+        """What actors run: the program without the critic."""
+        return without_output(self.program, self.critic) if self.critic else self.program
 
     @property
     def numbers(self) -> int:
@@ -55,7 +63,7 @@ class Policy:
 
     def pack(self, version: int = 0) -> Array:
         """The block that actors run. Raises as `Packer` does."""
-        return Packer(self.program, *self.bits).pack(self.weights, version)
+        return Packer(self.acted, *self.bits).pack(self.weights, version)
 
     def actor(self) -> Actor:
         return Actor(self.pack() if self.block is None else self.block)
@@ -92,6 +100,19 @@ class Task:
         if found.shape[1:] != shape:
             raise CalibrationError(f"observations are [n, *{shape}], found {found.shape}")
         return found
+
+
+def without_output(program: ActorProgram, name: str) -> ActorProgram:
+    """The program without that output, and without steps that were there for it alone."""
+    outputs = tuple(output for output in program.outputs if output != name)
+    needed, steps = set(outputs), list[Step]()
+    for step in reversed(program.steps):
+        if step.output in needed:
+            needed.update(step.inputs)
+            steps.insert(0, step)
+    used = {weight for step in steps for weight in step.weights}
+    shapes = {weight: shape for weight, shape in program.weight_shapes.items() if weight in used}
+    return replace(program, steps=tuple(steps), outputs=outputs, weight_shapes=shapes)
 
 
 def rebuilt(policy: Policy, steps: Sequence[Step], weights: Mapping[str, Array]) -> Policy:

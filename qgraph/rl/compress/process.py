@@ -29,8 +29,9 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
     head = Head.from_json(settings["head"])
     compression = Settings.from_json(settings["compression"])
     # What links import takes seconds: before the first weights it makes no policy old.
-    compression.check(program, head)
-    worker = compression.worker(program, head, member.going)
+    critic = settings["critic"]
+    compression.check(program, head, critic)
+    worker = compression.worker(program, head, member.going, critic)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
     blocks = Channel.open(settings["blocks"]).writer()

@@ -45,7 +45,7 @@ class Prune(Link):
         for step in policy.program.steps:
             self._refuse(step, channels, task)
         weights = {name: np.asarray(value) for name, value in policy.weights.items()}
-        removed = chosen(policy.program, weights, channels, self.sparsity)
+        removed = chosen(policy.acted, weights, channels, self.sparsity)
         program, left = without(policy.program, weights, channels, removed)
         return replace(policy, program=program, weights=left)
 
@@ -67,7 +67,9 @@ def count(sparsity: float, units: Array) -> int:
 def chosen(
     program: ActorProgram, weights: dict[str, Array], channels: Channels, sparsity: float
 ) -> Array:
-    """Which units go, bool [channels.count]: of each group those of least importance."""
+    """Which units go, bool [channels.count]: of each group those of least importance to a program,
+    which may be a part of the one that the channels are of.
+    """
     scores = importance(program, weights, channels)
     removed = np.zeros(channels.count, bool)
     for units in channels.groups.values():

@@ -18,6 +18,7 @@ class CompressingPublisher(Publisher):
     """Publishes to `readers` actors what a compressor, a process of its own, makes of the weights.
 
     Blocks are of any program and bits: actors `become` them, and cut them by `block.at_front`.
+    critic: an output of the program that is taught to students, and that no block has.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class CompressingPublisher(Publisher):
         head: Head,
         readers: int,
         compression: Settings,
+        critic: str = "",
         *,
         on_demand: bool = False,
     ) -> None:
@@ -34,6 +36,7 @@ class CompressingPublisher(Publisher):
         more = {
             "compression": compression.as_json(),
             "head": head.as_json(),
+            "critic": critic,
             **self._notes.settings(),
         }
         super().__init__(

@@ -52,7 +52,13 @@ class Settings:
                 hint="quantize(8)",
             )
 
-    def check(self, program: ActorProgram, head: Head) -> None:
+    @property
+    def teaches_values(self) -> bool:
+        """Whether a student learns a critic's values too."""
+        found = (link for chain in self._chains() for link in chain.links)
+        return any(isinstance(link, Distill) and link.value > 0 for link in found)
+
+    def check(self, program: ActorProgram, head: Head, critic: str = "") -> None:
         """Run the chain, and what a bandit may choose, once, with a single step of distillation, on
         a policy of that program.
 
@@ -60,16 +66,17 @@ class Settings:
         a policy larger.
         """
         weights = initial_weights(program, np.random.default_rng(self.seed))
+        whole = Policy(program, weights, head, critic=critic)
         seen = np.random.default_rng(self.seed).normal(size=(8, *program.shape))
         for chain in self._chains():
             short = chain.changed(Distill, lambda link: replace(link, steps=1))
             try:
-                made = short(Policy(program, weights, head), seen.astype(np.float32))
+                made = short(whole, seen.astype(np.float32))
             except QGraphError as error:  # by the texts that were said
                 for long, tried in zip(chain.links, short.links, strict=True):
                     error.message = error.message.replace(f"`{tried}`", f"`{long}`")
                 raise
-            _check_pruned(chain, Policy(program, weights, head))
+            _check_pruned(chain, whole)
             if len(made.pack()) > room_for(program):
                 raise UsageError(f"`{chain}` makes the policy larger")
 
@@ -79,14 +86,18 @@ class Settings:
         return [begun, *(strategy.chains(begun) if isinstance(strategy, Growth) else [])]
 
     def worker(
-        self, program: ActorProgram, head: Head, beat: Callable[[], object] = silent
+        self,
+        program: ActorProgram,
+        head: Head,
+        beat: Callable[[], object] = silent,
+        critic: str = "",
     ) -> Worker:
         folder = Path(self.folder) if self.folder else None
         log = None if folder is None else Log(folder, self.until)
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return Worker(program, head, monitor, self.every, self.seed, folder, resume, beat)
+        return Worker(program, head, monitor, self.every, self.seed, folder, resume, beat, critic)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

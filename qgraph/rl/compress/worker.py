@@ -27,7 +27,8 @@ class Worker:
     """Compresses one snapshot after the other, by what its monitor decides (AcceRL, figure 3).
 
     The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
-    `program` and `head` are the learner's, every: snapshots between looks of the monitor. folder:
+    `program` and `head` are the learner's, critic: the output that it has beside the policy, ""
+    without; every: snapshots between looks of the monitor. folder:
     where students are kept, None for nowhere; with `resume` they go on as they were there. beat:
     called now and then while it works.
 
@@ -48,8 +49,10 @@ class Worker:
         folder: Path | None = None,
         resume: bool = False,
         beat: Callable[[], object] = silent,
+        critic: str = "",
     ) -> None:
         self.program, self.head, self.monitor, self.every = program, head, monitor, every
+        self.critic = critic
         self.failures = 0
         self._beat = beat
         self._folder, self._kept = folder, time.monotonic()
@@ -75,7 +78,7 @@ class Worker:
         self, weights: Mapping[str, Array], facts: Facts, observations: Array | None = None
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None where the last one acts on."""
-        original = Policy(self.program, self._snapshot(weights), self.head)
+        original = Policy(self.program, self._snapshot(weights), self.head, critic=self.critic)
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:

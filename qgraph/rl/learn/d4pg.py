@@ -26,6 +26,8 @@ NORM = 40.0  # gradients of a network are scaled down above it
 class D4pg:
     """Actions are -1..1 everywhere but in the environment, for which the head stretches them."""
 
+    taught = None
+
     def __init__(self, options: Options, environment: Environment) -> None:
         self.options = options
         actions = environment.actions

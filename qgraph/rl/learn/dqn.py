@@ -25,6 +25,8 @@ Tensor = Any
 class Dqn:
     """Learns the values of actions; the target network is a copy that follows."""
 
+    taught = None
+
     def __init__(self, options: Options, environment: Environment) -> None:
         self.options, self.head = options, Head("argmax")
         self.program = network(

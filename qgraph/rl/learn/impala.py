@@ -16,6 +16,7 @@ from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
+from qgraph.rl.learn.learners import Taught
 from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, learnt
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.queue import follows
@@ -49,6 +50,8 @@ class Impala:
             trained = {name: v for name, v in self.weights.items() if learnt(name)}
             self.adam = Adam(trained, options.rate, NORM, EPSILON)
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
+        of_states = not self.correct.of_actions
+        self.taught = Taught(self.network, self.weights, "value") if of_states else None
         self._compiled = tf.function(self._run, autograph=False)
 
     @property

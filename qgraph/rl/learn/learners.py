@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
@@ -16,17 +19,44 @@ DISCRETE = ("dqn", "impala")  # which choose one of several actions
 SAC_IMAGES = 15  # pixels that its four convolutions need
 
 
+@dataclass(frozen=True)
+class Taught:
+    """What students learn from: a policy, and its learner's values of states beside it.
+
+    program     with both as outputs, the policy's first
+    weights     variables, by name
+    critic      the output of values
+    """
+
+    program: ActorProgram
+    weights: Mapping[str, Any]
+    critic: str = ""
+
+
 class Learner(Protocol):
-    """`state` is every variable by name, `policy` those of what actors run."""
+    """`state` is every variable by name, `policy` those of what actors run.
+
+    `taught` is None of one that has no values V(x) on the policy's torso.
+    """
 
     program: ActorProgram
     head: Head
     policy: dict[str, Any]
 
     @property
+    def taught(self) -> Taught | None: ...
+
+    @property
     def state(self) -> dict[str, Any]: ...
 
     def step(self, batch: Batch) -> tuple[Array, float]: ...
+
+
+def taught_by(learner: Learner, compression: Settings | None) -> Taught:
+    """What a compressor gets of a learner: values too, where a student learns them."""
+    if compression is not None and compression.teaches_values and learner.taught is not None:
+        return learner.taught
+    return Taught(learner.program, learner.policy)
 
 
 def check_fits(algorithm: str, name: str, environment: Environment) -> None:

@@ -15,7 +15,7 @@ from qgraph.progress import Steps, silent_steps
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.learners import check_fits, learner_of
+from qgraph.rl.learn.learners import check_fits, learner_of, taught_by
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
@@ -75,7 +75,8 @@ def _check(options: Options) -> None:
         if options.compress:
             learner = learner_of(options, environment)
             found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
-            found.check(learner.program, learner.head)
+            taught = taught_by(learner, found)
+            found.check(taught.program, learner.head, taught.critic)
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:

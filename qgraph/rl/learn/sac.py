@@ -46,6 +46,8 @@ class Sac:
     everywhere but in the environment. `policy` is float32, the rest of options.precision.
     """
 
+    taught = None
+
     def __init__(self, options: Options, environment: Environment) -> None:
         self.options, self.methods = options, frozenset(options.methods)
         self.precision = precision_of(options.precision, options.significand)

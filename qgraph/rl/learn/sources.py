@@ -34,7 +34,7 @@ class Job:
     """What actors of any kind are started with.
 
     dtype: that of a transition's record. begun: the steps that each actor already took, in a run
-    that goes on.
+    that goes on. critic: an output of the program that compressors teach to students, "" without.
     """
 
     options: Options
@@ -43,6 +43,7 @@ class Job:
     dtype: Any
     begun: int
     compression: Settings | None = None
+    critic: str = ""
 
     def actor_settings(self, index: int) -> dict[str, Any]:
         """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
@@ -150,6 +151,7 @@ class ActorProcesses:
                 job.head,
                 options.actors,
                 job.compression,
+                job.critic,
                 on_demand=options.on_demand,
             )
         return Publisher(self.run, job.program, options.actors, **bits, on_demand=options.on_demand)
@@ -173,7 +175,9 @@ class LocalActors:
         self.job, options, settings = job, job.options, job.compression
         self.packer = Packer(job.program, **packed_bits(options, job.program))
         self.compute_bits = compute_bits(options)
-        self.compressor = None if settings is None else settings.worker(job.program, job.head)
+        self.compressor = (
+            None if settings is None else settings.worker(job.program, job.head, critic=job.critic)
+        )
         self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
         self.actor: Actor | None = None

@@ -37,7 +37,7 @@ from qgraph.rl.learn.directory import (
     RunDirectory,
 )
 from qgraph.rl.learn.energy import Meter, together
-from qgraph.rl.learn.learners import learner_of
+from qgraph.rl.learn.learners import learner_of, taught_by
 from qgraph.rl.learn.memory import limiter_of, memory_of
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.ray_actors import RayActors
@@ -92,6 +92,7 @@ class Training:
         self.actors: Source | None = None  # while it runs
         self.troubles: list[str] = []  # of processes that went on all the same
         self.compression = self._compression(resume)
+        self.taught = taught_by(self.learner, self.compression)
         self.sample = Sample(self.environment.shape, options.seed) if self.compression else None
         self.facts = Facts()
 
@@ -142,11 +143,12 @@ class Training:
     def _actors(self) -> Source:
         job = Job(
             self.options,
-            self.learner.program,
+            self.taught.program,
             self.learner.head,
             self.replay.dtype,
             self.limiter.inserts // self.options.actors,
             self.compression,
+            self.taught.critic,
         )
         if self.options.in_process:
             return LocalActors(job)
@@ -162,7 +164,7 @@ class Training:
                 episodes=float(self.counts.episodes),
             )
             actors.tell(facts, self.sample.seen())
-        actors.publish(self.learner.policy, self.counts.learner_steps)
+        actors.publish(self.taught.weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:
         options = self.options

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from qgraph.errors import CalibrationError, TrainingError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress import Compressor, Policy, losses
+from qgraph.rl.compress.distiller import Distiller
 from qgraph.rl.compress.soft import entropy, outputs_of, soft
 from qgraph.rl.compress.students import NETWORKS, Network, initial, program_of
 from qgraph.rl.head import Head
-from qgraph.rl.learn.networks import network
+from qgraph.rl.learn.networks import actor_critic, network
+from qgraph.rl.policy import floats
 from qgraph.rl.policy.shift import divergences
 from tests.helpers.actors import cnn, every_op, mlp, random_weights
 
@@ -260,3 +262,93 @@ def test_a_student_of_ones_own():
     whole = Policy(program, random_weights(program), Head("categorical"))
     small = Compressor().distill(student, steps=5)(whole, seen())
     assert small.program is student
+
+
+def judged(scale=40.0, level=200.0, head=HEADS["categorical"]):
+    """A policy with values far from 0 beside it."""
+    policy, whole = actor_critic((5,), (32, 32), 4, 1)
+    weights = random_weights(whole)
+    weights["value/kernel"] = scale * weights["value/kernel"]
+    weights["value/bias"] = np.full(1, level, "f4")
+    return Policy(whole, weights, head, critic="value"), policy
+
+
+def values_of(policy, x):
+    return floats.run(policy.program, policy.weights, x)["value"]
+
+
+def test_values_are_learnt_whatever_their_size():
+    """Actions, too: values of 200 drown nothing."""
+    whole, _ = judged()
+    alone, x, fresh = judged(0.0, 0.0)[0], seen(), seen(seed=2)
+    chain = Compressor().distill("32", steps=500, rate=3e-3)
+    small, deaf = chain(whole, x), chain(alone, x)
+    wanted = values_of(whole, fresh)
+    assert abs(wanted.mean()) > 100 and wanted.std() > 5
+    assert ((values_of(small, fresh) - wanted) ** 2).mean() < 0.1 * wanted.var()
+    assert apart(whole, small, fresh) < 2 * apart(alone, deaf, fresh)
+
+
+def test_what_is_packed_has_no_critic():
+    whole, policy = judged()
+    small = Compressor().prune(0.5).distill(steps=2).quantize(8).pack()(whole, seen())
+    assert small.program.outputs == ("output", "value") and small.acted.outputs == ("output",)
+    assert small.actor().outputs == ("output",)
+    alone = Policy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
+    assert (whole.pack(3) == alone.pack(3)).all()
+
+
+def test_units_are_pruned_for_what_actors_run():
+    """A critic of large weights does not keep those that the policy hardly listens to."""
+    whole, policy = judged(scale=1e4)
+    alone = Policy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
+    pruned, wanted = Compressor().prune(0.5)(whole), Compressor().prune(0.5)(alone)
+    assert all((pruned.weights[name] == weight).all() for name, weight in wanted.weights.items())
+    assert pruned.weights["value/kernel"].shape == (16, 1)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.floats(-1e4, 1e4), st.floats(0, 1e3), st.integers(0, 99))
+def test_the_unit_of_values_changes_no_function(level, spread, seed):
+    """Values move between calls; a student judges as before until it has learnt from them."""
+    whole, _ = judged()
+    student = Distiller(whole.program, whole.head, 1e-3, 1.0, 0.0, 1.0)
+    student.begin(whole.weights, 0)
+    x, rng = seen(64), np.random.default_rng(seed)
+    for _ in range(3):
+        before = floats.run(whole.program, student.weights(), x)["value"]
+        student._rescale(np.asarray(level + spread * rng.normal(size=64), "f4"))
+        after = floats.run(whole.program, student.weights(), x)["value"]
+        largest = max(abs(level), spread, 200.0)
+        assert after == pytest.approx(before, abs=1e-5 * largest, rel=1e-5)
+
+
+def test_values_in_their_unit_are_those_of_the_teacher():
+    whole, _ = judged()
+    x = seen(64)
+    wanted = values_of(whole, x)[:, 0]
+    student = Distiller(whole.program, whole.head, 1e-3, 1.0, 0.0, 1.0)
+    student.begin(whole.weights, 0)
+    found = student._rescale(wanted)
+    assert found.mean() == pytest.approx(0, abs=1e-5) and found.std() == pytest.approx(1, rel=1e-4)
+    inside = student._run(tf.constant(x))["value"].numpy()[:, 0]
+    assert inside == pytest.approx(found, abs=1e-4)
+    loss = student._loss(tf.constant(x), tf.constant(floats.run(
+        whole.program, whole.weights, x)["output"]), tf.constant(found)).numpy()  # fmt: skip
+    assert loss == pytest.approx(0, abs=1e-6)
+
+
+def test_values_that_do_not_differ_stay_finite():
+    whole, _ = judged(scale=0.0)
+    small = Compressor().distill("8", steps=50, rate=3e-3)(whole, seen())
+    assert values_of(small, seen(seed=2)) == pytest.approx(200, abs=1)
+
+
+def test_a_student_with_values_goes_on_from_what_was_kept():
+    whole, _ = judged()
+    x, memory = seen(), {}
+    chain = Compressor().distill("8", steps=20, follow=5)
+    chain(whole, x, memory)
+    kept = {str(chain): {"kept": memory[str(chain)]["student"].state()}}
+    wanted, found = chain(whole, x, memory), chain(whole, x, kept)
+    assert all((found.weights[name] == w).all() for name, w in wanted.weights.items())

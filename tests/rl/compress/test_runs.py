@@ -179,3 +179,38 @@ def test_the_verb_takes_both(tmp_path):
         f"{counted(len(seen), 'look')}, 0 changes of the chain (monitor.csv)",
     ] in shown
     assert found.out.splitlines()[-1] == f"next: qgraph rl evaluate {out}/policy.pb"
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
+@pytest.mark.parametrize(
+    ("link", "correct", "judges"),
+    [
+        ("distill(8, steps=1)", "vtrace", True),
+        ("distill(8, steps=1, value=0.0)", "vtrace", False),
+        ("distill(8, steps=1)", "retrace", False),  # has Q(x, .), and no V(x)
+    ],
+)
+def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
+    tmp_path, where, link, correct, judges
+):
+    settings = {**SMALL, **where, "spi": 1.0, "n": 5, "batch": 20, "correct": correct}
+    settings["compress"], settings["evaluate_every"] = f"{link}|quantize(8)", 5
+    options = options_for("impala", "CartPole-v1", **settings)
+    directory = RunDirectory(tmp_path, resume=False)
+    directory.begin(options)
+    training, outputs = Training(options, directory), []
+    report = training._report
+
+    def reported(actors, watch):
+        report(actors, watch)
+        acting = actors.acting()
+        outputs.append(acting.outputs)
+        assert not any("value" in name for name in acting._program.weight_shapes)
+
+    training._report = reported
+    assert training.run(unwatched)
+    directory.close()
+    assert set(outputs) == {("output",)}
+    (memory,) = read_students(tmp_path).values()
+    assert ("value/kernel" in memory["kept"]) == judges
+    assert not any(row.failed for row in read_log(tmp_path / LINES)[1:])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
+from pathlib import Path
 
 from qgraph.errors import UnsupportedError
 from qgraph.rl.compress import Link
@@ -43,6 +46,21 @@ class Writes(Link):
     def __call__(self, policy, task):
         for weight in policy.weights.values():
             weight[...] = self.value
+        return policy
+
+
+@dataclass(frozen=True)
+class Dies(Link):
+    """Kills its process at the so manyeth call, once: `file` says that it did."""
+
+    file: str
+    calls: int = 5
+
+    def __call__(self, policy, task):
+        task.memory["calls"] = task.memory.get("calls", 0) + 1
+        if task.memory["calls"] == self.calls and not Path(self.file).exists():
+            Path(self.file).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         return policy
 
 

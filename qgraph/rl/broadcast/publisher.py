@@ -59,8 +59,9 @@ class Publisher(Blocks):
     bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
     asks for one, not for each `publish`. A dead quantizer shows in `run.check()`.
 
-    name, module, more, block_size: of a process that packs otherwise, such as a compressor; its
-    settings beside those of the quantizer, and the bytes that its blocks have at most.
+    name, module, more, block_size, restarts: of a process that packs otherwise, such as a
+    compressor; its settings beside those of the quantizer, the bytes that its blocks have at most,
+    and how often it is started again.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Publisher(Blocks):
         module: str = MODULE,
         more: Mapping[str, Any] = MappingProxyType({}),
         block_size: int | None = None,
+        restarts: int = 0,
     ) -> None:
         self._run = run
         self._sender = WeightSender(program)
@@ -97,7 +99,7 @@ class Publisher(Blocks):
             **more,
         }
         self._name = name
-        run.start(name, module, settings)
+        run.start(name, module, settings, restarts=restarts)
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Hand over a copy of the weights, arrays or variables; waits for nobody.

@@ -50,7 +50,7 @@ class Distill(Link):
     follow: int = 40
     batch: int = 128
     rate: float = 1e-3
-    value: float = 1.0
+    value: float = 0.01
     entropy: float = 1e-3
     temperature: float = 1.0
     seed: int = 0

@@ -24,18 +24,26 @@ FAILED = 2  # of the member's numbers: how often compression failed
 
 
 def compress(member: Member, settings: dict[str, Any]) -> None:
-    """Compress the latest weights, each time there are newer ones, until the run ends."""
+    """Compress the latest weights, each time there are newer ones, until the run ends.
+
+    One that was started in the place of another, which died, goes on from what that left.
+    """
     program = ActorProgram.from_json(settings["program"])
     head = Head.from_json(settings["head"])
     compression = Settings.from_json(settings["compression"])
     # What links import takes seconds: before the first weights it makes no policy old.
     critic = settings["critic"]
     compression.check(program, head, critic)
-    worker = compression.worker(program, head, member.going, critic)
+    blocks = Channel.open(settings["blocks"]).writer()
+    acting = blocks.version >= 0
+    if acting:
+        compression = replace(compression, until=blocks.version)
+    worker = compression.worker(program, head, member.going, critic, acting)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
-    blocks = Channel.open(settings["blocks"]).writer()
     for found in wanted(member, weights, blocks, settings["on_demand"]):
+        if weights.version <= blocks.version:  # as one before this published it
+            continue
         begin = time.perf_counter()
         try:
             for name in program.weight_shapes:

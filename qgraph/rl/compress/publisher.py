@@ -13,6 +13,8 @@ from qgraph.rl.compress.worker import room_for
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
 
+RESTARTS = 3  # of a compressor that died or hung; the last good policy acts meanwhile
+
 
 class CompressingPublisher(Publisher):
     """Publishes to `readers` actors what a compressor, a process of its own, makes of the weights.
@@ -48,6 +50,7 @@ class CompressingPublisher(Publisher):
             module=MODULE,
             more=more,
             block_size=room_for(program),
+            restarts=RESTARTS,
         )
         self._own = self._blocks.reader(readers)
         self._acting: Actor | None = None

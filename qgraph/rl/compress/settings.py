@@ -91,13 +91,17 @@ class Settings:
         head: Head,
         beat: Callable[[], object] = silent,
         critic: str = "",
+        acting: bool = False,
     ) -> Worker:
+        """One for a learner's policy; arguments are those of `Worker`."""
         folder = Path(self.folder) if self.folder else None
         log = None if folder is None else Log(folder, self.until)
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return Worker(program, head, monitor, self.every, self.seed, folder, resume, beat, critic)
+        return Worker(
+            program, head, monitor, self.every, self.seed, folder, resume, beat, critic, acting
+        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

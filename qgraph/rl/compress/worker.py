@@ -30,7 +30,7 @@ class Worker:
     `program` and `head` are the learner's, critic: the output that it has beside the policy, ""
     without; every: snapshots between looks of the monitor. folder:
     where students are kept, None for nowhere; with `resume` they go on as they were there. beat:
-    called now and then while it works.
+    called now and then while it works. acting: whether actors have a compressed policy already.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
     one, the original does. A decision by which no policy can be compressed is left again, and not
@@ -50,9 +50,11 @@ class Worker:
         resume: bool = False,
         beat: Callable[[], object] = silent,
         critic: str = "",
+        acting: bool = False,
     ) -> None:
         self.program, self.head, self.monitor, self.every = program, head, monitor, every
         self.critic = critic
+        self._acting = acting
         self.failures = 0
         self._beat = beat
         self._folder, self._kept = folder, time.monotonic()
@@ -85,8 +87,8 @@ class Worker:
             early = isinstance(error, CalibrationError) and _is_none(observations)
             if not early:
                 self._failed(facts, error)
-            return self._whole_of(original, facts.version) if self._good is None else None
-        self._good, self._complaint = self.monitor.decision, ""
+            return None if self._acting else self._whole_of(original, facts.version)
+        self._good, self._complaint, self._acting = self.monitor.decision, "", True
         share = self.monitor.decision.share
         if self._due:
             self._look(original, policy, observations, facts)

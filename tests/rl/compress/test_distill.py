@@ -119,7 +119,7 @@ def test_an_output_of_one_number_is_the_value_and_is_learnt_too():
         program.shape, program.steps, ("advantage", "value"), program.weight_shapes
     )
     whole = Policy(program, random_weights(program), Head("categorical"))
-    small = Compressor().distill("32", steps=500, rate=3e-3)(whole, seen())
+    small = Compressor().distill("32", steps=500, rate=3e-3, value=1.0)(whole, seen())
     assert small.program.outputs == ("advantage", "value")
     x = seen(seed=2)
     found, wanted = small.actor().run(x)["value"], whole.actor().run(x)["value"]
@@ -281,7 +281,7 @@ def test_values_are_learnt_whatever_their_size():
     """Actions, too: values of 200 drown nothing."""
     whole, _ = judged()
     alone, x, fresh = judged(0.0, 0.0)[0], seen(), seen(seed=2)
-    chain = Compressor().distill("32", steps=500, rate=3e-3)
+    chain = Compressor().distill("32", steps=500, rate=3e-3, value=1.0)
     small, deaf = chain(whole, x), chain(alone, x)
     wanted = values_of(whole, fresh)
     assert abs(wanted.mean()) > 100 and wanted.std() > 5
@@ -340,7 +340,7 @@ def test_values_in_their_unit_are_those_of_the_teacher():
 
 def test_values_that_do_not_differ_stay_finite():
     whole, _ = judged(scale=0.0)
-    small = Compressor().distill("8", steps=50, rate=3e-3)(whole, seen())
+    small = Compressor().distill("8", steps=50, rate=3e-3, value=1.0)(whole, seen())
     assert values_of(small, seen(seed=2)) == pytest.approx(200, abs=1)
 
 

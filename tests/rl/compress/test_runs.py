@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -214,3 +215,35 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     (memory,) = read_students(tmp_path).values()
     assert ("value/kernel" in memory["kept"]) == judges
     assert not any(row.failed for row in read_log(tmp_path / LINES)[1:])
+
+
+def test_a_compressor_that_dies_is_started_again(tmp_path):
+    """The last good policy acts meanwhile; log and students go on."""
+    died, out = tmp_path / "died", tmp_path / "run"
+    chain = f"tests.helpers.links.Dies({died})|distill(8, steps=1, follow=1)|quantize(8)"
+    options = options_for(
+        "dqn", "CartPole-v1", **{**SMALL, "steps": 10**6}, actors=1, compress=chain
+    )
+    directory = RunDirectory(out, resume=False)
+    directory.begin(options)
+    training, versions, before = Training(options, directory), [], []
+    insert = training._insert
+
+    def inserted(records):
+        versions.extend(records["version"].tolist())
+        insert(records)
+        if died.exists() and not before:
+            before.append(max(versions))
+        if before and versions[-1] > before[0] + 50:  # another compressor made that
+            training.options = replace(training.options, steps=training.limiter.inserts)
+
+    training._insert = inserted
+    assert training.run(unwatched)
+    directory.close()
+    assert died.exists()
+    (told,) = training.troubles
+    assert re.match("compressor was started again: it was killed by SIGKILL", told)
+    assert versions == sorted(versions) and versions[-1] > before[0]
+    rows = read_log(out / LINES)
+    assert [row.seen.version for row in rows] == sorted(row.seen.version for row in rows)
+    assert not any(row.failed for row in rows[1:])

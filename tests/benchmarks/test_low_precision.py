@@ -22,7 +22,7 @@ def test_variants_are_the_papers():
     assert said == [str(bits) for bits in range(10, 2, -1)]
     every = bench.variants_of(bench.ALL_GROUPS)
     folders = {bench.folder_of(bench.RUNS, PENDULUM, v, 0) for v in every}
-    assert len(folders) == len(every) == 5 + 5 + 6 + 8
+    assert len(folders) == len(every) == 5 + 1 + 5 + 6 + 8
     with pytest.raises(typer.BadParameter, match="there is no `x`"):
         bench.variants_of("x")
 

@@ -51,15 +51,15 @@ class Writes(Link):
 
 @dataclass(frozen=True)
 class Dies(Link):
-    """Kills its process at the so manyeth call, once: `file` says that it did."""
+    """Kills its process at the so manyeth call, of all processes; `file` has a byte for each."""
 
     file: str
     calls: int = 5
 
     def __call__(self, policy, task):
-        task.memory["calls"] = task.memory.get("calls", 0) + 1
-        if task.memory["calls"] == self.calls and not Path(self.file).exists():
-            Path(self.file).touch()
+        with Path(self.file).open("ab") as counted:
+            counted.write(b".")
+        if Path(self.file).stat().st_size == self.calls:
             os.kill(os.getpid(), signal.SIGKILL)
         return policy
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -59,9 +59,9 @@ class Publisher(Blocks):
     bits, first_bits, last_bits: as `Packer` has them. on_demand: blocks are packed when an actor
     asks for one, not for each `publish`. A dead quantizer shows in `run.check()`.
 
-    name, module, more, block_size, restarts: of a process that packs otherwise, such as a
+    name, module, more, block_size, restarts, freed: of a process that packs otherwise, such as a
     compressor; its settings beside those of the quantizer, the bytes that its blocks have at most,
-    and how often it is started again.
+    how often it is started again, and what is called before.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Publisher(Blocks):
         more: Mapping[str, Any] = MappingProxyType({}),
         block_size: int | None = None,
         restarts: int = 0,
+        freed: Callable[[], None] | None = None,
     ) -> None:
         self._run = run
         self._sender = WeightSender(program)
@@ -99,7 +100,7 @@ class Publisher(Blocks):
             **more,
         }
         self._name = name
-        run.start(name, module, settings, restarts=restarts)
+        run.start(name, module, settings, restarts=restarts, freed=freed)
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Hand over a copy of the weights, arrays or variables; waits for nobody.

@@ -5,6 +5,7 @@ python -m qgraph.rl.compress.process, started by `qgraph.rl.broadcast.publisher.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -31,16 +32,17 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
     program = ActorProgram.from_json(settings["program"])
     head = Head.from_json(settings["head"])
     compression = Settings.from_json(settings["compression"])
-    # What links import takes seconds: before the first weights it makes no policy old.
     critic = settings["critic"]
+    # What links import takes seconds: before the first weights it makes no policy old.
     compression.check(program, head, critic)
     blocks = Channel.open(settings["blocks"]).writer()
     acting = blocks.version >= 0
     if acting:
-        compression = replace(compression, until=blocks.version)
+        compression = replace(compression, until=sys.maxsize)  # all that is in the log stays
     worker = compression.worker(program, head, member.going, critic, acting)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
+    failed = member.numbers[FAILED]
     for found in wanted(member, weights, blocks, settings["on_demand"]):
         if weights.version <= blocks.version:  # as one before this published it
             continue
@@ -57,7 +59,7 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
             blocks.publish(weights.version)
             member.numbers[PACKED] += 1
         member.numbers[SECONDS] += time.perf_counter() - begin
-        member.numbers[FAILED] = worker.failures
+        member.numbers[FAILED] = failed + worker.failures
     worker.keep()
 
 

@@ -51,9 +51,14 @@ class CompressingPublisher(Publisher):
             more=more,
             block_size=room_for(program),
             restarts=RESTARTS,
+            freed=self._ask_again,
         )
         self._own = self._blocks.reader(readers)
         self._acting: Actor | None = None
+
+    def _ask_again(self) -> None:
+        """What actors asked for, the compressor took with it."""
+        self._own.ask()
 
     def tell(self, facts: Facts, observations: Array | None) -> None:
         """What the compressor learns beside the weights that are published next."""

@@ -10,6 +10,7 @@ from qgraph.rl.monitor.log import LINES, Row, changes, read_log
 from qgraph.rl.policy.plots import figure_of
 
 FIGURE = "monitor.png"
+LEVELS = 4
 PANELS = (
     ("KL of actions", ("kl_mean", "kl_max")),
     ("return", ("returned", "reward_gap")),
@@ -43,11 +44,12 @@ def plot(folder: Path) -> Path:
 
 
 def _mark(axes: Sequence[Any], made: Sequence[Row]) -> None:
+    """A line for each chain, with its text above, on LEVELS in turn: changes can be close."""
     first = axes[0]
-    for row in made:
+    for i, row in enumerate(made):
         for axis in axes:
             axis.axvline(row.seen.version, color="tab:red", linewidth=0.8)
         first.text(
-            row.seen.version, 1.02, str(row.decision.compressor), fontsize=6, rotation=20,
+            row.seen.version, 1.03 + 0.12 * (i % LEVELS), str(row.decision.compressor), fontsize=6,
             transform=first.get_xaxis_transform(),
         )  # fmt: skip

@@ -118,6 +118,11 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
         Variant("pruned, taught", "prune(0.5)|distill(steps=40)"),
         Variant("pruned, taught, int8", "prune(0.5)|distill(steps=40)|quantize(8)"),
     ),
+    # How much a critic's values count for a student, which learns them beside its actions.
+    "values": tuple(
+        Variant(f"values count {value:g}", f"distill({{student}}, value={value})|quantize(8)")
+        for value in (1.0, 0.1, 0.01, 0.0)
+    ),
     "monitor": (
         NONE,
         Variant("pruned 95 %", "prune(0.95)|quantize(8)"),

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from benchmarks.low_precision_speed import batch_of
 from qgraph.rl.environments import Actions
 from qgraph.rl.learn.options import options_for
-from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.sac import Sac
 
 
@@ -26,15 +25,9 @@ def learner(world=None, **settings):
 def batches(world, count, size=16, seed=0, rewards=1.0):
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        records = np.zeros(size, record_type(world))
-        for name in ("observation", "next_observation"):
-            shape = (size, *world.shape)
-            images = len(world.shape) == 3
-            records[name] = rng.integers(0, 256, shape) if images else rng.normal(size=shape)
-        records["action"] = rng.uniform(-1, 1, records["action"].shape)
-        records["reward"] = rewards * rng.normal(size=size)
-        records["discount"] = 0.99
-        yield Batch(records, np.arange(size), np.ones(size, np.float32))
+        batch = batch_of(world, size, rng)
+        batch.records["reward"] *= rewards
+        yield batch
 
 
 def weights_of(sac):

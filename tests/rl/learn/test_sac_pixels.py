@@ -52,7 +52,7 @@ def test_images(how):
     assert len(names) == 12 and not any("scaled" in name for name in names)
     moved = [not np.array_equal(before[name], sac.critic[name].numpy()) for name in names]
     assert np.mean(moved) > 0.9
-    # What actors run is what the learner computes.
+    # What actors run in float32 is what the learner computes, but for the rounding of each.
     weights = {name: v.numpy() for name, v in sac.policy.items()}
     act = Actor(Packer(sac.program, bits=32).pack(weights))
     x = batch.records["observation"].astype(np.float32)

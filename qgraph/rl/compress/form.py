@@ -69,6 +69,33 @@ class Policy:
         return Actor(self.pack() if self.block is None else self.block)
 
 
+@dataclass(frozen=True)
+class PolicySpec:
+    """A policy without its weights, as a learner has it.
+
+    critic  as `Policy` has it; its output is behind those of actors
+    """
+
+    program: ActorProgram
+    head: Head
+    critic: str = ""
+
+    def policy(self, weights: Mapping[str, Array]) -> Policy:
+        """With weights of the program; others, such as a learner's target, are left out."""
+        own = {name: weights[name] for name in self.program.weight_shapes}
+        return Policy(self.program, own, self.head, critic=self.critic)
+
+    def as_json(self) -> dict[str, Any]:
+        program, head = self.program.as_json(), self.head.as_json()
+        return {"program": program, "head": head, "critic": self.critic}
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> PolicySpec:
+        """From `as_json`, or settings of a process that it is part of."""
+        program, head = ActorProgram.from_json(found["program"]), Head.from_json(found["head"])
+        return PolicySpec(program, head, found["critic"])
+
+
 def _unheard(step: str, reason: str) -> None:
     """For those whom nobody asks why."""
 

@@ -10,14 +10,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from qgraph.rl.actor import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS, wanted
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.notes import NoteReceiver
 from qgraph.rl.compress.settings import Settings
-from qgraph.rl.head import Head
 
 NAME = "compressor"
 MODULE = "qgraph.rl.compress.process"
@@ -29,17 +28,16 @@ def compress(member: Member, settings: dict[str, Any]) -> None:
 
     One that was started in the place of another, which died, goes on from what that left.
     """
-    program = ActorProgram.from_json(settings["program"])
-    head = Head.from_json(settings["head"])
+    spec = PolicySpec.from_json(settings)
+    program = spec.program
     compression = Settings.from_json(settings["compression"])
-    critic = settings["critic"]
     # What links import takes seconds: before the first weights it makes no policy old.
-    compression.check(program, head, critic)
+    compression.check(spec)
     blocks = Channel.open(settings["blocks"]).writer()
     acting = blocks.version >= 0
     if acting:
         compression = replace(compression, until=sys.maxsize)  # all that is in the log stays
-    worker = compression.worker(program, head, member.going, critic, acting)
+    worker = compression.worker(spec, member.going, acting)
     weights = WeightReceiver(program, settings, member)
     notes = NoteReceiver(settings, program.shape)
     failed = member.numbers[FAILED]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram
+from qgraph.rl.actor import Actor
 from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Publisher, Supervisor
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.notes import NoteSender
 from qgraph.rl.compress.process import FAILED, MODULE, NAME
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import room_for
-from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
 
 RESTARTS = 3  # of a compressor that died or hung; the last good policy acts meanwhile
@@ -19,37 +19,34 @@ RESTARTS = 3  # of a compressor that died or hung; the last good policy acts mea
 class CompressingPublisher(Publisher):
     """Publishes to `readers` actors what a compressor, a process of its own, makes of the weights.
 
-    Blocks are of any program and bits: actors `become` them, and cut them by `block.at_front`.
-    critic: an output of the program that is taught to students, and that no block has.
+    Blocks are of any program and bits, and have no critic: actors `become` them, and cut them by
+    `block.at_front`.
     """
 
     def __init__(
         self,
         run: Supervisor,
-        program: ActorProgram,
-        head: Head,
+        spec: PolicySpec,
         readers: int,
         compression: Settings,
-        critic: str = "",
         *,
         on_demand: bool = False,
     ) -> None:
-        self._notes = NoteSender(program.shape)
+        self._notes = NoteSender(spec.program.shape)
         more = {
+            **spec.as_json(),
             "compression": compression.as_json(),
-            "head": head.as_json(),
-            "critic": critic,
             **self._notes.settings(),
         }
         super().__init__(
             run,
-            program,
+            spec.program,
             readers + 1,
             on_demand=on_demand,
             name=NAME,
             module=MODULE,
             more=more,
-            block_size=room_for(program),
+            block_size=room_for(spec.program),
             restarts=RESTARTS,
             freed=self._ask_again,
         )

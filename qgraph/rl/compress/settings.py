@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import QGraphError, UnsupportedError, UsageError
-from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
-from qgraph.rl.compress.form import Policy, Task, silent
+from qgraph.rl.compress.form import Policy, PolicySpec, Task, silent
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.static import Static
 from qgraph.rl.compress.worker import Worker, room_for
-from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import initial_weights
 from qgraph.rl.monitor import Monitor, parse_strategy
 from qgraph.rl.monitor.growth import Growth
@@ -58,16 +56,15 @@ class Settings:
         found = (link for chain in self._chains() for link in chain.links)
         return any(isinstance(link, Distill) and link.value > 0 for link in found)
 
-    def check(self, program: ActorProgram, head: Head, critic: str = "") -> None:
+    def check(self, spec: PolicySpec) -> None:
         """Run the chain, and what a bandit may choose, once, with a single step of distillation, on
-        a policy of that program.
+        such a policy.
 
         Raises what links raise for a graph that they do not fit, UsageError for a chain that makes
         a policy larger.
         """
-        weights = initial_weights(program, np.random.default_rng(self.seed))
-        whole = Policy(program, weights, head, critic=critic)
-        seen = np.random.default_rng(self.seed).normal(size=(8, *program.shape))
+        whole = spec.policy(initial_weights(spec.program, np.random.default_rng(self.seed)))
+        seen = np.random.default_rng(self.seed).normal(size=(8, *spec.program.shape))
         for chain in self._chains():
             short = chain.changed(Distill, lambda link: replace(link, steps=1))
             try:
@@ -77,7 +74,7 @@ class Settings:
                     error.message = error.message.replace(f"`{tried}`", f"`{long}`")
                 raise
             _check_pruned(chain, whole)
-            if len(made.pack()) > room_for(program):
+            if len(made.pack()) > room_for(spec.program):
                 raise UsageError(f"`{chain}` makes the policy larger")
 
     def _chains(self) -> list[Compressor]:
@@ -86,12 +83,7 @@ class Settings:
         return [begun, *(strategy.chains(begun) if isinstance(strategy, Growth) else [])]
 
     def worker(
-        self,
-        program: ActorProgram,
-        head: Head,
-        beat: Callable[[], object] = silent,
-        critic: str = "",
-        acting: bool = False,
+        self, spec: PolicySpec, beat: Callable[[], object] = silent, acting: bool = False
     ) -> Worker:
         """One for a learner's policy; arguments are those of `Worker`."""
         folder = Path(self.folder) if self.folder else None
@@ -99,9 +91,7 @@ class Settings:
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return Worker(
-            program, head, monitor, self.every, self.seed, folder, resume, beat, critic, acting
-        )
+        return Worker(spec, monitor, self.every, self.seed, folder, resume, beat, acting)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -12,9 +12,8 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.form import Memory, Policy, silent
+from qgraph.rl.compress.form import Memory, Policy, PolicySpec, silent
 from qgraph.rl.compress.kept import read_students, write_students
-from qgraph.rl.head import Head
 from qgraph.rl.monitor import Decision, Facts, Indicators, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
@@ -27,10 +26,9 @@ class Worker:
     """Compresses one snapshot after the other, by what its monitor decides (AcceRL, figure 3).
 
     The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
-    `program` and `head` are the learner's, critic: the output that it has beside the policy, ""
-    without; every: snapshots between looks of the monitor. folder:
-    where students are kept, None for nowhere; with `resume` they go on as they were there. beat:
-    called now and then while it works. acting: whether actors have a compressed policy already.
+    spec: of the learner's policy. every: snapshots between looks of the monitor. folder: where
+    students are kept, None for nowhere; with `resume` they go on as they were there. beat: called
+    now and then while it works. acting: whether actors have a compressed policy already.
 
     Where a link fails, `step` gives nothing, and the last good policy acts on; before there was
     one, the original does. A decision by which no policy can be compressed is left again, and not
@@ -41,19 +39,16 @@ class Worker:
 
     def __init__(
         self,
-        program: ActorProgram,
-        head: Head,
+        spec: PolicySpec,
         monitor: Monitor,
         every: int = 10,
         seed: int = 0,
         folder: Path | None = None,
         resume: bool = False,
         beat: Callable[[], object] = silent,
-        critic: str = "",
         acting: bool = False,
     ) -> None:
-        self.program, self.head, self.monitor, self.every = program, head, monitor, every
-        self.critic = critic
+        self.spec, self.monitor, self.every = spec, monitor, every
         self._acting = acting
         self.failures = 0
         self._beat = beat
@@ -69,7 +64,7 @@ class Worker:
     @property
     def room(self) -> int:
         """Bytes that a block has at most."""
-        return room_for(self.program)
+        return room_for(self.spec.program)
 
     @property
     def _due(self) -> bool:
@@ -80,7 +75,7 @@ class Worker:
         self, weights: Mapping[str, Array], facts: Facts, observations: Array | None = None
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None where the last one acts on."""
-        original = Policy(self.program, self._snapshot(weights), self.head, critic=self.critic)
+        original = self.spec.policy(self._snapshot(weights))
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:
@@ -102,7 +97,9 @@ class Worker:
 
     def _snapshot(self, weights: Mapping[str, Array]) -> dict[str, Array]:
         """Copies, which no link can write to."""
-        found = {name: np.array(weights[name], np.float32) for name in self.program.weight_shapes}
+        found = {
+            name: np.array(weights[name], np.float32) for name in self.spec.program.weight_shapes
+        }
         for array in found.values():
             array.setflags(write=False)
         return found

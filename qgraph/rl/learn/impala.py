@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph.ir.types import Array
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
@@ -50,8 +51,8 @@ class Impala:
             trained = {name: v for name, v in self.weights.items() if learnt(name)}
             self.adam = Adam(trained, options.rate, NORM, EPSILON)
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
-        of_states = not self.correct.of_actions
-        self.taught = Taught(self.network, self.weights, "value") if of_states else None
+        with_values = PolicySpec(self.network, self.head, "value")
+        self.taught = None if self.correct.of_actions else Taught(with_values, self.weights)
         self._compiled = tf.function(self._run, autograph=False)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
@@ -23,14 +24,11 @@ SAC_IMAGES = 15  # pixels that its four convolutions need
 class Taught:
     """What students learn from: a policy, and its learner's values of states beside it.
 
-    program     with both as outputs, the policy's first
     weights     variables, by name
-    critic      the output of values
     """
 
-    program: ActorProgram
+    spec: PolicySpec
     weights: Mapping[str, Any]
-    critic: str = ""
 
 
 class Learner(Protocol):
@@ -56,7 +54,7 @@ def taught_by(learner: Learner, compression: Settings | None) -> Taught:
     """What a compressor gets of a learner: values too, where a student learns them."""
     if compression is not None and compression.teaches_values and learner.taught is not None:
         return learner.taught
-    return Taught(learner.program, learner.policy)
+    return Taught(PolicySpec(learner.program, learner.head), learner.policy)
 
 
 def check_fits(algorithm: str, name: str, environment: Environment) -> None:

@@ -23,10 +23,9 @@ class RayActors(ActorProcesses):
         self.options = options = job.options
         self.run = Supervisor(processes=options.actors + 2)
         try:
-            bits = packed_bits(options, job.program)
-            self.publisher = Publisher(
-                self.run, job.program, 1, **bits, on_demand=options.on_demand
-            )
+            program = job.spec.program
+            bits = packed_bits(options, program)
+            self.publisher = Publisher(self.run, program, 1, **bits, on_demand=options.on_demand)
             self.experience = Experience.create(job.dtype, RING, options.nodes)
             self.reader = self.experience.reader()
             settings = [job.actor_settings(index) for index in range(options.actors)]

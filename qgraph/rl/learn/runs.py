@@ -75,8 +75,7 @@ def _check(options: Options) -> None:
         if options.compress:
             learner = learner_of(options, environment)
             found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
-            taught = taught_by(learner, found)
-            found.check(taught.program, learner.head, taught.critic)
+            found.check(taught_by(learner, found).spec)
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:

@@ -12,10 +12,10 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import troubles
-from qgraph.rl.head import Head
 from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.worker import Worker
 from qgraph.rl.monitor import Facts
@@ -34,22 +34,20 @@ class Job:
     """What actors of any kind are started with.
 
     dtype: that of a transition's record. begun: the steps that each actor already took, in a run
-    that goes on. critic: an output of the program that compressors teach to students, "" without.
+    that goes on.
     """
 
     options: Options
-    program: ActorProgram
-    head: Head
+    spec: PolicySpec
     dtype: Any
     begun: int
     compression: Settings | None = None
-    critic: str = ""
 
     def actor_settings(self, index: int) -> dict[str, Any]:
         """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
         return {
             "options": self.options.as_json(),
-            "head": self.head.as_json(),
+            "head": self.spec.head.as_json(),
             "index": index,
             "begun": self.begun,
         }
@@ -141,20 +139,19 @@ class ActorProcesses:
 
     def _publisher(self, job: Job) -> Publisher | DirectPublisher:
         options = self.options
-        bits = packed_bits(options, job.program)
+        program = job.spec.program
+        bits = packed_bits(options, program)
         if not options.quantizer:
-            return DirectPublisher(job.program, options.actors, **bits)
+            return DirectPublisher(program, options.actors, **bits)
         if job.compression is not None:
             return CompressingPublisher(
                 self.run,
-                job.program,
-                job.head,
+                job.spec,
                 options.actors,
                 job.compression,
-                job.critic,
                 on_demand=options.on_demand,
             )
-        return Publisher(self.run, job.program, options.actors, **bits, on_demand=options.on_demand)
+        return Publisher(self.run, program, options.actors, **bits, on_demand=options.on_demand)
 
     def _start(self, index: int, job: Job) -> None:
         settings = {
@@ -173,11 +170,9 @@ class LocalActors:
 
     def __init__(self, job: Job) -> None:
         self.job, options, settings = job, job.options, job.compression
-        self.packer = Packer(job.program, **packed_bits(options, job.program))
+        self.packer = Packer(job.spec.program, **packed_bits(options, job.spec.program))
         self.compute_bits = compute_bits(options)
-        self.compressor = (
-            None if settings is None else settings.worker(job.program, job.head, critic=job.critic)
-        )
+        self.compressor = None if settings is None else settings.worker(job.spec)
         self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
         self.actor: Actor | None = None
@@ -203,7 +198,7 @@ class LocalActors:
         self.actor = actor = Actor(block, compute_bits=self.compute_bits)
         job = self.job
         self.workers = [
-            Worker(job.options, index, job.head, lambda: actor, job.begun)
+            Worker(job.options, index, job.spec.head, lambda: actor, job.begun)
             for index in range(job.options.actors)
         ]
 

@@ -143,12 +143,10 @@ class Training:
     def _actors(self) -> Source:
         job = Job(
             self.options,
-            self.taught.program,
-            self.learner.head,
+            self.taught.spec,
             self.replay.dtype,
             self.limiter.inserts // self.options.actors,
             self.compression,
-            self.taught.critic,
         )
         if self.options.in_process:
             return LocalActors(job)

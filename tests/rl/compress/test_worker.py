@@ -9,6 +9,7 @@ import pytest
 from qgraph.errors import LoadError, OutputError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.kept import FILE
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
@@ -17,12 +18,13 @@ from qgraph.rl.monitor import Facts
 from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.actors import mlp, random_weights
 
-PROGRAM, HEAD = mlp(4, 32, 3), Head("argmax")
+PROGRAM = mlp(4, 32, 3)
+SPEC = PolicySpec(PROGRAM, Head("argmax"))
 FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
 
 
 def worker(text, **more):
-    return Settings(text, **more).worker(PROGRAM, HEAD)
+    return Settings(text, **more).worker(SPEC)
 
 
 def weights(bias=0.0, seed=0):
@@ -206,14 +208,14 @@ def test_before_a_look_a_policy_is_tried_on_all_that_was_seen():
 
 def test_the_user_reads_the_text_that_was_said():
     with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
-        Settings("distill(net3)|quantize(8)").check(PROGRAM, HEAD)
+        Settings("distill(net3)|quantize(8)").check(SPEC)
     with pytest.raises(UsageError, match="`static` is for deployment"):
         Settings("quantize(8)", monitor="growth:quantize(4);static(8)")
 
 
 def test_a_policy_that_would_be_larger_is_refused():
     with pytest.raises(UsageError, match="makes the policy larger"):
-        Settings("distill(512-512)").check(PROGRAM, HEAD)
+        Settings("distill(512-512)").check(SPEC)
     one = worker("distill(512-512, steps=1)")
     assert (one.step(weights(), Facts(1), seen()) == original(weights(), 1)).all()
     assert one.failures == 1
@@ -227,17 +229,17 @@ def test_settings_are_checked_before_a_run():
     with pytest.raises(UsageError, match="1 or more"):
         Settings("quantize(8)", every=0)
     with pytest.raises(UnsupportedError, match="the student is for images"):
-        Settings("distill(net3)").check(PROGRAM, HEAD)
+        Settings("distill(net3)").check(SPEC)
     with pytest.raises(UnsupportedError, match="the student is for images"):
-        Settings("quantize(8)", monitor="growth:quantize(4);distill(net1)").check(PROGRAM, HEAD)
-    Settings("prune(0.5)|distill|quantize(8)|pack").check(PROGRAM, HEAD)
+        Settings("quantize(8)", monitor="growth:quantize(4);distill(net1)").check(SPEC)
+    Settings("prune(0.5)|distill|quantize(8)|pack").check(SPEC)
     assert Settings.from_json(Settings("quantize(8)", until=3).as_json()).until == 3
 
 
 def test_pruning_that_removes_nothing_is_said_before_a_run():
     with pytest.raises(UnsupportedError, match=r"`prune\(0.01\)`: no layer has so many units"):
-        Settings("prune(0.01)|quantize(8)").check(PROGRAM, HEAD)
-    Settings("distill(8)|prune(0.01)").check(PROGRAM, HEAD)  # of the student's units
+        Settings("prune(0.01)|quantize(8)").check(SPEC)
+    Settings("distill(8)|prune(0.01)").check(SPEC)  # of the student's units
     one = worker("prune(0.01)")  # as a monitor may come to
     assert one.step(weights(), Facts(1)) is not None and not one.failures
 
@@ -256,7 +258,7 @@ def test_weights_that_are_not_finite_at_first_give_no_policy():
 
 def test_a_beat_is_heard_while_a_student_learns():
     beats = []
-    one = Settings("distill(8, steps=30)").worker(PROGRAM, HEAD, lambda: beats.append(1))
+    one = Settings("distill(8, steps=30)").worker(SPEC, lambda: beats.append(1))
     one.step(weights(), Facts(1), seen())
     assert len(beats) > 30
 

@@ -167,7 +167,7 @@ def test_a_convolution_with_a_second_consumer():
     assert any("is also used by" in r.reason for r in run(net.graph).refusals)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), layers=st.integers(1, 14))
 def test_random_networks(seed, layers):
     graph = random_cnn(seed, layers)

@@ -140,7 +140,7 @@ def damaged(draw) -> bytes:
     return bytes(content)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(damaged())
 def test_damage_is_an_error_or_harmless(tmp_path_factory, content) -> None:
     try:

@@ -30,7 +30,7 @@ def spec_of(bits: int, signed: bool, exponent, **options) -> QuantSpec:
     return QuantSpec(bits, signed, role="activation", **options).with_exponent(exponent)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_the_same_as_code_by_code(data) -> None:
     bits, signed = data.draw(st.integers(2, 16)), data.draw(st.booleans())

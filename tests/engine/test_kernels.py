@@ -183,7 +183,7 @@ def convs(draw):
     return conv
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(convs(), st.lists(st.integers(0, 1000), max_size=2), st.booleans())
 def test_conv(level, conv, cuts, bounded):
     bound = int(np.abs(conv.sums()).max()) if bounded else 0
@@ -274,7 +274,7 @@ def test_saturation_between_two_roundings(level, rounding, last):
         assert_same(Conv(**{**vars(conv), "y": "int8"}), level)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_map(level, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))

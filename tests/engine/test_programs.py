@@ -30,7 +30,7 @@ def made_by(program: Program) -> list[str]:
     return [step.output for step in program.steps]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from([random_program, other_program]),
     st.integers(0, 1 << 30),

@@ -64,7 +64,7 @@ OPS = st.sampled_from(["matmul", "conv2d", "depthwise_conv2d"])
 WEIGHTS = arrays(np.int64, (TERMS, CHANNELS), elements=st.integers(-8, 7))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     OPS,
     WEIGHTS,
@@ -83,7 +83,7 @@ def test_the_bound_is_what_brute_force_finds(op, weights, signed, bias):
     assert farthest[found.channel] == farthest.max()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 99), st.booleans(), st.sampled_from(["same", ((1, 0), (2, 1))]))
 def test_padding_does_not_escape_the_bound(seed, signed, padding):
     rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_padding_does_not_escape_the_bound(seed, signed, padding):
     assert found.low <= y.min() and y.max() <= found.high
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(OPS, WEIGHTS, st.booleans())
 def test_the_width_is_the_smallest_that_holds(op, weights, signed):
     g = layer(op, weights, 8, signed)
@@ -227,7 +227,7 @@ def test_32_bits_wrap_like_int32(bias):
     assert assert_tf_equals_reference(g, {"x": x.astype(np.float32)})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(WEIGHTS, st.integers(5, 9), st.integers(-300, 300))
 def test_a_bias_brings_a_wrapped_sum_back(weights, bits, bias):
     plain = layer("matmul", weights, 6, True, [bias] * CHANNELS)

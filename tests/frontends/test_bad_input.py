@@ -73,7 +73,7 @@ def small_network():
 SOUND = graph_def_of(small_network)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_graph_with_damaged_nodes_is_refused_by_name(data):
     graph_def = type(SOUND).FromString(SOUND.SerializeToString())
@@ -100,7 +100,7 @@ def some_file(tmp_path_factory):
     return tmp_path_factory.mktemp("damaged") / "net.pb"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_file_never_shows_a_traceback_of_others(some_file, data):
     content = bytearray(SOUND.SerializeToString())

@@ -198,7 +198,7 @@ def test_strided_slice_with_all_masks_in_golden_form():
 MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_strided_slices_are_tensorflows(data):
     shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))

@@ -46,7 +46,7 @@ def test_many_damaged_files(kind):
 
 
 MODELS, OPS = onnx_cases()
-SMALL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SMALL = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 @SMALL

@@ -21,10 +21,7 @@ from tests.helpers.drawn_graphs import graphs, profiles
 from tests.helpers.quantized import quantize
 
 NETWORKS = (graphs(), profiles(), st.integers(0, 1000))
-QUIET = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
-}
+QUIET = {"suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 
 def network_of(graph, profile, seed) -> Network:

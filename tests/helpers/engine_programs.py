@@ -310,13 +310,13 @@ def random_program(seed: int, steps: int) -> Program:
         live.append(writer.entry((1, writer.number(1, 30)), 8, writer.pick(True, False)))
     for _ in range(steps):
         x = writer.pick(live[-1], live[-1], *live)
-        if max(map(abs, writer.range_of(x))) > WIDEST:
-            x = writer.requantize(x)
+        if writer.tensors[x].magnitude > WIDEST:
+            x = writer.requantize(x, writer.pick(3, 8, 8, 8, 16))
         tensor = writer.tensors[x]
         kinds = list(ANY)
-        if len(tensor.shape) == 4 and tensor.high < 1 << 18:
+        if len(tensor.shape) == 4 and tensor.magnitude < 1 << 18:
             kinds += [*IMAGES, *IMAGES]
-        if len(tensor.shape) == 2 and tensor.high < 1 << 18:
+        if len(tensor.shape) == 2 and tensor.magnitude < 1 << 18:
             kinds += ["matmul", "matmul"]
         if len(tensor.shape) == 1:
             kinds = ["requantize", "clip"]

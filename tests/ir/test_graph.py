@@ -95,7 +95,7 @@ class AnyEdits(RuleBasedStateMachine):
 
 
 TestAnyEdits = AnyEdits.TestCase
-TestAnyEdits.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestAnyEdits.settings = settings(max_examples=40, stateful_step_count=20)
 
 
 def chain() -> Graph:

@@ -144,7 +144,7 @@ TWO = st.tuples(st.integers(1, 3), st.integers(1, 3))
 PADS = st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 99), TWO, TWO, TWO, st.sampled_from(["same", "valid"]) | PADS,
     st.sampled_from([1, 2, 3]), st.integers(1, 2), st.booleans(), st.booleans(),

@@ -56,7 +56,7 @@ def in_whole_numbers(codes: list[int], numbers: Standardization) -> list[int]:
     return [((count * c - total) * 2 ** (numbers.shift + 1) + root) // (2 * root) for c in codes]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(*DRAWN)
 def test_codes_are_those_of_the_formula(data, bits, signed, made, exponent, epsilon):
     attrs, codes, numbers = drawn(data, bits, signed, made, exponent, epsilon)
@@ -66,7 +66,7 @@ def test_codes_are_those_of_the_formula(data, bits, signed, made, exponent, epsi
     assert found.exponent == attrs["spec"].exponent == numbers.shift - numbers.guard
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(*DRAWN)
 def test_off_by_no_more_than_half_a_step_and_the_guard(data, bits, signed, made, exponent, epsilon):
     attrs, codes, numbers = drawn(data, bits, signed, made, exponent, epsilon)

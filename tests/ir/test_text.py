@@ -99,7 +99,7 @@ def shown(node):
     return repr((node.name, node.op, node.inputs, sorted(node.attrs.items()), node.control))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(graphs())
 def test_round_trip(graph):
     verify(graph)

@@ -13,7 +13,7 @@ from qgraph.program.run import RULES
 from tests.helpers.quantized import PROFILES, quantize, random_network
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.sampled_from(["int8", "int32-bias", "per-channel"]))
 def test_bounds_are_those_of_the_graph(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)

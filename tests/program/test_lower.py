@@ -37,7 +37,7 @@ def assert_same(graph, feeds) -> int:
     return sum(found[name].size for name in names)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)

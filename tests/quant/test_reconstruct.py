@@ -42,7 +42,7 @@ def quadratic_error(codes, v, hessian) -> np.ndarray:
 # -- the solver ------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 80), st.integers(1, 4))
 def test_descent_never_raises_the_error_and_ends_where_no_step_lowers_it(seed, groups, k, n):
     v, h = problem(seed, groups, k, n)
@@ -57,7 +57,7 @@ def test_descent_never_raises_the_error_and_ends_where_no_step_lowers_it(seed, g
         assert (quadratic_error(other, v, h) >= best * (1 - 1e-6) - 1e-9).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 150), st.integers(1, 4))
 def test_rounding_in_turn_is_to_nearest_where_inputs_are_independent(seed, groups, k, n):
     rng = np.random.default_rng(seed)

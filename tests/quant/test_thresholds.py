@@ -60,7 +60,7 @@ def test_percentile_keeps_all_but_one_in_ten_thousand():
     assert choose(x, S8, "percentile") == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from(["normal", "laplace", "uniform", "relu", "outliers"]),
     st.integers(-20, 20), st.sampled_from([S8, S4, QuantSpec(6, True, "activation")]),

@@ -255,7 +255,7 @@ def test_effort_finds_a_plan_first(monkeypatch) -> None:
     assert result.facts["mixed"]["points"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_every_assignment_is_exact(seed: int, data) -> None:
     graph = random_cnn(seed, layers=5, dtype="float32")

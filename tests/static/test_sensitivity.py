@@ -50,7 +50,7 @@ def made(graph: Graph, data, plan: Plan = MAX) -> tuple[Graph, Graph]:
     return build(graph, INT8, plan, data, Trace())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_every_quantizer_is_in_one_part_and_switches_give_both_networks(seed: int) -> None:
     graph = random_cnn(seed)

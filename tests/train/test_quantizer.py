@@ -24,7 +24,7 @@ def of(x, log2_t, bits, signed, rounding="half_even"):
     return y.numpy(), *(g.numpy() for g in gradients)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     NUMBERS,
     st.floats(-3, 3, width=32, allow_subnormal=False),

@@ -88,7 +88,7 @@ def test_rows_that_are_not_whole_images_are_left_alone(shape):
     assert transposes(g) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_reshapes_behind_any_transpose_keep_the_function(data):
     """Both passes, on a chain of transposes and reshapes that split and join axes."""

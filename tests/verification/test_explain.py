@@ -64,7 +64,7 @@ def check(program, seed):
             assert made_of(step, found, index) == made[index], (step.op, step.output, index)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
     check(lower(random_network(seed, profile)), seed)

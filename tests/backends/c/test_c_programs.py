@@ -33,7 +33,7 @@ from tests.helpers.random_programs import ROUNDINGS, random_program
 
 
 @needs_compiler
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_random_programs(seed: int, tmp_path_factory) -> None:
     program = random_program(seed, 10)

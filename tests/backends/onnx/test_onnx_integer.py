@@ -22,7 +22,7 @@ FORM = OnnxInteger()
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (0, 2))}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(PROFILES)))
 def test_random_networks(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)
@@ -33,7 +33,7 @@ def test_random_networks(seed: int, profile: str) -> None:
     assert assert_form(FORM, program, seed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_random_programs(seed: int) -> None:
     assert assert_form(FORM, random_program(seed), seed)

@@ -22,7 +22,7 @@ CARRIED = ("int32-bias", "int8", "int4", "per-channel", "per-channel-int32")
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((1, 1), (1, 1)), "groups": 1}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from(CARRIED))
 def test_random_networks(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)
@@ -37,7 +37,7 @@ def test_random_networks(seed: int, profile: str) -> None:
     assert assert_form(FORM, program, seed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_random_programs(seed: int) -> None:
     program = random_program(seed, 8, ("half_even",), ("saturate",), (2, 4, 8, 8, 8, 13, 16))

@@ -21,7 +21,7 @@ FORM = Qonnx()
 CARRIED = tuple(name for name in PROFILES if name not in ("wrap", "narrow"))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from(CARRIED))
 def test_random_networks(seed: int, profile: str) -> None:
     graph = random_network(seed, profile)
@@ -34,7 +34,7 @@ def test_random_networks(seed: int, profile: str) -> None:
     assert assert_form(FORM, program, seed)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_random_programs(seed: int) -> None:
     program = random_program(seed, 8, ROUNDINGS, ("saturate",))

@@ -57,7 +57,6 @@ def array(folder: Path, where: dict) -> np.ndarray:
 # -- files ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(1, 53), st.booleans(), st.integers(0, 2**32))
 def test_files_hold_the_codes(bits: int, signed: bool, seed: int) -> None:
     import tempfile
@@ -85,7 +84,7 @@ def test_hexadecimal_is_what_readmemh_reads() -> None:
 # -- programs -------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_random_programs(seed: int, tmp_path_factory) -> None:
     program, folder = random_program(seed, 10), tmp_path_factory.mktemp("vectors")
@@ -272,7 +271,7 @@ def test_the_bench_passes_and_fails(shift, rounding: str, tmp_path: Path) -> Non
 
 
 @needs_icarus
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
 def test_the_bench_passes_on_random_programs(seed: int, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("bench")

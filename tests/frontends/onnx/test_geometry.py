@@ -21,7 +21,7 @@ from tests.helpers.onnx_graphs import (
     runtime,
 )
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=60)
 SMALL, STEP = st.integers(1, 4), st.integers(1, 3)
 make = helper.make_node
 

@@ -96,7 +96,7 @@ def mutated(data):
     return repaired(block)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_damaged_blocks_are_refused_or_run(data):
     block = mutated(data)
@@ -108,7 +108,7 @@ def test_damaged_blocks_are_refused_or_run(data):
     assert list(found) == list(actor.outputs)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_an_actor_goes_on_when_it_is_given_a_damaged_block(data):
     actor = Actor(WHOLE)

@@ -60,7 +60,7 @@ def test_what_environments_give_is_taken_without_a_conversion_in_python(kind, mo
     assert np.isfinite(actor(np.ones((1, *program.shape), kind))).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_dense_steps_of_any_size_give_the_same_bits(data):
     sizes = data.draw(st.lists(st.integers(1, 300), min_size=2, max_size=4))
@@ -73,7 +73,7 @@ def test_dense_steps_of_any_size_give_the_same_bits(data):
     same_at_all_levels(program, random_weights(program), bits, x)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_convolutions_of_any_shape_give_the_same_bits(data):
     kernel = (data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4)))

@@ -54,7 +54,7 @@ def test_two_buffers_do_where_nobody_holds_an_old_block() -> None:
     assert len(rooms) == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(
@@ -180,7 +180,7 @@ def test_a_reader_sleeps_until_a_version_is_there() -> None:
     later.start()
     begin = time.monotonic()
     assert reader.wait(2, 30)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 25
     later.join()
 
 
@@ -221,13 +221,13 @@ def test_a_channel_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_when_its_processes_are_killed() -> None:
-    before = set(os.listdir("/dev/shm"))
     script = (
         "import os, signal; from qgraph.rl.broadcast import Channel;"
-        "c = Channel.create(1 << 20, 1); c.writer().room()[:] = 1; print(c.name, flush=True);"
-        "os.kill(os.getpid(), signal.SIGKILL)"
+        "c = Channel.create(1 << 20, 1); c.writer().room()[:] = 1;"
+        "print(c.name, os.readlink(c.name), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.returncode == -9
-    assert not os.path.exists(ended.stdout.strip())
-    assert set(os.listdir("/dev/shm")) == before
+    name, memory = ended.stdout.split(maxsplit=1)
+    assert not os.path.exists(name)
+    assert memory.startswith("/memfd:")  # of no file system: the kernel frees it with its last user

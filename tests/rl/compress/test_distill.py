@@ -44,7 +44,7 @@ def apart(a, b, x):
     return float(divergences(soft(a.head), a.actor()(x), b.actor()(x)).mean())
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.sampled_from(sorted(HEADS)), st.integers(0, 999))
 def test_the_loss_has_the_divergence_and_entropy_of_numpy(kind, seed):
     rng, head = np.random.default_rng(seed), soft(HEADS[kind])
@@ -318,7 +318,7 @@ def around(mean, deviation):
     return np.tile(np.array([mean - deviation, mean + deviation], "f4"), 32)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(-900, 900), st.integers(0, 9)), min_size=1, max_size=4))
 def test_the_unit_of_values_changes_no_function(units):
     """Values move between calls; a student judges as before until it has learnt from them.

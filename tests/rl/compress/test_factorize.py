@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import UnsupportedError, UsageError
@@ -13,7 +13,6 @@ from qgraph.rl.policy import floats
 from tests.helpers.actors import everything, mlp, random_weights
 
 
-@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
 def test_at_full_rank_the_product_is_the_kernel(k, m, seed):
     kernel = np.random.default_rng(seed).normal(size=(k, m)).astype("f4")
@@ -22,7 +21,6 @@ def test_at_full_rank_the_product_is_the_kernel(k, m, seed):
     assert left @ right == pytest.approx(kernel, abs=1e-5)
 
 
-@settings(deadline=None)
 @given(st.floats(0.01, 1), st.integers(0, 99))
 def test_the_least_rank_that_keeps_the_energy(energy, seed):
     kernel = np.random.default_rng(seed).normal(size=(8, 6)).astype("f4")

@@ -39,7 +39,7 @@ def close(found, wanted):
         assert found[name] == pytest.approx(wanted[name], rel=2e-5, abs=2e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 12), min_size=3, max_size=5),
     st.floats(0, 0.99, exclude_min=True),

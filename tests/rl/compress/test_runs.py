@@ -3,19 +3,18 @@
 import json
 import math
 import re
-from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.compress.kept import read_students
-from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
-from qgraph.rl.learn.training import Training
 from qgraph.rl.monitor.log import LINES, read_log
 from qgraph.words import counted
 from tests.helpers.cli import run as qgraph
+from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
@@ -33,18 +32,18 @@ SMALL = {
 }
 
 
-def unwatched(status):
-    pass
+def looks(path):
+    """What the monitor saw of policies that were compressed."""
+    log = path / LINES
+    return [row.seen for row in read_log(log) if row.seen.kl_mean > 0] if log.exists() else []
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 2}, {"on_demand": True}])
 def test_actors_run_what_the_chain_makes(tmp_path, where):
-    settings = {**SMALL, **where, "compress": "prune(0.5)|quantize(4)", "monitor": "reward_gap:9"}
-    options = options_for("dqn", "CartPole-v1", **settings)
-    directory = RunDirectory(tmp_path, resume=False)
-    directory.begin(options)
-    training = Training(options, directory)
-    acted = []
+    settings = {**SMALL, **where, "compress": "prune(0.5)|quantize(4)", "steps": MANY}
+    settings["monitor"] = "reward_gap:1000"  # more than CartPole's best: the chain stays
+    training, acted = begun(tmp_path, "dqn", "CartPole-v1", **settings), []
+    ends_when(training, lambda _: any(math.isfinite(seen.reward_gap) for seen in looks(tmp_path)))
     report = training._report
 
     def reported(actors, watch):
@@ -55,10 +54,7 @@ def test_actors_run_what_the_chain_makes(tmp_path, where):
     assert training.run(unwatched)
     last = acted[-1]
     assert last._program.weight_shapes["hidden_1/kernel"] == (8, 8)  # of 16, 16
-    rows = read_log(tmp_path / LINES)
-    assert rows and rows[-1].seen.kl_mean > 0
-    assert any(math.isfinite(row.seen.reward_gap) for row in rows)
-    directory.close()
+    training.directory.close()
 
 
 @pytest.mark.parametrize("algo", ["sac", "d4pg"])
@@ -98,25 +94,27 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
 def test_students_are_kept_beside_a_run(tmp_path, where):
-    settings = {**SMALL, **where, "compress": "distill(8, steps=1)|quantize(8)"}
-    train(tmp_path, "dqn", "CartPole-v1", settings)
-    (memory,) = read_students(tmp_path).values()
-    begun = memory["kept"]["adam/powers"]
-    train(tmp_path, settings={"steps": 600}, resume=True)
-    (memory,) = read_students(tmp_path).values()
-    assert (memory["kept"]["adam/powers"] < begun).all()  # one step after the other
+    settings = {**SMALL, **where, "compress": "distill(8, steps=1)|quantize(8)", "steps": MANY}
+    powers = []
+    for made in (lambda path: begun(path, "dqn", "CartPole-v1", **settings), resumed):
+        training, before = made(tmp_path), len(looks(tmp_path))
+        ends_when(training, lambda _, before=before: len(looks(tmp_path)) > before + 1)
+        assert training.run(unwatched)
+        training.directory.close()
+        (memory,) = read_students(tmp_path).values()
+        powers.append(memory["kept"]["adam/powers"])
+    assert (powers[1] < powers[0]).all()  # one step after the other
 
 
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
 def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
-    options = options_for("dqn", "CartPole-v1", **SMALL, **where, compress=FAILS)
-    directory = RunDirectory(tmp_path, resume=False)
-    directory.begin(options)
-    training = Training(options, directory)
+    settings = {**SMALL, **where, "steps": MANY, "compress": FAILS}
+    training = begun(tmp_path, "dqn", "CartPole-v1", **settings)
+    ends_when(training, lambda _: bool(training.actors.troubles()))
     assert training.run(unwatched)
     (told,) = training.troubles
     assert re.match(r"\d+ policies were not compressed, .*monitor.csv", told)
-    directory.close()
+    training.directory.close()
 
 
 @pytest.mark.parametrize(
@@ -195,11 +193,9 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     tmp_path, where, link, correct, judges
 ):
     settings = {**SMALL, **where, "spi": 1.0, "n": 5, "batch": 20, "correct": correct}
-    settings["compress"], settings["evaluate_every"] = f"{link}|quantize(8)", 5
-    options = options_for("impala", "CartPole-v1", **settings)
-    directory = RunDirectory(tmp_path, resume=False)
-    directory.begin(options)
-    training, outputs = Training(options, directory), []
+    settings |= {"compress": f"{link}|quantize(8)", "evaluate_every": 5, "steps": MANY}
+    training, outputs = begun(tmp_path, "impala", "CartPole-v1", **settings), []
+    ends_when(training, lambda _: len(outputs) > 1 and len(looks(tmp_path)) > 1)
     report = training._report
 
     def reported(actors, watch):
@@ -210,7 +206,7 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
 
     training._report = reported
     assert training.run(unwatched)
-    directory.close()
+    training.directory.close()
     assert set(outputs) == {("output",)}
     (memory,) = read_students(tmp_path).values()
     assert ("value/kernel" in memory["kept"]) == judges
@@ -226,28 +222,21 @@ def test_a_compressor_that_dies_is_started_again(tmp_path, calls, where):
     chain = (
         f"tests.helpers.links.Dies({counted}, {calls})|distill(8, steps=1, follow=1)|quantize(8)"
     )
-    options = options_for(
-        "dqn", "CartPole-v1", **{**SMALL, **where, "steps": 10**6}, actors=1, compress=chain
-    )
-    directory = RunDirectory(out, resume=False)
-    directory.begin(options)
-    training, versions, before = Training(options, directory), [], []
-    insert = training._insert
+    settings = {**SMALL, **where, "steps": MANY, "actors": 1, "compress": chain}
+    training, before = begun(out, "dqn", "CartPole-v1", **settings), []
 
-    def inserted(records):
-        versions.extend(records["version"].tolist())
-        insert(records)
+    def acts_again(records):
         if training.actors.troubles() and not before:
             before.append(training.counts.learner_steps)
-        if before and versions[-1] > before[0]:  # of weights that the dead one never saw
-            training.options = replace(training.options, steps=training.limiter.inserts)
+        return before and records["version"][-1] > before[0]  # of weights that the dead never saw
 
-    training._insert = inserted
+    records = ends_when(training, acts_again)
     assert training.run(unwatched)
-    directory.close()
+    training.directory.close()
     (told,) = training.troubles
     assert re.match("compressor was started again: it was killed by SIGKILL", told)
-    assert versions == sorted(versions) and versions[-1] > before[0]
+    versions = np.concatenate(records)["version"]
+    assert (np.diff(versions) >= 0).all() and versions[-1] > before[0]
     rows = read_log(out / LINES)
     assert [row.seen.version for row in rows] == sorted(row.seen.version for row in rows)
     assert not any(row.failed for row in rows[1:])

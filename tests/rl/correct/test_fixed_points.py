@@ -111,7 +111,7 @@ def between(mdp, rho):
     return found / found.sum(-1, keepdims=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     rho=st.sampled_from([0.3, 1.0, 2.0, np.inf]),
@@ -133,7 +133,7 @@ def test_v_trace_with_small_rho_learns_another_policy_than_pi():
     assert whole == pytest.approx(mdp.values(mdp.pi), abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10_000),
     corrector=st.sampled_from(
@@ -149,7 +149,7 @@ def test_retrace_and_tree_backup_lead_to_the_values_of_pi(seed, corrector):
     assert found == pytest.approx(wanted, abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), corrector=st.sampled_from([Retrace(), TreeBackup()]))
 def test_each_iteration_comes_nearer_by_gamma_at_least(seed, corrector):
     """Theorem 1 of the Retrace paper, in the largest difference."""

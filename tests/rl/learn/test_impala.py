@@ -12,7 +12,6 @@ from qgraph.errors import UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Actions
-from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.impala import EPSILON, NORM, Impala
 from qgraph.rl.learn.memory import limiter_of
 from qgraph.rl.learn.options import options_for
@@ -21,7 +20,7 @@ from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.sources import LocalActors
-from qgraph.rl.learn.training import Training
+from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 ROOT = Path(__file__).parents[3]
@@ -264,9 +263,8 @@ def test_one_seed_is_one_result(tmp_path):
 
 def test_a_resumed_run_goes_on_in_the_same_bits(tmp_path):
     ended = train(tmp_path / "run", "impala", "CartPole-v1", SMALL)
-    directory = RunDirectory(tmp_path / "run", resume=True)
-    again = Training(directory.options(), directory, resume=True)
-    directory.close()
+    again = resumed(tmp_path / "run")
+    again.directory.close()
     assert ended.limiter == again.limiter and ended.counts == again.counts
     assert len(ended.replay) == len(again.replay) > 0
     rest = steps_of(0, 20)
@@ -311,11 +309,12 @@ def test_log_probabilities_are_those_of_the_packed_policy_of_their_version(tmp_p
 
 
 def test_actors_in_processes_bring_log_probabilities(tmp_path):
-    more = {"in_process": False, "actors": 2, "steps": 600}
-    training = train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, **more})
-    assert training.done
-    left = np.concatenate([*training.replay.whole, *training.replay.begun.values()])
-    assert (left["log_probability"] < 0).all() and left["version"].max() > 0
+    more = {"in_process": False, "actors": 2, "steps": MANY}
+    training = begun(tmp_path / "run", "impala", "CartPole-v1", **{**SMALL, **more})
+    came = ends_when(training, lambda records: records["version"].max() > 5)
+    assert training.run(unwatched)
+    training.directory.close()
+    assert (np.concatenate(came)["log_probability"] < 0).all()
 
 
 @pytest.mark.parametrize(

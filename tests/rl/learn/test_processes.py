@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from qgraph.errors import RunError
-from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
-from qgraph.rl.learn.training import Training
+from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
@@ -29,19 +27,12 @@ SMALL = {
 }
 
 
-def begun(tmp_path, **more):
-    options = options_for("dqn", "CartPole-v1", **{**SMALL, "steps": 600, **more})
-    directory = RunDirectory(tmp_path / "run", resume=False)
-    directory.begin(options)
-    return Training(options, directory)
+def of_cartpole(tmp_path, **more):
+    return begun(tmp_path / "run", "dqn", "CartPole-v1", **{**SMALL, "steps": 600, **more})
 
 
 def kill(training, name):
     os.kill(training.actors.run.children[name].process.pid, signal.SIGKILL)
-
-
-def no_watch(status):
-    pass
 
 
 @pytest.mark.parametrize(
@@ -57,17 +48,25 @@ def no_watch(status):
     ],
 )
 def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
-    training = begun(tmp_path, actor_update_period=10, **more)
-    assert training.run(no_watch)
-    records = training.replay.records
-    assert len(records) == training.limiter.inserts == 600
+    training = of_cartpole(tmp_path, actor_update_period=10, steps=MANY, **more)
+
+    def versions(records, actor):
+        return records["version"][records["actor"] == actor]
+
+    def both_have(records):
+        found = [versions(records, actor) for actor in (0, 1)]
+        return all(len(each) >= 200 and each[-1] > 0 for each in found)
+
+    came = ends_when(training, both_have)
+    assert training.run(unwatched)
+    records, steps = np.concatenate(came), training.limiter.inserts
+    assert training.replay.records[:steps].tobytes() == records.tobytes()
     assert records["version"][0] == 0
     assert set(records["actor"]) == {0, 1}
     for actor in (0, 1):
-        versions = records["version"][records["actor"] == actor]
-        assert (np.diff(versions) >= 0).all() and versions[-1] > 0
+        assert (np.diff(versions(records, actor)) >= 0).all()
     # Actors without a limiter would have run far ahead.
-    assert abs(training.limiter.samples - 4 * 550) <= 16
+    assert abs(training.limiter.samples - 4 * (steps - 50)) <= 16
     with (tmp_path / "run" / "actors.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert {row["actor"] for row in rows} == {"0", "1"}
@@ -75,7 +74,7 @@ def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
 
 
 def test_an_actor_that_is_killed_is_replaced(tmp_path):
-    training = begun(tmp_path)
+    training = of_cartpole(tmp_path)
     killed, taken = [], []
 
     def until(true):
@@ -87,13 +86,14 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
         if done > 200 and not killed:
             until(lambda: training.actors.run.numbers("actor 1")[0] > 0)  # it has begun
             kill(training, "actor 1")
+            training.actors.run.children["actor 1"].process.wait()
             killed.append(training.actors)
         elif killed and killed[0].run.crashes("actor 1"):
             numbers = killed[0].run.numbers("actor 1")
             taken.append(numbers[0])
             until(lambda: numbers[0] != taken[0])  # the new one is there
 
-    assert training.run(no_watch, tick)
+    assert training.run(unwatched, tick)
     (actors,) = killed
     assert len(actors.run.crashes("actor 1")) == 1
     assert training.troubles == ["actor 1 was started again: it was killed by SIGKILL"]
@@ -105,11 +105,8 @@ def test_an_actor_that_is_killed_is_replaced(tmp_path):
 
 def test_an_actor_whose_environment_fails_begins_another_episode(tmp_path):
     name = "tests.helpers.environments:NotFinite-v0"
-    options = options_for("dqn", name, **{**SMALL, "steps": 600, "actors": 1})
-    directory = RunDirectory(tmp_path / "run", resume=False)
-    directory.begin(options)
-    training = Training(options, directory)
-    assert training.run(no_watch)
+    training = begun(tmp_path / "run", "dqn", name, **{**SMALL, "steps": 600, "actors": 1})
+    assert training.run(unwatched)
     records = training.replay.records
     assert len(records) == 600 and np.isfinite(records["next_observation"]).all()
     assert len(training.troubles) in (2, 3)  # of 199 steps each, and some that were not taken
@@ -121,7 +118,7 @@ def test_an_actor_whose_environment_fails_begins_another_episode(tmp_path):
     [("quantizer", {}), ("compressor", {"actor_bits": 32, "compress": "quantize(8)"})],
 )
 def test_without_what_packs_the_run_ends_with_a_checkpoint(tmp_path, process, more):
-    training = begun(tmp_path, **more)
+    training = of_cartpole(tmp_path, **more)
 
     def tick(done, total):
         if done > 200:
@@ -129,7 +126,7 @@ def test_without_what_packs_the_run_ends_with_a_checkpoint(tmp_path, process, mo
             time.sleep(0.05)
 
     with pytest.raises(RunError, match=f"{process}: was killed by SIGKILL"):
-        training.run(no_watch, tick)
+        training.run(unwatched, tick)
     training.directory.close()
     went_on = train(tmp_path / "run", resume=True)
     assert went_on.limiter.inserts == 600
@@ -162,9 +159,8 @@ def test_a_killed_learner_takes_all_with_it(tmp_path):
     while any(map(_alive, children)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not [child for child in children if _alive(child)]
-    directory = RunDirectory(out, resume=True)
-    training = Training(directory.options(), directory, resume=True)
-    directory.close()
+    training = resumed(out)
+    training.directory.close()
     assert training.limiter.inserts >= 50
 
 

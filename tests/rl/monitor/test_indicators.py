@@ -31,7 +31,7 @@ def seen(n=50, seed=1):
     return np.random.default_rng(seed).normal(size=(n, 4)).astype("f4")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.sampled_from(KINDS), st.integers(0, 99), st.integers(0, 99))
 def test_divergences_are_at_least_0_and_0_for_equal_policies(kind, a, b):
     found = measure(whole(kind, a), whole(kind, b), seen(), Facts())

@@ -1,0 +1,53 @@
+"""Runs of training that end by what has happened, for processes whose speed nobody knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.learn.directory import RunDirectory
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.training import Training
+
+MANY = 10**6  # steps, which a run that `ends_when` never takes
+SECONDS = 120.0  # after which what is waited for is not going to happen
+
+
+def begun(path: Path, algorithm: str, environment: str, **settings: Any) -> Training:
+    options = options_for(algorithm, environment, **settings)
+    directory = RunDirectory(path, resume=False)
+    directory.begin(options)
+    return Training(options, directory)
+
+
+def resumed(path: Path) -> Training:
+    directory = RunDirectory(path, resume=True)
+    return Training(directory.options(), directory, resume=True)
+
+
+def unwatched(status: object) -> None:
+    """A watch that looks at nothing."""
+
+
+def ends_when(training: Training, enough: Callable[[Array], bool]) -> list[Array]:
+    """Let it run until `enough` says so of all records that came in, which the list gets.
+
+    Its options have MANY steps.
+    """
+    insert, found, end = training._insert, list[Array](), time.monotonic() + SECONDS
+
+    def inserted(records: Array) -> None:
+        insert(records)
+        found.append(records.copy())
+        assert time.monotonic() < end
+        if enough(np.concatenate(found)):
+            training.options = replace(training.options, steps=training.limiter.inserts)
+
+    training._insert = inserted  # type: ignore[method-assign]
+    return found

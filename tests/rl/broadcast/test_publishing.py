@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,9 @@ from qgraph.rl.broadcast import (
 from qgraph.rl.broadcast.board import Board
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver, WeightSender
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
+from tests.helpers.watching import until, watched
 
 MODULE = "tests.helpers.rl_processes"
-
-
-def until(condition: Callable[[], Any], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
-def watched(run: Supervisor, condition: Callable[[], Any]) -> None:
-    until(lambda: run.check() is None and condition())
 
 
 @pytest.fixture

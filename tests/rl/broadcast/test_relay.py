@@ -18,6 +18,7 @@ from qgraph.rl.broadcast.ray import RayNodes
 from qgraph.rl.broadcast.relay import Relay, form_text
 from tests.helpers.ray_cluster import two_nodes
 from tests.helpers.rl_policies import PROGRAM, X, drawn, outputs
+from tests.helpers.watching import gone, until
 
 MODULE = "tests.helpers.rl_processes"
 
@@ -145,13 +146,6 @@ def taken(run: Supervisor, rings: Experience, enough: Callable[[np.ndarray], boo
     return checked(found)
 
 
-def ended(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
-
-
 @pytest.mark.slow
 def test_actors_on_two_ray_nodes(cluster: Any) -> None:
     with Supervisor(5) as run:
@@ -166,10 +160,7 @@ def test_actors_on_two_ray_nodes(cluster: Any) -> None:
         os.kill(int(last["pid"][-1]), signal.SIGKILL)
         taken(run, rings, lambda found: nodes.crashes == 1)
         pids = {int(pid) for pid in (*found["pid"], *last["pid"])}
-    end = time.monotonic() + 30
-    while not all(ended(pid) for pid in pids):  # actors end with the run
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: all(map(gone, pids)))  # actors end with the run
 
 
 @pytest.mark.slow
@@ -182,10 +173,7 @@ def test_a_lost_node_is_started_again(cluster: Any) -> None:
         status = Path(f"/proc/{actor}/status").read_text()
         os.kill(int(status.split("PPid:")[1].split()[0]), signal.SIGKILL)  # its relay
         taken(run, rings, lambda r: (r["pid"][r["actor"] == 2] != actor).any())
-    end = time.monotonic() + 30
-    while not ended(actor):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: gone(actor))
 
 
 @pytest.mark.slow
@@ -195,10 +183,10 @@ def test_actors_of_a_machine_that_is_gone_begin_elsewhere() -> None:
         publisher, rings, nodes = start(run, cluster, restarts=2)
         publisher.publish(drawn(1), 1)
         found = taken(run, rings, lambda found: set(found["actor"]) == {0, 1, 2})
-        gone = set(found["pid"][found["actor"] == 0])
+        lost = set(found["pid"][found["actor"] == 0])
         (machine,) = cluster.worker_nodes  # the learner's own is the last: it has actor 2
         cluster.remove_node(machine, allow_graceful=False)
-        taken(run, rings, lambda r: bool(set(r["pid"][r["actor"] == 0]) - gone))
+        taken(run, rings, lambda r: bool(set(r["pid"][r["actor"] == 0]) - lost))
         assert nodes.crashes == 0
 
 

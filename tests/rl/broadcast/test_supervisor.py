@@ -4,9 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,30 +11,13 @@ import pytest
 from qgraph.errors import RunError, UsageError
 from qgraph.rl.broadcast import Channel, Experience, Supervisor
 from qgraph.rl.broadcast.board import State
+from tests.helpers.watching import gone, until, watched
 
 MODULE = "tests.helpers.rl_processes"
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-def watched(run: Supervisor, condition: Callable[[], bool]) -> None:
-    until(lambda: run.check() is None and condition())
-
-
 def kill(run: Supervisor, name: str) -> None:
     run.children[name].process.kill()
-
-
-def gone(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
 
 
 def test_processes_end_with_the_run_and_import_no_framework() -> None:

@@ -13,6 +13,7 @@ import pytest
 from qgraph.errors import RunError
 from qgraph.rl.learn.runs import train
 from tests.helpers.runs import MANY, begun, ends_when, resumed, unwatched
+from tests.helpers.watching import gone, until
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
@@ -76,11 +77,6 @@ def test_actors_fill_the_replay_by_policies_that_they_are_sent(tmp_path, more):
 def test_an_actor_that_is_killed_is_replaced(tmp_path):
     training = of_cartpole(tmp_path)
     killed, taken = [], []
-
-    def until(true):
-        end = time.monotonic() + 30
-        while not true() and time.monotonic() < end:
-            time.sleep(0.01)
 
     def tick(done, total):
         if done > 200 and not killed:
@@ -146,19 +142,14 @@ def test_a_killed_learner_takes_all_with_it(tmp_path):
     command = [sys.executable, "-c", program, str(out)]
     learner = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 60
-        while not _reported(out) and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: _reported(out), 60)
         time.sleep(0.5)  # for a checkpoint
         children = _children(learner.pid)
     finally:
         learner.kill()
         learner.wait()
     assert len(children) == 3
-    end = time.monotonic() + 10
-    while any(map(_alive, children)) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not [child for child in children if _alive(child)]
+    until(lambda: all(map(gone, children)))
     training = resumed(out)
     training.directory.close()
     assert training.limiter.inserts >= 50
@@ -171,14 +162,6 @@ def _reported(out):
 def _children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as stream:
         return [int(child) for child in stream.read().split()]
-
-
-def _alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stream:
-            return stream.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_actors_load_no_framework():

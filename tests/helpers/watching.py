@@ -1,0 +1,30 @@
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qgraph.rl.broadcast import Supervisor
+
+
+def until(condition: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def watched(run: Supervisor, condition: Callable[[], Any]) -> None:
+    """Until then, or one of the run has died."""
+    until(lambda: run.check() is None and condition())
+
+
+def gone(pid: int) -> bool:
+    """Whether that process has ended; nobody may have asked yet how."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True

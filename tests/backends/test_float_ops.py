@@ -45,3 +45,20 @@ def test_emitted_graph_computes_the_same(op):
     (found,) = TFProgram(emit_graph_def(g)).run(feeds, ["y"])
     assert np.ptp(wanted) > 0
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_products_behind_a_convolution_do_not_end_the_process():
+    """Grappler would move them into the filter (`FIXED` in lower/linear.py), and abort."""
+    g = Graph("net")
+    y = g.add(
+        "conv2d",
+        g.input("x", "float32", (None, 5, 5, 2)),
+        g.const(RNG.normal(size=(3, 3, 2, 2)).astype(np.float32)),
+        attrs={"strides": (1, 1), "dilations": (1, 1), "padding": "same"},
+    )
+    for factor in (128.0, 0.25, 128.0):
+        y = g.add("mul", y, g.const(np.float32(factor)))
+    g.outputs["y"] = y
+    feeds = {"x": RNG.normal(size=(4, 5, 5, 2)).astype(np.float32)}
+    (found,) = TFProgram(emit_graph_def(g)).run(feeds, ["y"])
+    np.testing.assert_allclose(found, evaluate(g, feeds)["y"], rtol=1e-5, atol=1e-4)

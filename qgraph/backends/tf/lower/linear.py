@@ -27,6 +27,12 @@ def _pad_spatial(
     )
 
 
+# Behind a convolution of a free batch Grappler of TensorFlow 2.21 moves several products with
+# constants into the filter, by shapes that no longer hold, and ends the process. It leaves alone
+# what bears this mark.
+FIXED = {"_grappler_do_not_remove": True}
+
+
 def _padding(node: Node) -> tuple[str, Any]:
     padding = node.attrs["padding"]
     if isinstance(padding, str):
@@ -55,6 +61,7 @@ def _conv2d(e: Emission, node: Node) -> str:
         "strides": (1, *node.attrs["strides"], 1),
         "dilations": (1, *node.attrs["dilations"], 1),
         "padding": mode,
+        **FIXED,
     }
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)

@@ -63,9 +63,9 @@ def memory(
 
 
 NOTE = (
-    "activations: results of all layers of both critics for one batch (states 1024, images 512), "
-    "kept for the backward pass; for actors: the policy in float32, as they act; less: times that "
-    "float32 keeps as much"
+    "activations: results of all layers of both critics for one batch (states 1024, images 512) "
+    "and standardised weights, kept for the backward pass; for actors: the policy in float32, as "
+    "they act; less: times that float32 keeps as much"
 )
 
 

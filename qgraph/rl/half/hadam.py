@@ -153,7 +153,7 @@ class HAdam(Adam):
     """Adam that keeps w, the root of the second moment, and moves it by hypot (algorithm 1).
 
     The square of a gradient of 1e-4 is 0 in float16; w does not underflow before the gradient is
-    about 1e-6. Where w is 0 all gradients were, and nothing is moved.
+    about 1e-6. Where w is 0 nothing is moved, whatever the first moment is.
     """
 
     def __init__(self, *args: Any, name: str = "HAdam", **settings: Any) -> None:

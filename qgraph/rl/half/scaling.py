@@ -22,8 +22,8 @@ LEAST = 2.0**-14  # the smallest normal number of float16
 class LossScale:
     """Halved where gradients are not finite, doubled after `interval` steps in a row that had such.
 
-    Powers of two, so that scaling rounds nothing but subnormal numbers. Raises UsageError for
-    settings by which it would not be one.
+    Where `first` is a power of two, scaling rounds nothing but subnormal numbers. Raises UsageError
+    for a first that is not LEAST to `most`, for an infinite `most`, and for no interval.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from qgraph.errors import RunError
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
 
-LOG_STD = (-5.0, 2.0)  # that deviations of a drawn policy are held to, as in pytorch_sac
+LOG_STD = (-5.0, 2.0)  # that log-deviations of a drawn policy are clipped to
 
 
 class Choice(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.half.precision import Rounding
 from qgraph.rl.half.standardize import standardized
 
 Tensor = Any
@@ -56,9 +57,9 @@ def behind(first: ActorProgram, then: ActorProgram) -> ActorProgram:
     return ActorProgram(first.shape, (*first.steps, *steps), then.outputs, shapes)
 
 
-def prepared(weights: Mapping[str, Any]) -> dict[str, Any]:
+def prepared(weights: Mapping[str, Any], rounded: Rounding) -> dict[str, Any]:
     """The weights that an encoder runs with: those of its linear layer are standardised."""
-    return {**weights, "encoded/kernel": standardized(weights["encoded/kernel"])}
+    return {**weights, "encoded/kernel": rounded(standardized(weights["encoded/kernel"]))}
 
 
 def shifted(images: Tensor, seed: Tensor) -> Tensor:

@@ -230,8 +230,12 @@ class Sac:
     def features(self, critic: Weights, x: Tensor) -> Tensor:
         if self.encoder is None:
             return self._number(x)
+        return self._run(self.encoder, self._encoding(critic), x)
+
+    def _encoding(self, critic: Weights) -> dict[str, Tensor]:
+        """The weights that its encoder runs with."""
         weights = {**self.fixed, **part(critic, "encoder")}
-        return self._run(self.encoder, prepared(self._computed(weights)), x)
+        return prepared(self._computed(weights), self.rounded)
 
     def _run(self, program: Any, weights: Weights, x: Tensor) -> Tensor:
         dtype = self.precision.computed
@@ -250,8 +254,7 @@ class Sac:
         """Give `policy` the weights that are now."""
         weights = dict(self.actor)
         if self.encoder:
-            images = {**self.fixed, **part(self.critic, "encoder")}
-            weights |= prepared(self._computed(images))
+            weights |= self._encoding(self.critic)
         for name, shown in self.policy.items():
             shown.assign(tf.cast(weights[name], tf.float32))
 

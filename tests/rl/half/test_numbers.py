@@ -175,6 +175,18 @@ def test_a_variance_that_rounds_to_0():
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.parametrize(
+    ("std", "finite"), [(0.0157, True), (0.0156, False), (math.exp(-5), False)]
+)
+def test_a_variance_whose_gradient_is_infinite(std, finite):
+    """What fails in SAC, whose deviations are e^-5 at least: 4^2 / std^2 is above 65504."""
+    mean, std = half([0.0]), half([std])
+    value, slope = gradient_of(lambda s: log_density(4 * std, mean, s, fix=False), std)
+    assert np.isfinite(value).all() and np.isfinite(slope).all() == finite
+    _, slope = gradient_of(lambda s: log_density(4 * std, mean, s), std)
+    assert np.isfinite(slope).all()
+
+
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(0.5, 5))
 def test_log_density_is_the_normal_one(x, mean, std):
     wanted = math.log(NormalDist(mean, std).pdf(x))
@@ -258,3 +270,16 @@ def test_standardized_columns(dtype):
     centered = kernel - kernel.mean(0)
     assert found == pytest.approx(centered / kernel.std(0) / math.sqrt(2000), rel=rel, abs=2e-4)
     assert (standardized(tf.ones((8, 2), dtype)).numpy() == 0).all()
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_gradients_of_standardized_columns_are_summed_in_more(size):
+    """39,200 of one sign: a sum in float16 stands still, or is infinite."""
+    rng = np.random.default_rng(0)
+    kernel = rng.uniform(-0.01, 0.01, (39_200, 3)).astype(np.float16)
+    back = rng.uniform(5 * size, 10 * size, kernel.shape).astype(np.float16)
+    found, wanted = (
+        gradient_of(lambda x: standardized(x) * tf.cast(back, x.dtype), tf.cast(kernel, dtype))[1]
+        for dtype in (HALF, tf.float64)
+    )
+    assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)

@@ -47,6 +47,18 @@ def test_statement_1(methods):
     assert apart(learnt(1000), learnt(1000, methods)) < CLOSE
 
 
+def test_where_softplus_is_a_line_the_step_is_the_same():
+    """Actions of -1, below K of float64 too: what is kept after an update, gradients with it."""
+    found = []
+    for methods in ((), ("softplus-fix",)):
+        sac = learner(precision="float64", methods=methods)
+        sac.actor["output/bias"].assign([-25.0, -25.0, 0.0, 0.0])
+        for batch in batches(World(), 1):
+            sac.step(batch)
+        found.append({name: v.numpy() for name, v in sac.state.items()})
+    assert apart(*found) < 1e-14
+
+
 # -- the step itself -------------------------------------------------------------------------------
 
 
@@ -230,6 +242,17 @@ def test_methods_by_name():
     for text, said in wrong.items():
         with pytest.raises(UsageError, match=said):
             half_settings(text)
+
+
+def test_settings_of_images_are_those_of_every_task():
+    for task in ("cartpole-swingup", "cheetah-run"):
+        images = options_for("sac", f"dm_control:{task}:pixels")
+        assert (images.rate, images.reward_scale) == (1e-3, 0.1)
+    held = options_for("sac", "dm_control:cartpole-swingup:held")
+    assert (held.rate, held.reward_scale, held.steps) == (1e-3, 0.1, 12_000)
+    for other in ("dm_control:cheetah-run:held", "dm_control:cheetah-run", "My-v0:pixels"):
+        states = options_for("sac", other)
+        assert (states.rate, states.reward_scale) == (3e-4, 1.0)
 
 
 @pytest.mark.parametrize(

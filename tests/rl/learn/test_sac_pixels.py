@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.half.methods import half_settings
+from qgraph.rl.half.scaling import FIRST
 from qgraph.rl.learn.pixels import shifted
+from qgraph.rl.learn.tensors import run
 from tests.helpers.sac import World, batches, learner
 
 
@@ -60,3 +62,42 @@ def test_images(how):
     tolerance = 1e-4 if how == "float32" else 0.02
     assert np.abs(wanted).max() > 0.5
     assert act(x) == pytest.approx(wanted.astype(float), abs=tolerance)
+
+
+def test_images_as_large_as_the_paper_s_need_no_lower_scale():
+    """The gradient of their linear layer is infinite where 39,200 are summed in float16."""
+    world = World((84, 84, 1), np.uint8, 1)
+    sac = learner(world, **half_settings("all"))
+    for batch in batches(world, 1, size=4):
+        sac.step(batch)
+    assert float(sac.descents["critic"].scale.value) == FIRST
+
+
+def test_few_significand_bits_of_standardised_weights():
+    world = World((20, 20, 3), np.uint8, 1)
+    sac = learner(world, significand=3, **half_settings("all"))
+    kernel = sac.policy["encoded/kernel"].numpy()
+    assert np.array_equal(kernel, sac.rounded(tf.constant(kernel))) and len(np.unique(kernel)) > 8
+    (batch,) = batches(world, 1)
+    images = batch.records["observation"]
+    shown = sac._run(sac.encoder, sac._computed(sac.policy), images)
+    assert np.array_equal(shown, sac.features(sac.critic, images))
+
+
+@pytest.mark.parametrize(("op", "shape"), [("conv", (16, 41, 41, 2)), ("dense", (4096, 2))])
+def test_gradients_of_biases(op, shape):
+    """Of images they are summed in float32; all others are as published runs have them."""
+    axes = tuple(range(len(shape) - 1))
+    attrs = {"strides": (1, 1)} if op == "conv" else {}
+    kernel = tf.ones((2, 2) if op == "dense" else (1, 1, 2, 2), tf.float16)
+    step = Step(op, ("observation",), "y", ("kernel", "bias"), attrs)
+    program = ActorProgram(shape[1:], (step,), ("y",), {"kernel": kernel.shape, "bias": (2,)})
+    back = tf.fill(shape, tf.constant(0.01, tf.float16))
+    with tf.GradientTape() as tape:
+        bias = tf.Variable(tf.zeros(2, tf.float16))
+        y = run(program, {"kernel": kernel, "bias": bias}, tf.zeros(shape), dtype=tf.float16)
+    found = tape.gradient(y, bias, output_gradients=back).numpy().tolist()
+    plain = tf.reduce_sum(back, axes).numpy().tolist()
+    wanted = np.sum(back.numpy(), axes, np.float64)
+    assert plain != pytest.approx(wanted, rel=2e-3)
+    assert found == (plain if op == "dense" else pytest.approx(wanted, rel=1e-3))

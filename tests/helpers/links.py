@@ -7,6 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from qgraph.errors import UnsupportedError
 from qgraph.rl.compress import Link
 from qgraph.rl.monitor import Decision
@@ -46,6 +48,40 @@ class Writes(Link):
     def __call__(self, policy, task):
         for weight in policy.weights.values():
             weight[...] = self.value
+        return policy
+
+
+@dataclass(frozen=True)
+class Rebinds(Link):
+    """Puts other weights, of `value`, into the policy that it was given."""
+
+    value: float = 0.0
+
+    def __call__(self, policy, task):
+        for name, weight in policy.weights.items():
+            policy.weights[name] = np.full_like(weight, self.value)
+        return policy
+
+
+@dataclass(frozen=True)
+class WritesSeen(Link):
+    """Sets the observations that it was given to `value`, which it must not."""
+
+    value: float = 0.0
+
+    def __call__(self, policy, task):
+        task.observations[...] = self.value
+        return policy
+
+
+@dataclass(frozen=True)
+class Remembers(Link):
+    """Keeps `what` in its memory, under texts that students might have."""
+
+    what: str = "mine"
+
+    def __call__(self, policy, task):
+        task.memory.update(dict.fromkeys(("student", "kept", "other"), self.what))
         return policy
 
 

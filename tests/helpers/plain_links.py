@@ -5,6 +5,8 @@ annotations of this module are no text.
 from dataclasses import dataclass, replace
 from typing import Optional
 
+import numpy as np
+
 from qgraph.rl.compress import Link
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.monitor import Decision
@@ -84,12 +86,60 @@ class DecidesNothing:
         return None if len(looks) > self.looks else Decision(begun, reason="fine")
 
 
+@dataclass(frozen=True)
+class Decides:
+    """At its first look, what no decision says: a share that is none, or a text for a chain."""
+
+    share: float = 1.0
+    text: bool = False
+
+    def check(self, begun):
+        pass
+
+    def decide(self, begun, looks):
+        found = str(begun) if looks and self.text else begun
+        return Decision(found, np.float32(self.share if looks else 1.0), reason="fine")
+
+
 class NoTarget:
     corrects = "weight"
     of_actions = False
 
     def __call__(self, steps, xp):
         return steps.rewards
+
+
+class RaisesToCorrect:
+    corrects = "weights"
+    of_actions = False
+
+    def __call__(self, steps, xp):
+        raise KeyError("a mistake of its author")
+
+
+class OfOneStep:
+    corrects = "targets"
+    of_actions = False
+
+    def __call__(self, steps, xp):
+        return steps.values[0]
+
+
+class BranchesByNumbers:
+    corrects = "weights"
+    of_actions = False
+
+    def __call__(self, steps, xp):
+        return steps.rewards if steps.rewards[0, 0] > 0 else steps.values
+
+
+class FailsAsItRuns:
+    corrects = "weights"
+    of_actions = False
+
+    def __call__(self, steps, xp):
+        with xp.control_dependencies([xp.debugging.Assert(False, ["a mistake of its author"])]):
+            return xp.identity(steps.rewards)
 
 
 class NotMade:

@@ -36,12 +36,16 @@ class Compressor:
         compressor = Compressor.parse("prune(0.5)|distill(net3)|quantize(8)|pack")
         block = compressor(policy, observations).block
 
-    Its text is `str(compressor)`. Raises UsageError for a link behind one that ends the chain.
+    Its text is `str(compressor)`, which `parse` reads unless a student in it is an
+    `ActorProgram`. Raises UsageError for what is no link, and for one behind the end of a chain.
     """
 
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
+        for link in self.links:
+            if not isinstance(link, Link):
+                raise UsageError(f"`{link}` is no link", hint="a dataclass from rl.compress.Link")
         for link in self.links[:-1]:
             if isinstance(link, End):
                 raise UsageError(f"nothing can follow `{link}`: it ends the chain")
@@ -105,6 +109,16 @@ class Compressor:
         links = (change(link) if isinstance(link, kind) else link for link in self.links)
         return Compressor(tuple(link for link in links if link is not None))
 
+    @property
+    def quantize_link(self) -> Quantize | None:
+        """The one that is in force: the last, None without one."""
+        return next((link for link in reversed(self.links) if isinstance(link, Quantize)), None)
+
+    def with_bits(self, bits: int) -> Compressor:
+        """The same chain with other bits of `quantize_link`."""
+        last = self.quantize_link
+        return Compressor(tuple(x.with_bits(bits) if x is last else x for x in self.links))
+
     def __str__(self) -> str:
         return "|".join(map(str, self.links))
 
@@ -112,8 +126,4 @@ class Compressor:
     def parse(text: str) -> Compressor:
         """The chain of that text. Raises UsageError."""
         parts = split(text, "|") if text.strip() else []
-        links = tuple(parse_call(part, LINKS, "link") for part in parts)
-        for part, link in zip(parts, links, strict=True):
-            if not isinstance(link, Link):
-                raise UsageError(f"`{part}` is no link", hint="a dataclass from rl.compress.Link")
-        return Compressor(links)
+        return Compressor(tuple(parse_call(part, LINKS, "link") for part in parts))

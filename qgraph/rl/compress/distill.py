@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from qgraph.rl.compress.distiller import Distiller
 
 
-# In its memory: a student at work, what one had learnt, and what teaches any other policy.
-STUDENT, KEPT, OTHER = "student", "kept", "other"
+class Place(Enum):
+    """Of students in a link's memory, where links of one's own have all texts to themselves."""
+
+    STUDENT = "a student at work"
+    KEPT = "what one had learnt"
+    OTHER = "what teaches any other policy"
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Distill(Link):
         """A student goes on from where it was; what came in begins from its own weights."""
         from qgraph.rl.compress.distiller import Distiller
 
-        place = STUDENT if self.student else OTHER
+        place = Place.STUDENT if self.student else Place.OTHER
         found: Distiller | None = task.memory.get(place)
         known = found is not None and found.program == program
         if found is None or not known:
@@ -102,6 +107,6 @@ class Distill(Link):
             found.begin(policy.weights, self.seed)
         elif not known:
             found.begin(initial(program, task.original, self.seed), self.seed, random=True)
-            if KEPT in task.memory:
-                found.resume(task.memory.pop(KEPT))
+            if Place.KEPT in task.memory:
+                found.resume(task.memory.pop(Place.KEPT))
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,16 +20,25 @@ if TYPE_CHECKING:
 
 VALUES = Head("argmax")
 FLOAT = 32  # bits of weights that nobody quantized
-Memory = dict[str, dict[str, Any]]  # of each link, by its text
+Memory = dict[str, dict[Any, Any]]  # of each link, by its text
 
 
 def silent() -> None:
     """For those whom nobody waits for."""
 
 
+def read_only(array: Array) -> Array:
+    """A view that nobody writes to."""
+    view = np.asarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """A policy between two links: what is computed, by which float32 weights, in which bits.
+
+    weights can be read and no more: several policies, the original among them, may have the same.
 
     bits    of the weights once they are packed: of most layers, of the first, of the last, as
             `Packer` has them
@@ -50,6 +60,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         self.program.check(self.weights)
+        weights = {name: read_only(weight) for name, weight in self.weights.items()}
+        object.__setattr__(self, "weights", MappingProxyType(weights))
 
     @property
     def acted(self) -> ActorProgram:
@@ -105,7 +117,7 @@ class Task:
     """What a link has at hand beside the policy.
 
     original        what the compressor was given; distillation learns from it
-    observations    [n, *shape], None where there are none (yet)
+    observations    [n, *shape], to be read; None where there are none (yet)
     memory          of this link alone, from one call of its compressor to the next
     beat            to be called now and then by what takes long: who hears nothing for minutes
                     takes it as hung
@@ -114,7 +126,7 @@ class Task:
 
     original: Policy
     observations: Array | None = None
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: dict[Any, Any] = field(default_factory=dict)
     beat: Callable[[], object] = silent
     refuse: Callable[[str, str], None] = _unheard
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
-from qgraph.rl.compress.distill import KEPT, STUDENT
+from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.form import Memory
 from qgraph.stored import part, read_arrays
 
@@ -24,7 +24,8 @@ def write_students(folder: Path, memory: Memory) -> None:
     links: list[str] = []
     arrays: dict[str, Any] = {}
     for link, of_link in memory.items():
-        state = of_link[STUDENT].state() if STUDENT in of_link else of_link.get(KEPT)
+        student = of_link.get(Place.STUDENT)
+        state = of_link.get(Place.KEPT) if student is None else student.state()
         if state is not None:
             arrays |= {f"{len(links)}/{name}": array for name, array in state.items()}
             links.append(link)
@@ -43,4 +44,4 @@ def read_students(folder: Path) -> Memory:
     if LINKS not in arrays:
         raise LoadError("is no file of students", node=str(folder / FILE))
     links = json.loads(str(arrays[LINKS]))
-    return {link: {KEPT: part(arrays, str(i))} for i, link in enumerate(links)}
+    return {link: {Place.KEPT: part(arrays, str(i))} for i, link in enumerate(links)}

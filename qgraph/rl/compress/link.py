@@ -13,7 +13,7 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassOver
 from qgraph.rewrite.trace import Refusal, Rewrite, Trace
 from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress.form import Memory, Policy, Task, check_outputs, silent
+from qgraph.rl.compress.form import Memory, Policy, Task, check_outputs, read_only, silent
 from qgraph.rl.compress.text import print_call
 
 
@@ -33,6 +33,8 @@ class Compression:
 
     def __post_init__(self) -> None:
         self.original = self.policy
+        if self.observations is not None:
+            self.observations = read_only(self.observations)
         self._times = Counter[str]()
 
     def verify(self) -> None:

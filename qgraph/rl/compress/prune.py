@@ -60,8 +60,11 @@ class Prune(Link):
 
 
 def count(sparsity: float, units: Array) -> int:
-    """How many of a group go; 1e-9: for shares that are whole numbers but for rounding."""
-    return int(np.floor(sparsity * len(units) + 1e-9))
+    """How many of a group go: never all.
+
+    1e-9: for shares that are whole numbers but for rounding.
+    """
+    return min(int(np.floor(sparsity * len(units) + 1e-9)), len(units) - 1)
 
 
 def chosen(

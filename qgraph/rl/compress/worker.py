@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
 from qgraph.rl.compress.form import Memory, Policy, PolicySpec, silent
 from qgraph.rl.compress.kept import read_students, write_students
-from qgraph.rl.monitor import Decision, Facts, Indicators, Monitor, measure
+from qgraph.rl.monitor import Facts, Indicators, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
@@ -34,7 +35,8 @@ class Worker:
     one, the original does. A decision by which no policy can be compressed is left again, and not
     made a second time, unless numbers were to blame, which the next weights may not have.
     failures: how often that was; a link that needs observations, before there are any, has not
-    failed.
+    failed. One with `resume` does not know what the worker before it made, so that evaluations of
+    that tell it nothing.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class Worker:
         self._folder, self._kept = folder, time.monotonic()
         self._memory: Memory = read_students(folder) if folder and resume else {}
         self._rng = np.random.default_rng(seed)
-        self._good: Decision | None = None  # the last one by which a policy was compressed
+        self._good = monitor.worked  # the last decision by which a policy was compressed
         self._complaint = ""
         self._rounds = 0
-        self._since = 0  # the first version of the chain in force
+        # The first own version of the chain in force.
+        self._since = math.inf if resume else 0.0
         self._whole: set[float] = set()  # versions of which the original went out
 
     @property
@@ -76,6 +79,8 @@ class Worker:
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None where the last one acts on."""
         original = self.spec.policy(self._snapshot(weights))
+        if self._since == math.inf:
+            self._since = facts.version
         try:
             policy, block = self._compressed(original, facts.version, observations)
         except QGraphError as error:
@@ -91,21 +96,17 @@ class Worker:
         if time.monotonic() - self._kept > KEPT_EVERY:
             self.keep()
         if share < 1 and self._rng.random() >= share:
-            self._whole.add(facts.version)
-            return original.pack(facts.version)
+            return self._whole_of(original, facts.version)
         return block
 
     def _snapshot(self, weights: Mapping[str, Array]) -> dict[str, Array]:
-        """Copies, which no link can write to."""
-        found = {
-            name: np.array(weights[name], np.float32) for name in self.spec.program.weight_shapes
-        }
-        for array in found.values():
-            array.setflags(write=False)
-        return found
+        """Copies: what is given is written over by the next weights."""
+        names = self.spec.program.weight_shapes
+        return {name: np.array(weights[name], np.float32) for name in names}
 
     def _whole_of(self, original: Policy, version: int) -> Array | None:
-        """The block of the original; None of one that none can be made of."""
+        """The block of the original, to act; None of one that none can be made of."""
+        self._whole.add(version)
         try:
             return original.pack(version)
         except TrainingError:  # its weights are not finite, which its learner will say
@@ -136,13 +137,7 @@ class Worker:
         chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
         if not evaluated >= self._since or evaluated in self._whole:
             facts = replace(facts, compressed_return=NAN)
-        indicators = self._indicators(original, policy, seen, facts)
-        try:
-            decision = self.monitor.look(indicators)
-        except Exception as error:  # of a strategy of one's own
-            told = f"the strategy failed: {type(error).__name__}: {error}"
-            self.monitor.failed(indicators, told)
-            return
+        decision = self.monitor.look(self._indicators(original, policy, seen, facts))
         if decision.compressor != chain:
             self._since = facts.version + 1
 
@@ -156,14 +151,14 @@ class Worker:
     def _failed(self, facts: Facts, error: QGraphError) -> None:
         """Write it down, once for each reason, and leave a decision that does not work."""
         self.failures += 1
-        complaint, good, now = str(error), self._good, self.monitor.decision
-        leaves = good is not None and good.compressor != now.compressor
+        complaint, good, chain = str(error), self._good, self.monitor.decision.compressor
+        leaves = good is not None and good.compressor != chain
         if leaves or complaint != self._complaint:
             for_good = not isinstance(error, TrainingError)
             self.monitor.failed(unmeasured(facts), complaint, good, for_good)
-        if leaves:
-            self._since = facts.version + 1
         self._complaint = complaint
+        if self.monitor.decision.compressor != chain:
+            self._since, self._complaint = facts.version + 1, ""
 
 
 def troubles(failures: int) -> list[str]:

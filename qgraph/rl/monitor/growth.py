@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 
 from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
-from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.text import split
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.strategy import Decision, Look, stays
@@ -47,9 +45,9 @@ class Growth:
     def chains(self, begun: Compressor) -> list[Compressor]:
         if self.arms:
             return [Compressor.parse(part) for part in split(self.arms, ";")]
-        if begun.first(Quantize) is None:
+        if begun.quantize_link is None:
             return [begun]
-        return [begun.changed(Quantize, methodcaller("with_bits", bits)) for bits in USUAL]
+        return [begun.with_bits(bits) for bits in USUAL]
 
     def decide(self, begun: Compressor, looks: Sequence[Look]) -> Decision:
         refused = looks[-1].refused if looks else ()
@@ -101,8 +99,10 @@ def trials(looks: Sequence[Look]) -> tuple[list[tuple[Compressor, float]], bool]
         seen, over = look.seen, False
         if look.acted.compressor != chain:
             chain, begun, own = look.acted.compressor, ended, None
-        if own is None:
-            if seen.episodes - begun >= RECENT and math.isfinite(seen.returned):
+        if not math.isfinite(seen.returned):  # a run that goes on has no episode yet
+            pass
+        elif own is None:
+            if seen.episodes - begun >= RECENT:
                 own = seen
         elif seen.episodes - own.episodes >= RECENT and seen.seconds > own.seconds:
             grown = seen.returned - own.returned

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -64,14 +64,14 @@ class Monitor:
         self.refused: tuple[Compressor, ...] = ()  # chains that do not work
         try:
             strategy.check(begun)
-            self.decision = self._decided()
+            self.decision = self._decided(self.looks)
         except QGraphError:
             raise
         except Exception as error:  # of a strategy of one's own
             told = f"`{print_strategy(strategy)}` failed: {type(error).__name__}: {error}"
             raise UsageError(told) from error
         if log is not None and not log.kept:
-            log.add(Row(Indicators(0, 0.0), self.decision, looked=False))
+            self._write(Row(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
             if row.looked and not row.failed:
                 self._saw(row.seen)
@@ -79,15 +79,18 @@ class Monitor:
                 self.refused += (row.refused,)
             self.decision = row.decision
 
+    @property
+    def worked(self) -> Decision | None:
+        """The last decision that a look has seen at work; None before the first."""
+        return self.looks[-1].acted if self.looks else None
+
     def look(self, seen: Indicators) -> Decision:
-        """The decision after one more look; it is in force from now on."""
+        """The decision after one more look; it is in force from now on. Where the strategy fails,
+        all stays as it is.
+        """
         self._saw(seen)
-        found = self._decided()
-        if found.compressor in self.refused:
-            found = stays(self.looks, f"stays: {found.compressor} has failed before")
-        self.decision = found
-        if self.log is not None:
-            self.log.add(Row(seen, self.decision))
+        self.decision = self._next(self.looks)
+        self._write(Row(seen, self.decision))
         return self.decision
 
     def failed(
@@ -95,25 +98,51 @@ class Monitor:
     ) -> None:
         """Write down that compression failed, and that the last good policy acts on.
 
-        back: a decision that is in force again from now on. for_good: that which is left for it is
-        refused from now on.
+        back: a decision that is in force again from now on; before there is one, that which the
+        strategy would make next. for_good: what is left for it is refused from now on; what
+        numbers undid is not, and waits for other numbers where nothing has worked yet.
         """
-        left = self.decision.compressor
-        told, refused = f"failed, the last policy acts: {reason}", None
+        left, refused = self.decision.compressor, None
+        if back is None and for_good:
+            back = self._next([Look(seen, self.decision, (*self.refused, left))])
+        told = f"failed, the last policy acts: {reason}"
         if back is not None and back.compressor != left:
-            told, refused = f"failed, back from {left}: {reason}", left if for_good else None
+            told, refused = f"failed, away from {left}: {reason}", left if for_good else None
         if refused is not None:
             self.refused += (refused,)
-        self.decision = dataclasses.replace(back or self.decision, reason=told)
-        if self.log is not None:
-            self.log.add(Row(seen, self.decision, failed=True, refused=refused))
+        self.decision = replace(back or self.decision, reason=told)
+        self._write(Row(seen, self.decision, failed=True, refused=refused))
 
-    def _decided(self) -> Decision:
-        found = self.strategy.decide(self.begun, self.looks)
-        if not isinstance(found, Decision):  # of a strategy of one's own
-            raise UsageError(f"`{print_strategy(self.strategy)}` decides {found}, no `Decision`")
+    def _next(self, looks: Sequence[Look]) -> Decision:
+        try:
+            found = self._decided(looks)
+        except Exception as error:  # of a strategy of one's own
+            return stays(looks, f"stays, the strategy failed: {type(error).__name__}: {error}")
+        if found.compressor in looks[-1].refused:
+            return stays(looks, f"stays: {found.compressor} has failed before")
         return found
+
+    def _decided(self, looks: Sequence[Look]) -> Decision:
+        found = self.strategy.decide(self.begun, looks)
+        trouble = _trouble(found)
+        if trouble:
+            raise UsageError(f"`{print_strategy(self.strategy)}` decides {trouble}")
+        return Decision(found.compressor, float(found.share), str(found.reason))
+
+    def _write(self, row: Row) -> None:
+        if self.log is not None:
+            self.log.add(row)
 
     def _saw(self, seen: Indicators) -> None:
         """One more look, at what is in force."""
         self.looks = [*self.looks[1 - MOST :], Look(seen, self.decision, self.refused)]
+
+
+def _trouble(found: Any) -> str:
+    """What is no decision in what a strategy of one's own decides; "" where all is well."""
+    if not isinstance(found, Decision):
+        return f"{found}, no `Decision`"
+    chain: Any = found.compressor
+    if not isinstance(chain, Compressor):
+        return f"on {chain!r}, no `Compressor`"
+    return "" if 0 <= found.share <= 1 else f"on a share of {found.share}; it is 0 to 1"

@@ -38,7 +38,8 @@ class Strategy(Protocol):
 
     It keeps nothing: a decision is made from all looks so far (the newest last; at first there are
     none) and the chain that the user gave. A chain that does not work is not taken a second time:
-    all stays as it is.
+    all stays as it is, as it does where the strategy fails. Where not even the first chain works,
+    the strategy is asked for another by a look that saw nothing compressed, and is not kept.
     """
 
     def check(self, begun: Compressor) -> None:

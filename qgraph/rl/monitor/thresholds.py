@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,18 +12,19 @@ from qgraph.errors import UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
-from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
 
 LADDER = (4, 8, 16, 32)  # bits
 QUIET = 0.5  # of the threshold: below it an indicator is taken as calm
+FAILED = "what would be next has failed before"
+Step = Callable[[Compressor, Compressor], Compressor | None]  # from now, begun
 
 
 class _Steps(ABC):
     """One step more careful when `indicator` passes the threshold.
 
     After `patience` measurements below half of the threshold one step is taken back, to no less
-    care than the chain began with.
+    care than the chain began with. Steps to chains that do not work are passed over.
     """
 
     threshold: float
@@ -32,14 +33,19 @@ class _Steps(ABC):
     words: ClassVar[str]  # for the indicator
     measured: ClassVar[str]  # what its measurements are, in words
     spent: ClassVar[str]  # why there is no more careful step
+    change: ClassVar[str]  # from one `care` to another, in words
 
     @abstractmethod
-    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        """The chain one step on, and what the step changes; None where there is no such step."""
+    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+        """The chain one step on; None where there is no such step."""
 
     @abstractmethod
-    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
+    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
         """The chain one step back; None where it is as it began."""
+
+    @abstractmethod
+    def care(self, chain: Compressor) -> float:
+        """What steps change in a chain."""
 
     def check_steps(self) -> None:
         """Raises UsageError for settings by which nothing would ever be changed, or back."""
@@ -51,19 +57,22 @@ class _Steps(ABC):
         if not looks:
             return Decision(begun, reason="begins")
         value, now = getattr(looks[-1].seen, self.indicator), looks[-1].acted.compressor
+        refused = looks[-1].refused
         if value > self.threshold:
             reason = f"{self.words} {value:.4g} > {self.threshold:g}"
-            step = self.more_careful(now, begun)
-            if step is None:
-                return stays(looks, f"{reason}: {self.spent}")
+            made = _stepped(self.more_careful, now, begun, refused)
+            if made is None:
+                last = self.more_careful(now, begun) is None
+                return stays(looks, f"{reason}: {self.spent if last else FAILED}")
         else:
             reason = (
                 f"{self.words} <= {QUIET * self.threshold:g} for {self.patience} {self.measured}"
             )
-            step = self.less_careful(now, begun) if self._calm(looks) else None
-            if step is None:
+            calm = self._calm(looks)
+            made = _stepped(self.less_careful, now, begun, refused) if calm else None
+            if made is None:
                 return stays(looks)
-        made, change = step
+        change = self.change.format(self.care(now), self.care(made))
         return Decision(made, reason=f"{reason}: {change}")
 
     def _calm(self, looks: Sequence[Look]) -> bool:
@@ -90,26 +99,35 @@ class KlMax(_Steps):
     words: ClassVar[str] = "KL max"
     measured: ClassVar[str] = "looks"
     spent: ClassVar[str] = "all bits used"
+    change: ClassVar[str] = "{} -> {} bits"
 
     def check(self, begun: Compressor) -> None:
         self.check_steps()
-        link = begun.first(Quantize)
-        if link is None or link.bits == LADDER[-1]:
+        if self.care(begun) == LADDER[-1]:
             raise UsageError(
                 f"kl_max gives `quantize` more bits, but `{begun}` has none to give more to",
                 hint="--compress 'quantize(8)'",
             )
 
-    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        more = [bits for bits in LADDER if bits > now.first(Quantize).bits]
-        return _bits(now, begun, more[0]) if more else None
+    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+        more = [bits for bits in LADDER if bits > self.care(now)]
+        return self._with(more[0], begun) if more else None
 
-    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        bits, least = now.first(Quantize).bits, begun.first(Quantize).bits
+    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+        bits, least = self.care(now), self.care(begun)
         if bits <= least:
             return None
         back = max((step for step in LADDER if least <= step < bits), default=least)
-        return _bits(now, begun, back)
+        return self._with(back, begun)
+
+    def care(self, chain: Compressor) -> int:
+        """Bits; without `quantize` all of them."""
+        link = chain.quantize_link
+        return LADDER[-1] if link is None else link.bits
+
+    def _with(self, bits: int, begun: Compressor) -> Compressor:
+        """Of the chain as it began, so that layers keep the bits of their own that it gave them."""
+        return begun if bits == self.care(begun) else begun.with_bits(bits)
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,7 @@ class RewardGap(_Steps):
     words: ClassVar[str] = "reward gap"
     measured: ClassVar[str] = "evaluations"
     spent: ClassVar[str] = "nothing is pruned any more"
+    change: ClassVar[str] = "sparsity {:g} -> {:g}"
 
     def check(self, begun: Compressor) -> None:
         self.check_steps()
@@ -145,13 +164,18 @@ class RewardGap(_Steps):
                 hint="prune(0.5)|distill, where the pruned policy learns, or kl_max",
             )
 
-    def more_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        sparsity = _pruned(now)
-        return None if sparsity == 0 else _sparsity(now, begun, max(sparsity - self.step, 0.0))
+    def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+        sparsity = self.care(now)
+        return None if sparsity == 0 else _pruned(begun, max(sparsity - self.step, 0.0))
 
-    def less_careful(self, now: Compressor, begun: Compressor) -> tuple[Compressor, str] | None:
-        sparsity, most = _pruned(now), _pruned(begun)
-        return None if sparsity >= most else _sparsity(now, begun, min(sparsity + self.step, most))
+    def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
+        sparsity, most = self.care(now), self.care(begun)
+        return None if sparsity >= most else _pruned(begun, min(sparsity + self.step, most))
+
+    def care(self, chain: Compressor) -> float:
+        """The sparsity of its link `prune`, which is gone where nothing is pruned."""
+        link = chain.first(Prune)
+        return 0.0 if link is None else float(link.sparsity)
 
     def measurements(self, looks: Sequence[Look]) -> Sequence[Look]:
         """The first look that saw each evaluation."""
@@ -160,20 +184,16 @@ class RewardGap(_Steps):
         return [look for look in known if first[look.seen.evaluated] is look]
 
 
-def _bits(now: Compressor, begun: Compressor, bits: int) -> tuple[Compressor, str]:
-    """Of the chain as it began, so that layers keep the bits of their own that it gave them."""
-    same = bits == begun.first(Quantize).bits
-    made = begun if same else begun.changed(Quantize, lambda link: link.with_bits(bits))
-    return made, f"{now.first(Quantize).bits} -> {bits} bits"
+def _stepped(
+    step: Step, now: Compressor, begun: Compressor, refused: Sequence[Compressor]
+) -> Compressor | None:
+    """The first chain on a way of steps that is not refused; None where there is none."""
+    made = step(now, begun)
+    while made is not None and made in refused:
+        made = step(made, begun)
+    return made
 
 
-def _pruned(chain: Compressor) -> float:
-    """The sparsity of its link `prune`, which is gone where nothing is pruned."""
-    link = chain.first(Prune)
-    return 0.0 if link is None else float(link.sparsity)
-
-
-def _sparsity(now: Compressor, begun: Compressor, sparsity: float) -> tuple[Compressor, str]:
+def _pruned(begun: Compressor, sparsity: float) -> Compressor:
     sparsity = round(sparsity, 9)
-    made = begun.changed(Prune, lambda link: replace(link, sparsity=sparsity) if sparsity else None)
-    return made, f"sparsity {_pruned(now):g} -> {sparsity:g}"
+    return begun.changed(Prune, lambda link: replace(link, sparsity=sparsity) if sparsity else None)

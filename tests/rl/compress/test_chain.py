@@ -62,7 +62,7 @@ def test_a_chain_in_one_line():
         ("nowhere.at.all.Mine", "no link is called `nowhere.at.all.Mine`: No module named"),
         ("tests.helpers.broken.Mine", "no link is called `tests.helpers.broken.Mine`: division"),
         (".a.b(1)", "no link is called `.a.b`"),
-        ("tests.helpers.plain_links.NoLink", "NoLink` is no link"),
+        ("tests.helpers.plain_links.NoLink", "`NoLink(share=0.5)` is no link"),
         ("tests.helpers.plain_links.Same(at_all=1)", "`at_all` of `tests.helpers.plain_links"),
         ("os.path(1)", "no link is called `os.path`"),
     ],
@@ -70,6 +70,19 @@ def test_a_chain_in_one_line():
 def test_texts_that_are_no_chain(text, complaint):
     with pytest.raises(UsageError, match=re.escape(complaint)):
         Compressor.parse(text)
+
+
+def test_a_text_is_no_link():
+    with pytest.raises(UsageError, match=r"`quantize\(8\)` is no link"):
+        Compressor().then("quantize(8)")
+
+
+def test_the_last_quantize_is_in_force():
+    chain = Compressor.parse("quantize(32)|prune(0.5)|quantize(8)|pack")
+    assert chain.quantize_link.bits == 8
+    assert str(chain.with_bits(4)) == "quantize(32)|prune(0.5)|quantize(4)|pack"
+    assert Compressor().prune(0.5).quantize_link is None
+    assert Compressor().prune(0.5).with_bits(4) == Compressor().prune(0.5)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from qgraph.errors import CalibrationError, TrainingError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress import Compressor, Policy, losses
+from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.distiller import Distiller
 from qgraph.rl.compress.soft import entropy, outputs_of, soft
 from qgraph.rl.compress.students import NETWORKS, Network, initial, program_of
@@ -94,14 +95,14 @@ def test_one_that_goes_on_takes_the_steps_that_follow():
     whole, x, memory, other = teacher(), seen(), {}, {}
     first = Compressor().distill("16", steps=30, follow=2)
     first(whole, x, memory)
-    powers = memory[str(first)]["student"].adam.state["powers"]
+    powers = memory[str(first)][Place.STUDENT].adam.state["powers"]
     assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
     first(whole, x, memory)
     assert powers.numpy() == pytest.approx([0.9**33, 0.999**33])
     again = Compressor().distill(steps=30, follow=2)  # what comes in begins anew each time
     for _ in range(2):
         again(whole, x, other)
-        powers = other[str(again)]["other"].adam.state["powers"]
+        powers = other[str(again)][Place.OTHER].adam.state["powers"]
         assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
 
 
@@ -136,7 +137,7 @@ def test_what_is_not_finite_is_not_learnt():
     wild = Policy(whole.program, {**whole.weights, "w2": far}, whole.head)
     with pytest.raises(TrainingError, match="what the original policy says is not finite"):
         chain(wild, x, memory)
-    left = memory["distill(16, steps=30)"]["student"].weights()
+    left = memory["distill(16, steps=30)"][Place.STUDENT].weights()
     assert all(np.array_equal(left[name], good[name]) for name in good)
     assert apart(whole, chain(whole, x, memory), x) < apart(whole, first, x)
 
@@ -146,7 +147,7 @@ def test_a_student_that_came_to_nothing_is_as_it_was():
     chain = Compressor().distill("16", steps=30, rate=1e30)
     with pytest.raises(TrainingError, match="the student's loss is"):
         chain(whole, x, memory)
-    left = memory[str(chain)]["student"].weights()
+    left = memory[str(chain)][Place.STUDENT].weights()
     assert all(np.array_equal(left[name], w) for name, w in begun(whole)[1].items())
 
 
@@ -155,7 +156,7 @@ def test_weights_that_a_last_step_makes_nan_are_not_kept():
     whole, x, memory = teacher(), seen(), {}
     chain = Compressor().distill("16", steps=1)
     good = chain(whole, x, memory).weights
-    student = memory[str(chain)]["student"]
+    student = memory[str(chain)][Place.STUDENT]
     descend = student._compiled
 
     def wild(*batch):
@@ -356,6 +357,6 @@ def test_a_student_with_values_goes_on_from_what_was_kept():
     x, memory = seen(), {}
     chain = Compressor().distill("8", steps=20, follow=5)
     chain(whole, x, memory)
-    kept = {str(chain): {"kept": memory[str(chain)]["student"].state()}}
+    kept = {str(chain): {Place.KEPT: memory[str(chain)][Place.STUDENT].state()}}
     wanted, found = chain(whole, x, memory), chain(whole, x, kept)
     assert all((found.weights[name] == w).all() for name, w in wanted.weights.items())

@@ -129,6 +129,11 @@ def test_any_program_can_be_pruned(program):
         }
 
 
+def test_a_unit_of_every_layer_stays():
+    pruned = Compressor().prune(0.99999999999)(policy(mlp(4, 32, 1, 3)))
+    assert [pruned.weights[name].shape for name in ("w0", "w1", "w2")] == [(4, 1), (1, 1), (1, 3)]
+
+
 @pytest.mark.parametrize("sparsity", [0, 1, 1.5, -0.1, float("nan")])
 def test_other_sparsities_are_refused(sparsity):
     with pytest.raises(UsageError, match="above 0 and below 1"):

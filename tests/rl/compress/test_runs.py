@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
+from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.kept import read_students
 from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
@@ -92,6 +93,20 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
     assert bits[0] == 32 and 4 not in bits  # it does not begin anew
 
 
+def test_a_resumed_run_knows_the_returns_that_its_last_look_saw(tmp_path):
+    """Its first look comes before any episode has ended."""
+    settings = {**SMALL, "in_process": True, "compress": "quantize(4)"}
+    first = train(tmp_path, "dqn", "CartPole-v1", settings)
+    before = read_log(tmp_path / LINES)
+    second = resumed(tmp_path)
+    assert second.recent == first.recent and len(second.recent) > 5
+    second.directory.close()
+    train(tmp_path, settings={"steps": 401}, resume=True)
+    after = read_log(tmp_path / LINES)[len(before) :]
+    assert after[0].seen.episodes == first.counts.episodes
+    assert after[0].seen.returned == pytest.approx(sum(first.recent) / len(first.recent))
+
+
 @pytest.mark.parametrize("where", [{"in_process": True}, {"actors": 1}])
 def test_students_are_kept_beside_a_run(tmp_path, where):
     settings = {**SMALL, **where, "compress": "distill(8, steps=1)|quantize(8)", "steps": MANY}
@@ -102,7 +117,7 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
         assert training.run(unwatched)
         training.directory.close()
         (memory,) = read_students(tmp_path).values()
-        powers.append(memory["kept"]["adam/powers"])
+        powers.append(memory[Place.KEPT]["adam/powers"])
     assert (powers[1] < powers[0]).all()  # one step after the other
 
 
@@ -209,7 +224,7 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     training.directory.close()
     assert set(outputs) == {("output",)}
     (memory,) = read_students(tmp_path).values()
-    assert ("value/kernel" in memory["kept"]) == judges
+    assert ("value/kernel" in memory[Place.KEPT]) == judges
     assert not any(row.failed for row in read_log(tmp_path / LINES)[1:])
 
 

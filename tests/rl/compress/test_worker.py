@@ -1,6 +1,7 @@
 """The compressor at work: snapshots in, blocks out, and the last good policy where it fails."""
 
 import errno
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,17 +11,19 @@ from qgraph.errors import LoadError, OutputError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.compress.form import PolicySpec
-from qgraph.rl.compress.kept import FILE
+from qgraph.rl.compress.kept import FILE, read_students
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor.indicators import unmeasured
 from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.actors import mlp, random_weights
 
 PROGRAM = mlp(4, 32, 3)
 SPEC = PolicySpec(PROGRAM, Head("argmax"))
 FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
+REFUSES = "quantize(8)|tests.helpers.links.RefusesBits(16)"
 
 
 def worker(text, **more):
@@ -127,30 +130,59 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
 
 
 def test_a_decision_that_does_not_work_is_left(tmp_path):
-    """The monitor goes from 8 to 16 bits, which the link behind refuses: once."""
-    one = worker(
-        "quantize(8)|tests.helpers.links.RefusesBits(16)",
-        monitor="kl_max:1e-9",
-        every=1,
-        folder=str(tmp_path),
-    )
+    """The monitor goes from 8 to 16 bits, which the link behind refuses: once. It goes on to 32."""
+    one = worker(REFUSES, monitor="kl_max:1e-9", every=1, folder=str(tmp_path))
     made = [one.step(weights(), Facts(i), seen()) for i in range(6)]
     assert [block is None for block in made] == [False, True, False, False, False, False]
     assert one.failures == 1
-    assert {read_block(block).bits for block in made if block is not None} == {8}
+    bits = [read_block(block).bits for block in made if block is not None]
+    assert bits == [8, 8, 32, 32, 32]
     _, *rows = read_log(tmp_path / LINES)
     assert [row.failed for row in rows] == [False, True, False, False, False, False]
-    assert {row.decision.reason for row in rows[2:]} == {
-        f"stays: {rows[0].decision.compressor} has failed before"
-    }
-    assert "failed, back from quantize(16)" in rows[1].decision.reason
-    again = worker(
-        "quantize(8)|tests.helpers.links.RefusesBits(16)",
-        monitor="kl_max:1e-9",
-        folder=str(tmp_path),
-        until=5,
-    )
+    assert "failed, away from quantize(16)" in rows[1].decision.reason
+    again = worker(REFUSES, monitor="kl_max:1e-9", folder=str(tmp_path), until=1)
     assert again.monitor.decision.compressor.links[0].bits == 8
+
+
+def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
+    own = "tests.helpers.links.Steps:8"
+    one = worker("quantize(8)", monitor=own, every=1)
+    good = one.monitor.decision
+    one.step(weights(), Facts(0), seen())
+    one.monitor.failed(unmeasured(Facts(1)), "no layer", good, for_good=True)
+    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in (2, 3)]
+    assert bits == [8, 32]
+
+
+@pytest.mark.parametrize("acting", [False, True])
+def test_a_resumed_run_leaves_a_decision_that_does_not_work(tmp_path, acting):
+    """It was made by the last look of the worker before."""
+    more = {"monitor": "kl_max:1e-9", "every": 1, "folder": str(tmp_path)}
+    worker(REFUSES, **more).step(weights(), Facts(0), seen())
+    again = Settings(REFUSES, **more, until=0).worker(SPEC, acting=acting)
+    assert again.monitor.decision.compressor.links[0].bits == 16
+    first = again.step(weights(), Facts(1), seen())
+    assert first is None if acting else (first == original(weights(), 1)).all()
+    assert [read_block(again.step(weights(), Facts(i), seen())).bits for i in (2, 3)] == [8, 32]
+    assert again.failures == 1
+
+
+def test_a_setting_that_fails_before_any_worked_is_left_for_another():
+    fails = "tests.helpers.links.FailsAbove(0.0)|quantize(4)"
+    one = worker("quantize(8)", monitor=f"growth:{fails};quantize(8);{fails}|pack", every=1)
+    found = one.step(weights(bias=1.0), Facts(0), seen())
+    assert (found == original(weights(bias=1.0), 0)).all()
+    made = [one.step(weights(bias=1.0), Facts(i), seen()) for i in (1, 2)]
+    assert [read_block(block).bits for block in made] == [8, 8] and one.failures == 1
+
+
+def test_each_setting_that_fails_for_the_same_reason_is_left():
+    """A link's text is the same in all three."""
+    fails = "tests.helpers.links.FailsAbove(0.0)"
+    arms = f"{fails}|quantize(4);{fails}|quantize(8);quantize(16)"
+    one = worker("quantize(8)", monitor=f"growth:{arms}", every=1)
+    made = [read_block(one.step(weights(bias=1.0), Facts(i), seen())).bits for i in range(3)]
+    assert made == [32, 32, 16] and one.failures == 2
 
 
 def test_a_decision_that_numbers_undid_is_made_again():
@@ -166,18 +198,21 @@ def test_a_decision_that_numbers_undid_is_made_again():
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("FailsToDecide", "KeyError: 'a mistake of its author'"),
-        ("DecidesNothing", "DecidesNothing:1` decides None, no `Decision`"),
+        ("FailsToDecide:0", "KeyError: 'a mistake of its author'"),
+        ("DecidesNothing:0", "DecidesNothing:0` decides None, no `Decision`"),
+        ("Decides:text=True", "decides on 'quantize(8)', no `Compressor`"),
+        ("Decides:2.0", "decides on a share of 2.0; it is 0 to 1"),
     ],
 )
 def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path, name, complaint):
-    own = f"tests.helpers.plain_links.{name}:1"
+    own = f"tests.helpers.plain_links.{name}"
     one = worker("quantize(8)", monitor=own, every=1, folder=str(tmp_path))
-    assert all(one.step(weights(), Facts(i), seen()) is not None for i in range(3))
+    made = [read_block(one.step(weights(), Facts(i), seen())) for i in range(3)]
+    assert [(block.version, block.bits) for block in made] == [(0, 8), (1, 8), (2, 8)]
     _, *rows = read_log(tmp_path / LINES)
-    assert [row.failed for row in rows] == [False, True, True]
+    assert [row.failed for row in rows] == [False, False, False] and one.failures == 0
     reason = rows[1].decision.reason
-    assert "the strategy failed: " in reason and complaint in reason
+    assert reason.startswith("stays, the strategy failed: ") and complaint in reason
 
 
 def test_links_of_ones_own_that_raise_leave_the_last_good_policy_acting():
@@ -244,10 +279,33 @@ def test_pruning_that_removes_nothing_is_said_before_a_run():
     assert one.step(weights(), Facts(1)) is not None and not one.failures
 
 
-def test_links_cannot_write_to_the_original():
-    one = worker("tests.helpers.links.Writes(0.0)")
-    assert (one.step(weights(), Facts(1), seen()) == original(weights(), 1)).all()
+@pytest.mark.parametrize("name", ["Writes", "Rebinds", "WritesSeen"])
+def test_links_cannot_write_to_what_they_are_given(name):
+    x, given = seen(), weights()
+    policy, text = Policy(PROGRAM, given), f"tests.helpers.links.{name}(7.0)"
+    with pytest.raises(UnsupportedError, match=re.escape(f"`{text}`: ")):
+        Compressor.parse(text)(policy, x)
+    assert (x == seen()).all() and (policy.pack() == original(weights(), 0)).all()
+    assert all((given[name] == array).all() for name, array in weights().items())
+    one = worker(text)
+    assert (one.step(given, Facts(1), x) == original(weights(), 1)).all()
     assert one.failures == 1
+
+
+def test_what_is_given_to_a_policy_stays_ones_own():
+    given = weights()
+    policy = Policy(PROGRAM, given)
+    given["w0"] = np.zeros_like(given["w0"])
+    assert (policy.pack() == original(weights(), 0)).all()
+    given["b0"][0] = 5.0  # its own array can be written to
+
+
+def test_links_of_ones_own_have_all_texts_of_their_memory(tmp_path):
+    text = "tests.helpers.links.Remembers(mine)|distill(8, steps=1)"
+    one = worker(text, folder=str(tmp_path))
+    one.step(weights(), Facts(0), seen())
+    one.keep()
+    assert list(read_students(tmp_path)) == ["distill(8, steps=1)"]
 
 
 def test_weights_that_are_not_finite_at_first_give_no_policy():
@@ -279,6 +337,31 @@ def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
     assert chains == [0.6, 0.6, 0.6, 0.3, 0.3, 0.3]
     assert [row.seen.reward_gap for row in rows][::3] == [100.0, 100.0]
     assert all(np.isnan(rows[i].seen.reward_gap) for i in (1, 2, 4, 5))
+
+
+def test_a_gap_that_was_measured_before_a_restart_is_not_counted_twice(tmp_path):
+    more = {"monitor": "reward_gap:10", "every": 1, "folder": str(tmp_path)}
+    gap = Facts(original_return=100.0, compressed_return=0.0, compressed_version=0.0)
+    worker("prune(0.9)", **more).step(weights(), replace(gap, version=1), seen())
+    again = Settings("prune(0.9)", **more, until=9).worker(SPEC, acting=True)
+    for version, evaluated in ((2, 0), (3, 1), (4, 1)):  # 1: nobody knows of which chain that was
+        told = replace(gap, version=version, compressed_version=float(evaluated))
+        again.step(weights(), told, seen())
+        assert str(again.monitor.decision.compressor) == "prune(0.6)"
+    again.step(weights(), replace(gap, version=5, compressed_version=2.0), seen())
+    assert str(again.monitor.decision.compressor) == "prune(0.3)"
+
+
+def test_an_original_that_acts_before_the_first_policy_is_not_measured_as_the_chain():
+    one = worker("distill(8, steps=1)", every=1)
+    gap = Facts(original_return=5.0, compressed_return=5.0)
+    assert (one.step(weights(), Facts(0)) == original(weights(), 0)).all()  # nothing seen yet
+    for version, evaluated in ((1, 0), (2, 1)):
+        told = replace(gap, version=version, compressed_version=float(evaluated))
+        one.step(weights(), told, seen())
+    assert [look.seen.reward_gap for look in one.monitor.looks] == pytest.approx(
+        [np.nan, 0.0], nan_ok=True
+    )
 
 
 def test_students_go_on_where_they_were_kept(tmp_path):

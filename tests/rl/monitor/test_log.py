@@ -8,7 +8,8 @@ import pytest
 
 from qgraph.errors import LoadError, OutputError
 from qgraph.rl.compress import Compressor
-from qgraph.rl.monitor import Indicators, Monitor
+from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
+from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.log import LINES, TABLE, Log, changes, read_log
 from qgraph.rl.monitor.thresholds import KlMax
 
@@ -91,7 +92,36 @@ def test_a_run_that_goes_on_knows_what_does_not_work(tmp_path):
     again = Monitor(KlMax(14), CHAIN, Log(tmp_path, until=1))
     assert again.refused == first.refused == (left.compressor,)
     assert again.decision.compressor == good.compressor
-    assert "has failed before" in again.look(seen[2]).reason
+    assert again.look(seen[2]).reason == "KL max 20 > 14: 8 -> 32 bits"
+
+
+def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
+    """It was live already; a run that goes on has the same looks."""
+    seen = [Indicators(i, float(i), kl_max=20.0) for i in range(4)]
+    log = Log(tmp_path)
+    first = Monitor(parse_strategy("tests.helpers.plain_links.FailsToDecide:1"), CHAIN, log)
+    for one in seen[:3]:
+        first.look(one)
+    log.close()
+    _, fine, *failed = read_log(tmp_path / LINES)
+    assert fine.decision.reason == "fine"
+    for row in failed:
+        assert row.looked and not row.failed and row.decision.compressor == CHAIN
+        told = "stays, the strategy failed: KeyError: 'a mistake of its author'"
+        assert row.decision.reason == told
+    again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=2))
+    assert again.looks == first.looks and len(again.looks) == 3
+    assert again.decision == first.decision and again.worked == first.worked
+
+
+def test_the_first_of_a_bandits_settings_that_failed_stays_refused(tmp_path):
+    log, seen = Log(tmp_path), Indicators(0, 0.0)
+    first = Monitor(Growth("quantize(4);quantize(8)"), CHAIN, log)
+    first.failed(seen, "no layer", for_good=True)
+    log.close()
+    again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=0))
+    assert again.decision == first.decision and str(again.decision.compressor) == "quantize(8)"
+    assert again.refused == (Compressor().quantize(4),) and again.looks == first.looks == []
 
 
 def test_places_and_files_that_are_not_there(tmp_path):

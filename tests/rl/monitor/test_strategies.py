@@ -13,6 +13,7 @@ from qgraph.rl.compress import Compressor
 from qgraph.rl.monitor import Indicators, Monitor, parse_strategy
 from qgraph.rl.monitor.growth import Growth, trials
 from qgraph.rl.monitor.indicators import RECENT
+from qgraph.rl.monitor.log import LINES, Log, read_log
 from qgraph.rl.monitor.mix import Mix
 from qgraph.rl.monitor.monitor import print_strategy
 from qgraph.rl.monitor.strategy import Decision, Look
@@ -130,6 +131,19 @@ def test_growth_counts_for_what_acted_and_per_second():
     assert trials([]) == ([], True)
 
 
+def test_returns_that_are_not_known_end_no_trial():
+    """As the first look of a run that goes on may have them."""
+    a = Compressor().quantize(4)
+    returned = [0.0, 3.0, math.nan, 8.0, math.nan, 9.0]
+    looks = [
+        Look(Indicators(i, float(i), returned=value, episodes=20.0 * (i + 1)), Decision(a))
+        for i, value in enumerate(returned)
+    ]
+    assert trials(looks) == ([(a, 3.0), (a, 2.5), (a, 0.5)], True)
+    assert trials(looks[:3]) == ([(a, 3.0)], False)
+    assert trials(looks[2:3]) == ([], False)
+
+
 def trial(monitor, number):
     """Two looks that end a trial, with returns that grow: what is decided then."""
     for i in (2 * number, 2 * number + 1):
@@ -150,6 +164,95 @@ def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
     assert str(trial(monitor, 5).compressor) == "quantize(4)"
 
 
+def test_settings_that_fail_before_any_worked_are_left_for_others():
+    monitor, tried = Monitor(parse_strategy("growth"), Compressor().quantize(8)), []
+    for i in range(4):
+        tried.append(monitor.decision)
+        monitor.failed(Indicators(i, float(i)), "no layer", for_good=True)
+    assert [str(one.compressor) for one in tried] == [
+        "quantize(4)", "quantize(8)", "quantize(16)", "quantize(16)"
+    ]  # fmt: skip
+    assert tried[1].reason == "failed, away from quantize(4): no layer"
+    assert tried[3].reason == "failed, the last policy acts: no layer"
+
+
+def test_what_numbers_undid_at_first_is_not_left():
+    monitor = Monitor(parse_strategy("growth"), Compressor().quantize(8))
+    monitor.failed(Indicators(0, 0.0), "not finite")
+    assert str(monitor.decision.compressor) == "quantize(4)" and not monitor.refused
+
+
+@pytest.mark.parametrize(
+    ("strategy", "begun", "refused", "reasons"),
+    [
+        (
+            KlMax(14, patience=1),
+            Compressor().quantize(8),
+            Compressor().quantize(16),
+            ["KL max 20 > 14: 8 -> 32 bits", "KL max <= 7 for 1 looks: 32 -> 8 bits"],
+        ),
+        (
+            KlMax(14, patience=1),
+            Compressor().quantize(16),
+            Compressor().quantize(32),
+            ["KL max 20 > 14: what would be next has failed before", "stays"],
+        ),
+        (
+            RewardGap(10, patience=1),
+            Compressor().prune(0.9),
+            Compressor().prune(0.6),
+            [
+                "reward gap 20 > 10: sparsity 0.9 -> 0.3",
+                "reward gap <= 5 for 1 evaluations: sparsity 0.3 -> 0.9",
+            ],
+        ),
+    ],
+)
+def test_steps_to_what_has_failed_are_passed_over(strategy, begun, refused, reasons):
+    monitor = Monitor(strategy, begun)
+    good = monitor.decision
+    monitor.look(Indicators(0, 0.0, kl_max=20.0, reward_gap=20.0, evaluated=0.0))
+    monitor.failed(Indicators(1, 1.0), "no layer", good, for_good=True)
+    assert monitor.refused == (refused,) and monitor.decision.compressor == begun
+    found = [
+        monitor.look(Indicators(i, 2.0, kl_max=value, reward_gap=value, evaluated=float(i))).reason
+        for i, value in ((2, 20.0), (3, 1.0))
+    ]
+    assert found == reasons
+
+
+def test_the_last_quantize_is_given_more_bits():
+    begun = Compressor.parse("quantize(32)|quantize(4)")
+    found = decisions(KlMax(14), [{"kl_max": 20.0}], begun)
+    assert found == [("quantize(32)|quantize(8)", "KL max 20 > 14: 4 -> 8 bits")]
+    assert [str(arm) for arm in Growth().chains(begun)] == [
+        "quantize(32)|quantize(4)", "quantize(32)|quantize(8)", "quantize(32)|quantize(16)"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ("share=2.0", "decides on a share of 2.0; it is 0 to 1"),
+        ("share=-0.5", "decides on a share of -0.5"),
+        ("share=nan", "decides on a share of nan"),
+        ("text=True", "decides on 'prune(0.5)|quantize(8)|pack', no `Compressor`"),
+    ],
+)
+def test_decisions_that_are_none_change_nothing(told, complaint):
+    monitor = Monitor(parse_strategy(f"tests.helpers.plain_links.Decides:{told}"), CHAIN)
+    made = monitor.look(Indicators(0, 0.0))
+    assert made.reason.startswith("stays, the strategy failed: UsageError: ")
+    assert complaint in made.reason and (made.compressor, made.share) == (CHAIN, 1.0)
+
+
+def test_numbers_of_numpy_are_a_share(tmp_path):
+    log = Log(tmp_path)
+    monitor = Monitor(parse_strategy("tests.helpers.plain_links.Decides:0.25"), CHAIN, log)
+    monitor.look(Indicators(0, 0.0))
+    assert [row.decision.share for row in read_log(tmp_path / LINES)] == [1.0, 0.25]
+
+
 @pytest.mark.parametrize(
     ("text", "chain", "complaint"),
     [
@@ -159,6 +262,7 @@ def test_a_setting_that_does_not_work_is_no_setting_of_growth_any_more():
         ("kl_max:-3", CHAIN, "a threshold of -3.0"),
         ("kl_max:14", Compressor().prune(0.5), "has none to give more to"),
         ("kl_max:14", Compressor().quantize(32), "has none to give more to"),
+        ("kl_max:14", Compressor().quantize(8).quantize(32), "has none to give more to"),
         ("reward_gap:10", Compressor().quantize(8), "prunes nothing"),
         ("reward_gap:10", Compressor().prune(0.5).distill("8"), "takes the place of what is left"),
         ("reward_gap:10,step=1.5", CHAIN, "above 0 and at most 1"),

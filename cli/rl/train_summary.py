@@ -61,7 +61,10 @@ def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, s
 def _compression(path: Path) -> list[tuple[str, str]]:
     from qgraph.rl.monitor.log import LINES, changes, read_log
 
-    rows = read_log(path / LINES)
+    log = path / LINES
+    rows = read_log(log) if log.exists() else []
+    if not rows:
+        return [("compression", "no policy was compressed yet")]
     changed, seen = len(changes(rows)) - 1, [row for row in rows if row.looked]
     looks = f"{counted(len(seen), 'look')}, {counted(changed, 'change')} of the chain (monitor.csv)"
     measured = [row.seen for row in seen if math.isfinite(row.seen.kl_mean)]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import QGraphError, UsageError
-from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS
+from qgraph.errors import QGraphError, UnsupportedError, UsageError
+from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS, name_of
 from qgraph.rl.correct.trajectories import Corrector, Tensor, Trajectories
 
 NONE = "none"
-LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,|$)")
+LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,(?=.)|$)")
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Correction:
 
         Raises UsageError.
         """
-        if text.strip() in ("", NONE):
+        if text.strip() == NONE:
             return Correction()
-        found, at = [], 0
-        while at < len(text):
+        found, at = list[Corrector](), 0
+        while at < len(text) or not found:
             link = LINK.match(text, at)
             if link is None:
                 raise UsageError(
@@ -74,8 +74,13 @@ class Correction:
         return any(link.of_actions for link in self.links if link.corrects == TARGETS)
 
     def __call__(self, steps: Trajectories, xp: Any = np) -> Corrected:
-        """xp: `numpy`, or `tensorflow` for tensors. Raises UsageError for what steps lack."""
-        made = {link.corrects: link(steps, xp) for link in self.links}
+        """xp: `numpy`, or `tensorflow` for tensors.
+
+        Raises what correctors raise, such as UsageError for what steps lack, with the name of the
+        corrector in front; UnsupportedError for any exception that is not qgraph's, and for another
+        shape than [n, b].
+        """
+        made = {link.corrects: _given(link, steps, xp) for link in self.links}
         targets = made[TARGETS] if TARGETS in made else n_step(steps, xp)
         weights = made[WEIGHTS] if WEIGHTS in made else xp.ones_like(steps.rewards)
         if self.of_actions:
@@ -84,6 +89,26 @@ class Correction:
             ahead = steps.ahead(targets, xp)
             advantages = steps.rewards + steps.discounts * ahead - steps.values
         return Corrected(targets, advantages, weights)
+
+
+def _given(link: Corrector, steps: Trajectories, xp: Any) -> Tensor:
+    name, wanted = name_of(link), steps.rewards
+    try:
+        as_array = np.asarray if xp is np else xp.convert_to_tensor
+        found: Tensor = as_array(link(steps, xp), wanted.dtype)
+    except QGraphError as error:
+        error.message = f"`{name}`: {error.message}"
+        raise
+    except Exception as error:  # of a corrector of one's own
+        raise UnsupportedError(f"`{name}`: {type(error).__name__}: {error}") from error
+    # Of a tensor in a graph not every dimension need be known.
+    same = found.shape == wanted.shape
+    if not (same if xp is np else found.shape.is_compatible_with(wanted.shape)):
+        raise UnsupportedError(
+            f"`{name}` gives {link.corrects} of shape {list(found.shape)}, but steps have "
+            f"{list(wanted.shape)}"
+        )
+    return found
 
 
 def n_step(steps: Trajectories, xp: Any) -> Tensor:

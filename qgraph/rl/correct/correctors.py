@@ -100,6 +100,13 @@ class TreeBackup:
 NAMES = {"vtrace": VTrace, "is": ImportanceSampling, "retrace": Retrace, "tree_backup": TreeBackup}
 
 
+def name_of(corrector: Any) -> str:
+    """As lists of correctors have it."""
+    kind = type(corrector)
+    own = f"{kind.__module__}.{kind.__qualname__}"
+    return next((name for name, known in NAMES.items() if known is kind), own)
+
+
 def _later(traces: Tensor, xp: Any) -> Tensor:
     """One row later: the first action is given, so that only those after it are weighed.
 
@@ -114,15 +121,11 @@ def _above_zero(corrector: Any, *names: str) -> None:
         value = getattr(corrector, name)
         if not value > 0:
             raise UsageError(
-                f"{_name(corrector)}: {name} is {value:g}, but has to be above 0",
+                f"{name_of(corrector)}: {name} is {value:g}, but has to be above 0",
                 hint="1, or inf for no limit",
             )
 
 
 def _share(corrector: Any, value: float) -> None:
     if not 0 <= value <= 1:
-        raise UsageError(f"{_name(corrector)}: lambda is {value:g}, but has to be in 0..1")
-
-
-def _name(corrector: Any) -> str:
-    return next(name for name, kind in NAMES.items() if isinstance(corrector, kind))
+        raise UsageError(f"{name_of(corrector)}: lambda is {value:g}, but has to be in 0..1")

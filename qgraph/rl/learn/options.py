@@ -11,6 +11,7 @@ from typing import Any
 from qgraph.errors import UsageError
 from qgraph.rl.correct import Correction
 from qgraph.rl.environments import ATARI
+from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS
 from qgraph.rl.half.methods import PRECISIONS, check_methods
 
 ALGORITHMS = ("dqn", "d4pg", "sac", "impala")
@@ -25,8 +26,11 @@ OWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "layer_norm": ("--layer-norm", ("dqn", "d4pg", "impala")),
         "half": ("--mixed-bfloat16", ("dqn", "d4pg", "impala")),
+        "alpha": ("--prioritized", ("dqn", "d4pg", "sac")),
         "double": ("--no-double", ("dqn",)),
         "dueling": ("--dueling", ("dqn",)),
+        "entropy": ("--entropy", ("impala",)),
+        "value": ("--value", ("impala",)),
         "replicas": ("--replicas", ("impala",)),
         "reward_scale": ("--reward-scale", ("impala", "sac")),
         "tau": ("tau", ("sac",)),
@@ -158,7 +162,7 @@ class Options:
             raise UsageError(f"tau is {self.tau}; it is a share, above 0 to 1")
         self._check_own()
         self._check_precision()
-        if self.compress or self.monitor:
+        if self.compress or self.monitor or self.monitor_every != Options.monitor_every:
             check_compression(self)
         if self.steps <= self.least and not self.queued:
             raise UsageError(
@@ -241,6 +245,8 @@ def check_compression(options: Options) -> None:
     """Raises UsageError for a chain or strategy that is none, or what does not go with them."""
     if not options.compress:
         raise UsageError("a monitor watches compression, and there is none", hint="--compress")
+    if not options.compress.strip():
+        raise UsageError("--compress names no link", hint="--compress 'quantize(8)'")
     own = (options.actor_bits, options.broadcast_bits, options.first_bits, options.last_bits)
     if own != (32, 32, None, None):
         raise UsageError(
@@ -275,7 +281,8 @@ OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "explore": 0.2,
             "episodes": 5,
         },
-        # Of pytorch_sac, but for networks, batches and the rate.
+        # Of pytorch_sac, but for networks, batches and the rate. It maps log-deviations into -5..2
+        # by tanh; here they are clipped to that.
         "sac": {
             "steps": 40_000,
             "hidden": (256, 256),
@@ -316,7 +323,8 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             "rate": 1e-3,
             "steps": 12_000,
         },
-        ("sac", "dm_control:cartpole-swingup:pixels"): {"reward_scale": 0.1, "rate": 1e-3},
+        # Rewards of up to eight.
+        ("sac", PIXELS): {"reward_scale": 0.1, "rate": 1e-3},
         # A reward in each step, 100 to come; once it balances, advantages are small beside entropy.
         ("impala", "CartPole-v1"): {
             "steps": 200_000,
@@ -346,14 +354,22 @@ OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
 )
 
 
+def kind_of(environment: str) -> str:
+    """Its name in OF_TASKS: all Atari games have one, and all images of dm_control."""
+    if environment.startswith(ATARI):
+        return ATARI
+    images = environment.startswith(DM_CONTROL) and environment.endswith(PIXELS)
+    return PIXELS if images else environment
+
+
 def options_for(algorithm: str, environment: str, **given: Any) -> Options:
     """The settings of an algorithm and a task, and over them what is given (and not None)."""
     if algorithm not in ALGORITHMS:
         raise UsageError(
             f"no algorithm is called `{algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
         )
-    task = ATARI if environment.startswith(ATARI) else environment
-    settings = {**OF_ALGORITHMS[algorithm], **OF_TASKS.get((algorithm, task), {})}
+    of_task = OF_TASKS.get((algorithm, kind_of(environment)), {})
+    settings = {**OF_ALGORITHMS[algorithm], **of_task}
     said = {name: value for name, value in given.items() if value is not None}
     if "actor_bits" in said:
         said.setdefault("broadcast_bits", said["actor_bits"])

@@ -13,12 +13,17 @@ from typing import Any
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.compress.settings import Settings
+from qgraph.rl.correct import Correction
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.learners import check_fits, learner_of, taught_by
+from qgraph.rl.learn.memory import limiter_of
 from qgraph.rl.learn.options import Options, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
+from qgraph.rl.monitor import parse_strategy
+from qgraph.rl.monitor.log import LINES
+from qgraph.rl.monitor.thresholds import RewardGap
 from qgraph.train.fused import set_threads
 
 FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change
@@ -69,13 +74,46 @@ def train(
 
 
 def _check(options: Options) -> None:
-    """Raises UsageError, and UnsupportedError for a chain that does not fit the policy."""
+    """Raises UsageError; UnsupportedError for a chain that does not fit the policy, and for
+    correctors that fail.
+    """
     with closing(make(options.environment)) as environment:
         check_fits(options.algorithm, options.environment, environment)
+        if options.queued:
+            _try_correction(options)
         if options.compress:
+            _check_gap_is_seen(options)
             learner = learner_of(options, environment)
             found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
             found.check(taught_by(learner, found).spec)
+
+
+def _try_correction(options: Options) -> None:
+    from qgraph.rl.correct.trial import try_once
+    from qgraph.rl.learn.replicas import strategy_of
+
+    strategy_of(options.replicas)  # a processor is divided before TensorFlow is at work
+    trajectories = options.batch // options.n // options.replicas
+    try_once(Correction.parse(options.correct), options.n, trajectories)
+
+
+def _check_gap_is_seen(options: Options) -> None:
+    """Raises UsageError for a strategy by the reward gap whose run ends before the monitor has
+    seen one.
+
+    Of new runs only: one that goes on for a while stands where it stood.
+    """
+    if not isinstance(parse_strategy(options.monitor or "watch"), RewardGap):
+        return
+    allowed = replace(limiter_of(options), inserts=options.steps).ahead
+    learnt, between = int(allowed // options.batch), options.monitor_every * options.publish_every
+    last = learnt // between * between
+    if last <= options.evaluate_every:
+        raise UsageError(
+            f"reward_gap would never see a gap: of {learnt} learner steps the first evaluation is "
+            f"after {options.evaluate_every}, and the monitor's last look after {last}",
+            hint="a smaller --evaluate-every or --monitor-every, or more --steps",
+        )
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
@@ -89,8 +127,11 @@ def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
 
 
 def _draw(path: Path) -> None:
-    """What the monitor saw and decided, where matplotlib is installed."""
-    if find_spec("matplotlib") is not None:
+    """What the monitor saw and decided, where matplotlib is installed.
+
+    A run that was stopped early may have no compressed policy yet, and no log.
+    """
+    if (path / LINES).exists() and find_spec("matplotlib") is not None:
         from qgraph.rl.monitor.plots import plot
 
         plot(path)

@@ -76,6 +76,7 @@ class Training:
         self.rng = np.random.default_rng(options.seed)
         self.counts = Counts()
         self.resumed = resume
+        self.recent: deque[float] = deque(maxlen=RECENT)
         if resume:
             self._restore()
         since = (self.counts.learner_steps, self.limiter.inserts) if resume else (None, None)
@@ -85,7 +86,6 @@ class Training:
         from qgraph.rl.learn.scalars import Scalars
 
         self.scalars = Scalars(directory.path / BOARD)
-        self.recent: deque[float] = deque(maxlen=RECENT)
         self.behind: list[float] = []
         self.losses: list[float] = []
         self.status: Status | None = None
@@ -309,6 +309,7 @@ class Training:
             "counts": asdict(self.counts),
             "limiter": self.limiter.state(),
             "random": self.rng.bit_generator.state,
+            "recent": list(self.recent),
         }
         state = {name: v.numpy() for name, v in self.learner.state.items()}
         kept = {}
@@ -329,8 +330,9 @@ class Training:
         if replay:
             self.replay.restore(replay)
         else:
-            self.limiter.begin_anew(self.options.least)
+            self.limiter.begin_anew(limiter_of(self.options).least)
         self.rng.bit_generator.state = found.facts["random"]
+        self.recent.extend(found.facts.get("recent", ()))  # older checkpoints have none
 
     def _identity(self) -> str:
         """Runs whose variables fit each other have the same."""

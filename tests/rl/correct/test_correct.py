@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qgraph.errors import UsageError
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.correct import (
     Correction,
     ImportanceSampling,
@@ -231,6 +231,31 @@ def test_a_corrector_of_ones_own():
     assert np.array_equal(found.targets, VTrace()(steps, np))
 
 
+def in_a_graph(correct, steps):
+    return tf.function(lambda: vars(correct(tensors(steps), tf)), autograph=False)()
+
+
+@pytest.mark.parametrize(
+    "corrected",
+    [
+        lambda correct, steps: correct(steps),
+        lambda correct, steps: correct(tensors(steps), tf),
+        in_a_graph,
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("RaisesToCorrect", "`: KeyError: 'a mistake of its author'"),
+        ("OfOneStep", r"` gives targets of shape \[3\], but steps have \[5, 3\]"),
+    ],
+)
+def test_what_a_corrector_of_ones_own_does_wrong_is_said_by_its_name(corrected, name, said):
+    corrector = f"tests.helpers.plain_links.{name}"
+    with pytest.raises(UnsupportedError, match=f"^`{corrector}{said}"):
+        corrected(Correction.parse(corrector), trajectories(6))
+
+
 def test_text_says_constants():
     wanted = (VTrace(2, 1.5), Retrace(0.5), ImportanceSampling(np.inf), TreeBackup(0.9))
     texts = ("vtrace(2, c=1.5)", "retrace( lambda = 0.5 )", "is(inf)", "tree_backup(0.9)")
@@ -256,6 +281,10 @@ def test_text_says_constants():
         ("vtrace(one)", "`one` is no number"),
         ("vtrace(a=1)", "vtrace does not take"),
         ("vtrace,,is", "no list of correctors"),
+        ("vtrace,", "no list of correctors"),
+        ("vtrace, ", "no list of correctors"),
+        ("", "no list of correctors"),
+        (" ", "no list of correctors"),
         ("vtrace(1", "no list of correctors"),
         ("vtrace,retrace", "VTrace and Retrace both correct targets"),
         ("is,is", "both correct weights"),
@@ -278,7 +307,9 @@ def test_what_is_no_correction_is_said(text, said):
 @pytest.mark.parametrize("text", ["vtrace", "is", "retrace"])
 def test_without_log_probabilities_of_who_acted_nothing_is_corrected(text):
     steps = replace(trajectories(7), log_mu=None)
-    with pytest.raises(UsageError, match="log probabilities of the policy that acted"):
+    with pytest.raises(
+        UsageError, match=f"`{text}`: the log probabilities of the policy that acted"
+    ):
         Correction.parse(text)(steps)
     assert np.isfinite(Correction.parse("tree_backup")(steps).targets).all()
 

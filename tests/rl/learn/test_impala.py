@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qgraph.errors import UsageError
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.compress.worker import Worker
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Actions
 from qgraph.rl.learn.impala import EPSILON, NORM, Impala
@@ -278,34 +279,64 @@ def test_a_resumed_run_goes_on_in_the_same_bits(tmp_path):
     assert went_on.limiter.inserts == 600
 
 
-def test_log_probabilities_are_those_of_the_packed_policy_of_their_version(tmp_path, monkeypatch):
-    """Each record's, by the weights of its version in 2 bits, and not by those in float."""
-    published = {}
-    publish = LocalActors.publish
+@pytest.mark.parametrize(
+    "compressed",
+    [
+        {"actor_bits": 2, "first_bits": 2, "last_bits": 2},
+        {"compress": "prune(0.5)"},
+        {"compress": "distill(8, steps=2)"},
+        {"compress": "quantize(2)"},
+        {"compress": "prune(0.5)|distill(steps=2)|quantize(2)", "monitor": "mix:0.5"},
+    ],
+)
+def test_log_probabilities_are_those_of_the_compressed_policy_of_their_version(
+    tmp_path, monkeypatch, compressed
+):
+    """Each record's, and not those of the original of its version."""
+    published, blocks, seen = {}, {}, []
+    publish, compress, add = LocalActors.publish, Worker.step, TrajectoryQueue.add
 
     def keep(self, weights, version):
         published[version] = {name: v.numpy() for name, v in weights.items()}
         publish(self, weights, version)
 
-    seen = []
-    add = TrajectoryQueue.add
+    def keep_block(self, weights, facts, observations):
+        blocks[facts.version] = compress(self, weights, facts, observations)
+        return blocks[facts.version]
+
     monkeypatch.setattr(LocalActors, "publish", keep)
+    monkeypatch.setattr(Worker, "step", keep_block)
     monkeypatch.setattr(TrajectoryQueue, "add", lambda self, x: (seen.append(x), add(self, x)))
-    bits = {"actor_bits": 2, "first_bits": 2, "last_bits": 2}
-    settings = {**SMALL, **bits, "rate": 0.03}
+    settings = {**SMALL, "actor_bits": 32, **compressed, "rate": 0.03}
     made = train(tmp_path / "run", "impala", "CartPole-v1", settings)
     found = np.concatenate(seen)
     assert len(set(found["version"])) > 10
 
-    def log_probabilities(bits):
+    def packed(bits):
         packer = Packer(made.learner.program, bits)
-        actors = {v: Actor(packer.pack(weights)) for v, weights in published.items()}
+        return {version: packer.pack(weights) for version, weights in published.items()}
+
+    def log_probabilities(blocks):
+        actors = {version: Actor(block) for version, block in blocks.items()}
         logits = np.stack([actors[r["version"].item()](r["observation"][None])[0] for r in found])
         logs = logits - np.log(np.exp(logits.astype(np.float64)).sum(-1, keepdims=True))
         return np.take_along_axis(logs, found["action"][:, None], -1)[:, 0]
 
-    assert found["log_probability"] == pytest.approx(log_probabilities(2), abs=1e-5)
-    assert np.abs(found["log_probability"] - log_probabilities(32)).max() > 0.01
+    assert found["log_probability"] == pytest.approx(
+        log_probabilities(blocks if "compress" in compressed else packed(2)), abs=1e-5
+    )
+    assert np.abs(found["log_probability"] - log_probabilities(packed(32))).max() > 0.01
+
+
+@pytest.mark.parametrize("least", [1, 1000])  # of a replay, which there is none of
+def test_a_queue_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch, least):
+    monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 0)
+    settings = {**SMALL, "least": least}
+    ended = train(tmp_path / "run", "impala", "CartPole-v1", settings)
+    went_on = train(tmp_path / "run", settings={"steps": 800}, resume=True)
+    left = len(went_on.replay)
+    assert went_on.limiter.samples - ended.limiter.samples == 400 - left
+    assert left <= 2 * settings["batch"] + settings["actors"] * (ended.options.n - 1)
 
 
 def test_actors_in_processes_bring_log_probabilities(tmp_path):
@@ -337,6 +368,22 @@ def test_what_does_not_fit_is_said_and_nothing_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("RaisesToCorrect", "KeyError: 'a mistake of its author'"),
+        ("OfOneStep", r"gives targets of shape \[4\], but steps have \[5, 4\]"),
+        ("BranchesByNumbers", "OperatorNotAllowedInGraphError"),
+        ("FailsAsItRuns", "InvalidArgumentError: .*a mistake of its author"),
+    ],
+)
+def test_correctors_of_ones_own_are_tried_before_anything_is_written(tmp_path, name, said):
+    corrector = f"tests.helpers.plain_links.{name}"
+    with pytest.raises(UnsupportedError, match=f"^`{corrector}`:? {said}"):
+        train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correct": corrector})
+    assert not (tmp_path / "run").exists()
+
+
 def test_replicas_learn_what_one_learns(tmp_path):
     """In processes of their own: a processor is divided before TensorFlow begins."""
     program = (
@@ -348,13 +395,27 @@ def test_replicas_learn_what_one_learns(tmp_path):
         "assert made.strategy.num_replicas_in_sync == int(sys.argv[1])"
     )
     for count in ("1", "2"):
-        command = [sys.executable, "-c", program, count, str(tmp_path / f"{count}.npz")]
-        found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert found.returncode == 0, found.stderr
+        in_a_process(program, count, str(tmp_path / f"{count}.npz"))
     one, two = (np.load(tmp_path / f"{count}.npz") for count in "12")
     assert one["adam/powers"][0] < 0.8
     for name in one.files:
         assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
+
+
+def test_a_run_divides_the_processor_before_tensorflow_is_at_work(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from tests.rl.learn import test_impala as t;"
+        "settings = {**t.SMALL, 'steps': 100, 'replicas': 2};"
+        "made = t.train(Path(sys.argv[1]), 'impala', 'CartPole-v1', settings);"
+        "assert made.learner.strategy.num_replicas_in_sync == 2 and made.done"
+    )
+    in_a_process(program, str(tmp_path / "run"))
+
+
+def in_a_process(program, *arguments):
+    command = [sys.executable, "-c", program, *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert found.returncode == 0, found.stderr
 
 
 def test_a_processor_at_work_is_not_divided():

@@ -11,6 +11,7 @@ from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import is_channel_mean, is_layer, other_users
+from qgraph.rewrite.removable import groups
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 
@@ -35,8 +36,10 @@ def _center(rewriter: Rewriter, node: Node) -> bool:
         return False
     bias = graph.producer(x) if graph.producer(x).op == "bias_add" else None
     layer = graph.producer(bias.inputs[0]) if bias else graph.producer(x)
-    if not is_layer(layer) or layer.op == "depthwise_conv2d" or layer.attrs.get("groups", 1) != 1:
+    if not is_layer(layer) or layer.op == "depthwise_conv2d":
         return False
+    if groups(graph, layer) != 1:
+        return rewriter.refuse(node, f"channels of `{layer.name}` have inputs of their own")
     weights = graph.constant(layer.inputs[1])
     offset = graph.constant(bias.inputs[1]) if bias else None
     if weights is None or (bias is not None and offset is None):

@@ -76,18 +76,20 @@ def _binary(rewriter: Rewriter, node: Node) -> bool:
     first = next((s for s in squeezed if s is not None), None)
     if first is None:
         return False
-    inputs = []
+    rank, before = graph.types[node.name].rank, graph.types[first[0]].rank
+    if rank is None or before is None or rank != before - len(first[1]):
+        return False
+    inputs, last = [], max(first[1], default=-1)
     for value, found in zip(node.inputs, squeezed, strict=True):
         constant = graph.constant(value)
-        if found is not None and found[1] == first[1]:
+        if found is not None and found[1] == first[1] and graph.types[found[0]].rank == before:
             inputs.append(found[0])
-        elif constant is not None and constant.ndim < 2:
+        elif constant is not None and constant.ndim < 2 and last < before - constant.ndim:
             inputs.append(value)
-        elif constant is not None and constant.ndim == graph.types[node.name].rank:
-            wide = np.expand_dims(constant, first[1])
+        elif constant is not None:
+            whole = constant.reshape((1,) * (rank - constant.ndim) + constant.shape)
+            wide = np.expand_dims(whole, first[1])
             inputs.append(rewriter.const(wide, f"{value}/unsqueezed"))
         else:
             return False
-    if graph.types[node.name].rank != (graph.types[first[0]].rank or 0) - len(first[1]):
-        return False
     return _sink(rewriter, node, tuple(inputs), first[1])

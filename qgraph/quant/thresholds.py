@@ -168,6 +168,8 @@ def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
     levels = _levels(centres, spec, exponent)
     index = (levels - spec.lo).astype(np.int64)
     inside = np.abs(np.ldexp(centres, exponent) - levels) <= 0.5
+    if not (inside & (counts > 0)).any():  # all is clipped, more or less
+        return np.inf
     size = spec.hi - spec.lo + 1
     mass = np.bincount(index, counts, size)
     filled = np.bincount(index, inside & (counts > 0), size)

@@ -96,6 +96,15 @@ def test_zeros_have_the_scale_of_one(method):
     assert choose(np.zeros(9), U8, method) == 8
 
 
+@pytest.mark.parametrize("value", [1.0, -1.0, 0.5, 8.0, 0.9, 5.0])
+@pytest.mark.parametrize("method", ["kl_j", "mse", "percentile", "max"])
+@pytest.mark.parametrize("spec", [S8, S4])
+def test_masks_of_one_value_are_not_clipped_away(value, method, spec):
+    x = np.where(RNG.random(5000) < 0.3, value, 0.0)
+    step = 2.0 ** -choose(x, spec, method)
+    assert abs(np.clip(np.rint(value / step), spec.lo, spec.hi) * step - value) <= step
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_few_values(method):
     assert choose([0.75], S8, method) == 7

@@ -55,6 +55,18 @@ def test_what_is_no_centering(other):
     assert list(g.topological()) == before
 
 
+def test_refused_for_groups_whose_weights_lie_beside_each_other():
+    g = Graph("net")
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    x = g.input("x", "float64", (2, 5, 5, 4))
+    y = g.add("conv2d", x, g.const(RNG.normal(size=(3, 3, 2, 6)), "w"), name="layer", attrs=attrs)
+    mean = g.add("mean", y, attrs={"axes": (-1,), "keepdims": True})
+    g.outputs["y"] = g.add("sub", y, mean, name="centered")
+    assert reasons(run_pass(FoldCentering(), g)) == [
+        ("centered", "channels of `layer` have inputs of their own")
+    ]
+
+
 def test_refused_where_the_mean_or_the_layer_is_used_elsewhere():
     g, y = head()
     g.outputs["z"] = y

@@ -1,6 +1,7 @@
 """Layers on signals stay images of height 1 from one to the next."""
 
 import numpy as np
+import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
@@ -48,6 +49,27 @@ def test_sum_of_two_and_a_constant_of_full_rank():
     total = g.add("add", squeezed(g), squeezed(g, "u"))
     layer(g, g.add("mul", total, g.const(RNG.normal(size=(2, 5, 3)))))
     assert left(g) == 0
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (5, 4), (2, 5, 4), (1, 5, 1)])
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_constants_of_any_rank_before_and_behind_the_axis(shape, axis):
+    whole = [2, 5, 4]
+    whole.insert(axis, 1)
+    g = Graph("net")
+    y = g.add("squeeze", g.input("x", "float64", tuple(whole)), attrs={"axes": (axis,)})
+    y = g.add("mul", g.const(RNG.normal(size=shape)), y)
+    image = g.add("expand_dims", y, name="image", attrs={"axis": axis})
+    g.outputs["y"] = g.add("neg", image, name="next")
+    assert left(g) == 0
+
+
+def test_what_had_another_rank_stays():
+    g = Graph("net")
+    x, z = g.input("x", "float64", (4, 1, 4, 3)), g.input("z", "float64", (4, 1, 3))
+    sides = [g.add("squeeze", v, attrs={"axes": (1,)}) for v in (x, z)]
+    layer(g, g.add("add", *sides))
+    assert left(g) == 2
 
 
 def test_another_axis_is_another_thing():

@@ -31,6 +31,25 @@ class NotFinite(gymnasium.Env):  # type: ignore[misc]
         return seen, reward, over, False, {}
 
 
+class Reuses(NotFinite):
+    """It counts its steps in one array, which it gives each time."""
+
+    observation_space = gymnasium.spaces.Box(0, 10, (1,), np.float32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = np.zeros(1, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.seen[:], self.steps = 0, 0
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.seen += 1
+        return self.seen, 1.0, self.steps == 10, False, {}
+
+
 class Unbounded(NotFinite):
     """Its actions have no lower end."""
 
@@ -48,5 +67,6 @@ gymnasium.register("NotFinite-v0", NotFinite, disable_env_checker=True)
 gymnasium.register(
     "NotFiniteReward-v0", NotFinite, disable_env_checker=True, kwargs={"bad": "reward"}
 )
+gymnasium.register("Reuses-v0", Reuses, disable_env_checker=True)
 gymnasium.register("Unbounded-v0", Unbounded, disable_env_checker=True)
 gymnasium.register("Images-v0", Images, disable_env_checker=True)

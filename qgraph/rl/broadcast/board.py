@@ -80,7 +80,3 @@ class Board:
     def beat(self, number: int) -> None:
         """Say that a process is alive."""
         self.rows["beat"][number] = time.monotonic_ns()
-
-    def silence(self, number: int) -> float:
-        """Seconds since a process last said so."""
-        return float(time.monotonic_ns() - int(self.rows["beat"][number])) / 1e9

@@ -47,6 +47,8 @@ class Child:
     process: subprocess.Popen[bytes]
     crashes: list[str] = field(default_factory=list)  # why it was restarted, each time
     ended: bool = False  # well, by itself
+    beat: int = 0  # the last that was seen of it
+    heard: float = 0.0  # after how many seconds of watching that was
 
 
 class Supervisor:
@@ -60,6 +62,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         self._size = processes
         self._used = 0
+        self._checked, self._watched = time.monotonic(), 0.0
 
     def start(
         self,
@@ -106,13 +109,21 @@ class Supervisor:
     def check(self) -> None:
         """Look after all of them; cheap enough for every step.
 
-        Raises RunError when one has died that the run cannot do without.
+        Of a time in which nobody looked a silence counts GRACE seconds at most: the whole run may
+        have been stopped meanwhile (Ctrl-Z). Raises RunError when one has died that the run cannot
+        do without.
         """
+        now = time.monotonic()
+        self._watched += min(now - self._checked, GRACE)
+        self._checked = now
         for child in self.children.values():
             if child.ended:
                 continue
             code = child.process.poll()
-            if code is None and self.board.silence(child.number) < child.silence:
+            beat = int(self.board.row(child.number)["beat"])
+            if beat != child.beat:
+                child.beat, child.heard = beat, self._watched
+            if code is None and self._watched - child.heard < child.silence:
                 continue
             if code == 0 and self.board.row(child.number)["state"] == State.STOPPED:
                 child.ended = True

@@ -55,7 +55,8 @@ class Gymnasium:
         self.inner.close()
 
     def _array(self, observation: Any) -> Array:
-        array = np.asarray(observation, self.dtype)
+        """A copy: an environment may write its next observation into the same memory."""
+        array = np.array(observation, self.dtype)
         return array * WHITE if self._black_and_white else array
 
 

@@ -75,13 +75,22 @@ class Rows:
         self.path, self.columns = path, tuple(columns)
         kept: list[Mapping[str, Any]] = []
         if until is not None and path.exists():
-            lines = path.read_text("utf-8").splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last
-            kept = [r for r in csv.DictReader(whole) if float(r[self.columns[0]]) <= until]
+            kept = self._read(until)
         header = {name: name for name in self.columns}
         write_whole(path, self._lines([header, *kept]))
         # Without a buffer: what a full disk did not take is not tried again at the end.
         self.stream = path.open("ab", buffering=0)
+
+    def _read(self, until: float) -> list[Mapping[str, Any]]:
+        """Rows up to there. Raises LoadError for a file that is not such a table."""
+        try:
+            lines = self.path.read_text("utf-8").splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]  # a kill may have cut the last
+            found = [{name: row[name] for name in self.columns} for row in csv.DictReader(whole)]
+            return [row for row in found if float(row[self.columns[0]]) <= until]
+        except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+            told = f"is no table of {', '.join(self.columns)}: {error}"
+            raise LoadError(told, node=str(self.path)) from None
 
     def add(self, row: Mapping[str, Any]) -> None:
         try:

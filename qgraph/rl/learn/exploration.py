@@ -54,7 +54,7 @@ class Epsilon:
             self.held = int(rng.integers(len(outputs)))
             self.left = int(rng.geometric(1 / self.hold))
         if self.left == 0:
-            action = int(outputs.argmax())
+            action = int(_finite(outputs).argmax())
         else:
             action, self.left = self.held, self.left - 1
         return Choice(action, action)
@@ -68,7 +68,7 @@ class Noise:
     head: Head
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
-        noisy = outputs + self.sigma * rng.standard_normal(outputs.shape, np.float32)
+        noisy = _finite(outputs) + self.sigma * rng.standard_normal(outputs.shape, np.float32)
         action = np.clip(noisy, -1, 1).astype(np.float32)
         return Choice(action, self.head.actions(action[None])[0])
 
@@ -85,7 +85,7 @@ class Categorical:
         top = max(logits)
         sums = list(accumulate(math.exp(logit - top) for logit in logits))
         if not sums[-1] >= 1:
-            raise RunError(f"the policy gave logits that are not finite: {logits}")
+            raise _not_finite(outputs)
         action = bisect(sums, rng.random() * sums[-1])
         return Choice(action, action, logits[action] - top - math.log(sums[-1]))
 
@@ -98,10 +98,21 @@ class SquashedGaussian:
     log_std: tuple[float, float] = LOG_STD
 
     def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
-        mean, log_std = np.split(outputs, 2)
+        mean, log_std = np.split(_finite(outputs), 2)
         noise = rng.standard_normal(mean.shape, np.float32)
         action = np.tanh(mean + np.exp(np.clip(log_std, *self.log_std)) * noise)
         return Choice(action, self.head.actions(action[None])[0])
+
+
+def _finite(outputs: Array) -> Array:
+    """The same. Raises RunError where they are not."""
+    if not np.isfinite(outputs).all():
+        raise _not_finite(outputs)
+    return outputs
+
+
+def _not_finite(outputs: Array) -> RunError:
+    return RunError(f"the policy gave outputs that are not finite: {outputs.tolist()}")
 
 
 def epsilon_ladder(actor: int, actors: int, base: float) -> float:

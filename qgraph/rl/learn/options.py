@@ -156,8 +156,16 @@ class Options:
             )
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
-        if not 0 < self.rate < math.inf:
-            raise UsageError(f"rate is {self.rate}; it is a finite number above 0")
+        for name in ("rate", "spi", "value_limit"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"{name} is {getattr(self, name)}; it is a finite number above 0")
+        for name in ("gamma", "explore", "alpha"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} is {getattr(self, name)}; it is 0 to 1")
+        if min(*self.hidden, *self.critic, 1) < 1:
+            raise UsageError(f"layers of {self.hidden} and {self.critic}: units are 1 or more")
+        if self.atoms < 2 or self.seed < 0:
+            raise UsageError(f"atoms {self.atoms}, seed {self.seed}; they are from 2 and from 0")
         if not 0 < self.tau <= 1:
             raise UsageError(f"tau is {self.tau}; it is a share, above 0 to 1")
         self._check_own()

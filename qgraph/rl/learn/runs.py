@@ -63,8 +63,9 @@ def train(
         if options is None:
             said = {"algorithm": algorithm, "environment": environment, **settings}
             options = _resumed(directory.options(), said)
-        directory.begin(options)
         training = Training(options, directory, resume=resume)
+        if not training.done:
+            directory.begin(options)
         training.run(watch, tick)
         if options.compress:
             _draw(path)

@@ -175,7 +175,8 @@ class LocalActors:
         self.compressor = None if settings is None else settings.worker(job.spec)
         self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
-        self.actor: Actor | None = None
+        self.newest: Array | None = None  # the block
+        self.actor: Actor | None = None  # by the newest block
         self.left = np.empty(0, job.dtype)
         self.turn = 0
 
@@ -192,15 +193,25 @@ class LocalActors:
             if made is None:
                 return
             block = made
+        self.newest = block
         if self.actor is not None:
             self.actor.become(block)
             return
-        self.actor = actor = Actor(block, compute_bits=self.compute_bits)
-        job = self.job
+        self.actor, job = self._actor(), self.job
         self.workers = [
-            Worker(job.options, index, job.spec.head, lambda: actor, job.begun)
+            Worker(
+                job.options, index, job.spec.head, partial(self._latest, self._actor()), job.begun
+            )
             for index in range(job.options.actors)
         ]
+
+    def _actor(self) -> Actor:
+        return Actor(self.newest, compute_bits=self.compute_bits)
+
+    def _latest(self, own: Actor) -> Actor:
+        """A worker's own actor by the newest policy, which it keeps until it asks again."""
+        own.become(self.newest)
+        return own
 
     def acting(self) -> Actor | None:
         return self.actor

@@ -325,6 +325,7 @@ class Training:
         for name, variable in self.learner.state.items():
             variable.assign(found.variables[name])
         self.counts = Counts(**found.facts["counts"])
+        self.counts.best = self._best(self.counts.best)
         self.limiter.restore(found.facts["limiter"])
         replay = part(found.variables, "replay")
         if replay:
@@ -333,6 +334,14 @@ class Training:
             self.limiter.begin_anew(limiter_of(self.options).least)
         self.rng.bit_generator.state = found.facts["random"]
         self.recent.extend(found.facts.get("recent", ()))  # older checkpoints have none
+
+    def _best(self, checkpointed: float | None) -> float | None:
+        """The return of the policy that is written: it may be newer than the checkpoint."""
+        about = (self.directory.path / POLICY).with_suffix(".json")
+        try:
+            return float(json.loads(about.read_text("utf-8"))["fp32_return_mean"])
+        except (OSError, ValueError, KeyError, TypeError):  # there is none, or another's
+            return checkpointed
 
     def _identity(self) -> str:
         """Runs whose variables fit each other have the same."""

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -69,6 +70,21 @@ def test_one_that_hangs_is_killed() -> None:
         run.start("a", MODULE, {"task": "stuck"}, silence=2.0)
         with pytest.raises(RunError, match="no heartbeat for 2 s"):
             watched(run, lambda: False)
+
+
+def test_none_hangs_that_was_stopped_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-Z and `fg`: the clock of monotonic goes on meanwhile."""
+    with Supervisor(1) as run:
+        run.start("a", MODULE, {"task": "wait"}, silence=20.0)
+        watched(run, lambda: run.state("a") == State.RUNNING)
+        run.check()
+        pid, clock = run.children["a"].process.pid, time.monotonic
+        os.kill(pid, signal.SIGSTOP)
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + 1000)
+        run.check()
+        run.check()
+        os.kill(pid, signal.SIGCONT)
+        run.check()
 
 
 def test_one_that_does_not_stop_is_killed() -> None:

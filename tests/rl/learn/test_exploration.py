@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import RunError
-from qgraph.rl.learn.exploration import Categorical
+from qgraph.rl.head import Head
+from qgraph.rl.learn.exploration import Categorical, Epsilon, Noise, SquashedGaussian
 
 LOGITS = st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=18)
 
@@ -30,10 +31,18 @@ def test_actions_are_drawn_as_often_as_the_policy_says():
     assert (abs(found - expected) < 5 * np.sqrt(expected * (1 - expected) / draws)).all()
 
 
+SCALED = Head("scale", (-1.0,) * 4, (1.0,) * 4)
+
+
+@pytest.mark.parametrize(
+    "explore",
+    [Categorical(), Epsilon(0.0, 0), Noise(0.1, SCALED), SquashedGaussian(SCALED)],
+    ids=lambda explore: type(explore).__name__,
+)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("place", [0, 1])
-def test_logits_that_are_not_finite_are_said(bad, place):
-    logits = np.zeros(3, np.float32)
-    logits[place] = bad
-    with pytest.raises(RunError, match="logits that are not finite"):
-        Categorical().choose(logits, 0, np.random.default_rng(0))
+def test_outputs_that_are_not_finite_are_said(explore, bad, place):
+    outputs = np.zeros(4, np.float32)
+    outputs[place] = bad
+    with pytest.raises(RunError, match="outputs that are not finite"):
+        explore.choose(outputs, 1, np.random.default_rng(0))

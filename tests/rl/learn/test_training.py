@@ -78,6 +78,36 @@ def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):
     assert steps == sorted(set(steps))
 
 
+def test_a_better_policy_than_the_checkpoint_knows_of_stays(tmp_path):
+    """A run that was killed wrote it after its last checkpoint."""
+    run = tmp_path / "run"
+    train(run, "dqn", "CartPole-v1", SMALL)
+    about = json.loads((run / "policy.json").read_text())
+    (run / "policy.json").write_text(json.dumps({**about, "fp32_return_mean": 501.0}))
+    policy = (run / "policy.pb").read_bytes()
+    train(run, settings={"steps": 400}, resume=True)
+    assert (run / "policy.pb").read_bytes() == policy
+
+
+@pytest.mark.parametrize("period", [1, 7, 1000])
+def test_actors_in_this_process_look_for_policies_at_their_period(tmp_path, period):
+    settings = {**SMALL, "actors": 2, "publish_every": 1, "actor_update_period": period}
+    records = train(tmp_path, "dqn", "CartPole-v1", settings).replay.records
+    for actor in (0, 1):
+        versions = records["version"][records["actor"] == actor]
+        assert len(versions) == 150
+        changes = np.flatnonzero(np.diff(versions)) + 1
+        assert not (changes % period).any()
+        assert len(changes) >= 50 // period
+
+
+def test_an_environment_may_write_all_observations_into_one_array(tmp_path):
+    name = "tests.helpers.environments:Reuses-v0"
+    records = train(tmp_path, "dqn", name, {**SMALL, "n": 3}).replay.records
+    whole = records[records["discount"] > 0]
+    assert len(whole) > 100 and (whole["next_observation"] == whole["observation"] + 3).all()
+
+
 def test_a_replay_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
     monkeypatch.setattr("qgraph.rl.learn.training.KEPT_REPLAY", 1000)
     ended = train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
@@ -119,6 +149,17 @@ def test_rows_past_the_checkpoint_and_half_rows_are_made_again(tmp_path):
     rows_again.add({"step": 3, "value": 8})
     rows_again.close()
     assert [tuple(row.values()) for row in rows(path)] == [("1", "5"), ("2", "6"), ("3", "8")]
+
+
+@pytest.mark.parametrize(
+    "text", ["other\n1\n", "step,value\nx,1\n", "step\n1\n", "step,value\n1\0\xff"]
+)
+def test_a_table_of_something_else_is_said(tmp_path, text):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(f"{text}\n".encode("latin1"))
+    with pytest.raises(LoadError, match="is no table of step, value"):
+        Rows(path, ("step", "value"), until=2)
+    assert path.read_bytes() == f"{text}\n".encode("latin1")
 
 
 def test_rows_that_do_not_fit_the_disk_are_an_error_in_words(tmp_path):
@@ -224,8 +265,10 @@ def test_what_cannot_be_resumed_is_said(tmp_path):
     with pytest.raises(UsageError, match="no run to resume"):
         train(tmp_path / "none", resume=True)
     train(tmp_path / "run", "dqn", "CartPole-v1", SMALL)
+    options = (tmp_path / "run" / "options.json").read_text()
     with pytest.raises(UsageError, match="at its end"):
-        train(tmp_path / "run", resume=True)
+        train(tmp_path / "run", settings={"steps": 200}, resume=True)
+    assert (tmp_path / "run" / "options.json").read_text() == options
     with pytest.raises(UsageError, match="batch is 8, but the run began with 16"):
         train(tmp_path / "run", settings={"batch": 8}, resume=True)
     (tmp_path / "run" / "checkpoint.npz").write_bytes(b"damaged")
@@ -258,6 +301,10 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         (
             ("--algo", "impala", "--env", "CartPole-v1", "--steps", "160", "--actors", "2"),
             "of 160 steps none is learnt from: a batch is 160, and 2 actors",
+        ),
+        (
+            ("--algo", "dqn", "--env", "CartPole-v1", "--spi", "inf"),
+            "spi is inf; it is a finite number above 0",
         ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
         (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),

@@ -63,7 +63,7 @@ def extreme_cases(program: Program) -> Iterator[Case]:
 def _batches(program: Program, case: Case) -> Iterator[Case]:
     """A case in parts whose tensors fit memory."""
     if not program.batch_free:
-        yield case
+        yield from _of_own_shapes(program, case)
         return
     count = len(next(iter(case.entries.values())))
     whole = sum(
@@ -72,3 +72,12 @@ def _batches(program: Program, case: Case) -> Iterator[Case]:
     size = max(1, BATCH_BYTES // (8 * whole))
     for i in range(0, count, size):
         yield Case(case.label, {name: codes[i : i + size] for name, codes in case.entries.items()})
+
+
+def _of_own_shapes(program: Program, case: Case) -> Iterator[Case]:
+    """A case in parts of the shapes that a program has which mixes samples."""
+    shapes = {name: program.tensors[name].shape for name in case.entries}
+    long = {n: shapes[n][0] for n, codes in case.entries.items() if codes.shape != shapes[n]}
+    for i in range(max((len(case.entries[n]) // size for n, size in long.items()), default=1)):
+        parts = {n: case.entries[n][i * size : (i + 1) * size] for n, size in long.items()}
+        yield Case(case.label, {**case.entries, **parts})

@@ -129,6 +129,19 @@ class Wrong(TensorFlowForm):
         return changed
 
 
+def test_samples_of_a_network_that_mixes_them_are_tried_one_by_one(tmp_path) -> None:
+    g = Graph("net")
+    rng = np.random.default_rng(0)
+    rows = g.add("reshape", g.input("x", "float32", (None, 6, 4)), attrs={"shape": (-1, 4)})
+    w = g.const(rng.normal(size=(4, 5)).astype(np.float32))
+    g.outputs["y"] = g.add("reshape", g.add("matmul", rows, w), attrs={"shape": (-1, 6, 5)})
+    samples = {"x": rng.normal(size=(8, 6, 4)).astype(np.float32)}
+    found = verify(quantize(g, samples, effort="plain").save(tmp_path / "out"))
+    assert found.equal and not found.network.program.batch_free
+    cases = list(from_samples(found.network, samples))
+    assert [list(map(np.shape, case.entries.values())) for case in cases] == [[(1, 6, 4)]] * 8
+
+
 def test_a_certificate_says_what_was_compared_and_what_not(out, monkeypatch) -> None:
     @dataclass(frozen=True)
     class Unable(TensorFlowForm):

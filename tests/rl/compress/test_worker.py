@@ -1,43 +1,24 @@
 """The compressor at work: snapshots in, blocks out, and the last good policy where it fails."""
 
-import errno
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from qgraph.errors import LoadError, OutputError, UnsupportedError, UsageError
+from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import Compressor, Policy
-from qgraph.rl.compress.form import PolicySpec
-from qgraph.rl.compress.kept import FILE, read_students
+from qgraph.rl.compress.kept import read_students
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
-from qgraph.rl.head import Head
 from qgraph.rl.monitor import Facts
 from qgraph.rl.monitor.indicators import unmeasured
 from qgraph.rl.monitor.log import LINES, read_log
-from tests.helpers.actors import mlp, random_weights
+from tests.helpers.compressors import PROGRAM, SPEC, seen, weights, worker
 
-PROGRAM = mlp(4, 32, 3)
-SPEC = PolicySpec(PROGRAM, Head("argmax"))
 FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
 REFUSES = "quantize(8)|tests.helpers.links.RefusesBits(16)"
-
-
-def worker(text, **more):
-    return Settings(text, **more).worker(SPEC)
-
-
-def weights(bias=0.0, seed=0):
-    found = random_weights(PROGRAM, seed)
-    found["b0"][0] = bias
-    return found
-
-
-def seen(n=64):
-    return np.random.default_rng(5).normal(size=(n, 4)).astype("f4")
 
 
 def original(found, version):
@@ -359,54 +340,5 @@ def test_an_original_that_acts_before_the_first_policy_is_not_measured_as_the_ch
     for version, evaluated in ((1, 0), (2, 1)):
         told = replace(gap, version=version, compressed_version=float(evaluated))
         one.step(weights(), told, seen())
-    assert [look.seen.reward_gap for look in one.monitor.looks] == pytest.approx(
-        [np.nan, 0.0], nan_ok=True
-    )
-
-
-def test_students_go_on_where_they_were_kept(tmp_path):
-    text = "distill(8, steps=3)|quantize(32)"
-    whole, begun = worker(text), worker(text, folder=str(tmp_path))
-    for version in range(3):
-        assert (whole.step(weights(), Facts(version), seen()) == begun.step(
-            weights(), Facts(version), seen())).all()  # fmt: skip
-    begun.keep()
-    wanted = whole.step(weights(), Facts(3), seen())
-    resumed = worker(text, folder=str(tmp_path), until=2)
-    assert (resumed.step(weights(), Facts(3), seen()) == wanted).all()
-    anew = worker(text, folder=str(tmp_path))  # takes nothing from a file that lies there
-    assert (anew.step(weights(), Facts(3), seen()) != wanted).any()
-
-
-@pytest.mark.parametrize("text", ["quantize(8)", "prune(0.5)|distill(steps=2)"])
-def test_without_students_no_file_is_kept(tmp_path, text):
-    one = worker(text, folder=str(tmp_path))
-    one.step(weights(), Facts(0), seen())
-    one.keep()
-    assert not (tmp_path / FILE).exists()
-
-
-def test_a_file_of_students_that_is_damaged_is_refused(tmp_path):
-    (tmp_path / FILE).write_bytes(b"PK, but no more of it")
-    with pytest.raises(LoadError, match="cannot be read"):
-        worker("distill(8)", folder=str(tmp_path), until=0)
-    np.savez(tmp_path / FILE, other=np.zeros(3))
-    with pytest.raises(LoadError, match="is no file of students"):
-        worker("distill(8)", folder=str(tmp_path), until=0)
-
-
-def test_on_a_full_disk_students_stay_as_they_were_kept(tmp_path, monkeypatch):
-    one = worker("distill(8, steps=2)", folder=str(tmp_path))
-    one.step(weights(), Facts(0), seen())
-    one.keep()
-    kept = (tmp_path / FILE).read_bytes()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("qgraph.files.os.replace", full)
-    one.step(weights(), Facts(1), seen())
-    with pytest.raises(OutputError, match="No space left"):
-        one.keep()
-    assert (tmp_path / FILE).read_bytes() == kept
-    assert [p.name for p in tmp_path.glob("*students*")] == [FILE]
+    gaps = [look.seen.reward_gap for look in one.monitor.looks]
+    assert np.array_equal(gaps, [np.nan, 0.0], equal_nan=True)

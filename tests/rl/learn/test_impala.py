@@ -1,8 +1,6 @@
 """IMPALA: one step against numpy, its queue, and that what acted is what is corrected for."""
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -382,46 +380,6 @@ def test_correctors_of_ones_own_are_tried_before_anything_is_written(tmp_path, n
     with pytest.raises(UnsupportedError, match=f"^`{corrector}`:? {said}"):
         train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correct": corrector})
     assert not (tmp_path / "run").exists()
-
-
-def test_replicas_learn_what_one_learns(tmp_path):
-    """In processes of their own: a processor is divided before TensorFlow begins."""
-    program = (
-        "import sys; import numpy as np; from tests.rl.learn import test_impala as t;"
-        "made = t.learner(replicas=int(sys.argv[1]), reward_scale=1.0);"
-        "found = [made.step(t.batch_of(t.records(seed=i))) for i in range(3)];"
-        "np.savez(sys.argv[2], errors=[e for e, _ in found], losses=[x for _, x in found],"
-        "**{k: v.numpy() for k, v in made.state.items()});"
-        "assert made.strategy.num_replicas_in_sync == int(sys.argv[1])"
-    )
-    for count in ("1", "2"):
-        in_a_process(program, count, str(tmp_path / f"{count}.npz"))
-    one, two = (np.load(tmp_path / f"{count}.npz") for count in "12")
-    assert one["adam/powers"][0] < 0.8
-    for name in one.files:
-        assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-5), name
-
-
-def test_a_run_divides_the_processor_before_tensorflow_is_at_work(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from tests.rl.learn import test_impala as t;"
-        "settings = {**t.SMALL, 'steps': 100, 'replicas': 2};"
-        "made = t.train(Path(sys.argv[1]), 'impala', 'CartPole-v1', settings);"
-        "assert made.learner.strategy.num_replicas_in_sync == 2 and made.done"
-    )
-    in_a_process(program, str(tmp_path / "run"))
-
-
-def in_a_process(program, *arguments):
-    command = [sys.executable, "-c", program, *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert found.returncode == 0, found.stderr
-
-
-def test_a_processor_at_work_is_not_divided():
-    learner()
-    with pytest.raises(UsageError, match="TensorFlow is at work already"):
-        learner(replicas=2)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -128,6 +129,13 @@ def print_table(
     out.print(title, style="bold", soft_wrap=True)
     out.print(made)
     out.print()
+
+
+def print_last(output: Path, command: str) -> None:
+    """The last lines of a run: where its output is, and what to type next."""
+    out = console()
+    out.print(f"written to {output}", soft_wrap=True)
+    out.print(f"next: {command}", soft_wrap=True)
 
 
 def import_tensorflow_quietly() -> None:

@@ -48,8 +48,14 @@ class Mode(str, Enum):
 def quantize(
     model: Model,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Directory to write, new or empty.")
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory to write, new or empty.",
+            show_default="beside the model: MODEL_int8, or MODEL_retrain",
+        ),
+    ] = None,
     calibration: Calibration = None,
     mode: Annotated[
         Mode,
@@ -125,12 +131,15 @@ def quantize(
     from qgraph.train.options import Options
 
     # First what is quick to check: TensorFlow's import takes seconds.
+    target = load_profile(profile)
+    if output is None:
+        bits = "mixed" if mean_bits or weight_bytes else f"int{target.bits.weight}"
+        output = beside(model, "retrain" if retrains else bits)
     (retrain if retrains else artifacts).check_output(output, force=force)
     check_model(model)
     if calibration is not None:
         check_source(calibration)
-    input_ranges = ranges(input_range)
-    target, input_shapes = load_profile(profile), shapes(input_shape)
+    input_ranges, input_shapes = ranges(input_range), shapes(input_shape)
     wish = Wish(effort and effort.value, plan, method and method.value)
     first_plan(wish)
     room = byte_count(weight_bytes)
@@ -176,6 +185,17 @@ def quantize(
         return
     print_quantized(manifest)
     print_files(output)
+
+
+def beside(model: Path, kind: str) -> Path:
+    """The directory that is written when no output is given: `net_int8` for `net.pb` and `int8`.
+
+    Directories keep their whole name: `net.v2` becomes `net.v2_int8`.
+    """
+    if model.name in ("", ".."):
+        model = model.resolve()
+    name = model.stem if model.is_file() else model.name
+    return model.with_name(f"{name}_{kind}")
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qgraph.artifacts import FILES
-from qgraph.cli.console import Names, console, print_table
+from qgraph.cli.console import Names, console, print_last, print_table
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.report.advice import trained
 from qgraph.words import counted, percent
@@ -211,8 +212,9 @@ def print_next_bits(given: str, budgets: Sequence[float]) -> None:
 def print_files(output: Path) -> None:
     """What was written, and what to type next."""
     print_table(
-        f"written to {output}",
+        "what was written",
         ("=file", "what it is"),
         [(name + "/" * (output / name).is_dir(), what) for name, what in FILES.items()],
     )
-    console().print(f"next: qgraph verify {output}, qgraph report {output}", soft_wrap=True)
+    where = shlex.quote(str(output))
+    print_last(output, f"qgraph verify {where}, qgraph report {where}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from qgraph.cli.console import at_work, console, print_table
+from qgraph.cli.console import at_work, console, print_last, print_table
 
 if TYPE_CHECKING:
     from qgraph.train.loop import Trainer
@@ -122,7 +123,8 @@ def _print_history(trainer: Trainer) -> None:
 
 def print_next(directory: Path) -> None:
     """What to type after training."""
-    console().print(f"next: qgraph finalize {directory}", soft_wrap=True)
+    command = f"qgraph finalize {shlex.quote(str(directory))}"
+    console().print(f"next: {command}", soft_wrap=True)
 
 
 def print_training_files(directory: Path, as_json: bool) -> None:
@@ -132,9 +134,9 @@ def print_training_files(directory: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"output": str(directory), "files": [*FILES]}))
         return
-    print_table(f"written to {directory}", ("=file", "what it is"), [*FILES.items()])
-    command = f"next: qgraph train {directory} --data TRAIN.npz --validation VALIDATION.npz"
-    console().print(command, soft_wrap=True)
+    print_table("what was written", ("=file", "what it is"), [*FILES.items()])
+    where = shlex.quote(str(directory))
+    print_last(directory, f"qgraph train {where} --data TRAIN.npz --validation VALIDATION.npz")
 
 
 def _row(score: Score, best: Score | None) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.score import Score, Status, Watch
 from qgraph.train.step import Steps
+from qgraph.train.weight_scales import with_unclipped_weights
 
 CHECKPOINTS, LAST, BEST = "checkpoints", "last.npz", "best.npz"
 SAVE_SECONDS = 60.0
@@ -80,6 +81,8 @@ class Trainer:
         self.loss: Loss = loss_for(graph, floating, data.labelled, options.loss, options.output)
         if validation and self.loss.kind == "labels" and not validation.labelled:
             raise UsageError("the training data has labels, the validation data has none")
+        if options.learn == "weights":
+            graph = with_unclipped_weights(graph)
         self.model = TrainingGraph(graph, norms, momentum=options.norm_momentum)
         self.freezing = Freezing(self.model.state.ranges)
         learning = _learning(self.model, options)

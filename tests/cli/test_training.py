@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,6 +97,45 @@ def test_what_is_finalized_is_the_integer_reference(files, out):
         TFProgram(out / "last" / "inference.pb").run(x, names), names, strict=True
     ):
         np.testing.assert_array_equal(value, wanted[name])
+
+
+def last_lines(text: str) -> list[str]:
+    return text.splitlines()[-2:]
+
+
+def test_output_and_data_may_be_left_out(files, tmp_path):
+    """The network has batch norms: what they know of its values is where thresholds begin."""
+    shutil.copy(files / "net.h5", tmp_path)
+    found = run("quantize", tmp_path / "net.h5", "--mode", "retrain")
+    assert found.code == 0
+    assert left_in(tmp_path) == {"net.h5", "net_retrain"}
+    out = tmp_path / "net_retrain"
+    assert last_lines(found.out) == [
+        f"written to {out}",
+        f"next: qgraph train {out} --data TRAIN.npz --validation VALIDATION.npz",
+    ]
+    assert train(files, out, "--epochs", 1).code == 0
+    assert run("finalize", out).code == 0
+
+
+@pytest.mark.parametrize(("learn", "clips"), [("all", True), ("weights", False)])
+def test_training_of_weights_alone_begins_from_their_largest_magnitude(
+    files, tmp_path, learn, clips
+):
+    """Three deviations, where thresholds that learn begin, would clip the one large weight."""
+    model = retraining.keras_network()
+    (dense,) = (layer for layer in model.layers if layer.name.startswith("dense"))
+    dense.kernel[0, 0].assign(12 * np.abs(dense.kernel.numpy()).max())
+    model.save(tmp_path / "net.h5")
+    made = run("quantize", tmp_path / "net.h5", "--mode", "retrain", "--plan", "weights=3sd")
+    assert made.code == 0
+    out = tmp_path / "net_retrain"
+    assert train(files, out, "--epochs", 1, "--weight-rate", 0, "--learn", learn).code == 0
+    graph = retrain.finalize(out, last=True).graph
+    (layer,) = (node for node in graph.topological() if node.op == "matmul")
+    quantizer = graph.nodes[layer.inputs[1]]
+    spec, weights = quantizer.attrs["spec"], graph.constant(quantizer.inputs[0])
+    assert (np.abs(weights).max() * 2.0**spec.exponent > 2 ** (spec.bits - 1)) == clips
 
 
 def test_in_one_go(files, tmp_path):

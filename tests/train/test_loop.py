@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingError, UsageError
 from qgraph.ir.graph import Graph
+from qgraph.quant.topology import value_exponent
 from qgraph.train.checkpoint import read_checkpoint
 from qgraph.train.data import ArrayBatches, Batch
 from qgraph.train.loop import BEST, LAST, Trainer
@@ -77,6 +79,64 @@ def test_what_is_not_to_learn_stays(made, learn):
     weights = {n for n in before if n.startswith(("constant/", "gamma/"))}
     assert moved & weights == (weights if learn == "weights" else set())
     assert ("ranges" in moved) == (learn == "thresholds")
+
+
+@pytest.fixture
+def clipped(made):
+    """A network whose layers each have a weight far beyond the threshold of its scale."""
+    graph = made.graph.copy()
+    for node in made.graph.topological():
+        if node.op == "quantize" and node.attrs["spec"].role == "weight":
+            weights = graph.constant(node.inputs[0]).copy()
+            weights.flat[1] = -11 * np.abs(weights).max()
+            graph.set_attrs(node.inputs[0], value=weights)
+    return replace(made, graph=graph)
+
+
+def scales(graph: Graph, role: str) -> dict[str, int]:
+    """Exponents of the quantizers that have a role."""
+    specs = {n.name: n.attrs["spec"] for n in graph.topological() if n.op == "quantize"}
+    return {name: spec.exponent for name, spec in specs.items() if spec.role == role}
+
+
+def test_training_of_weights_alone_begins_from_their_largest_magnitude(clipped):
+    """TQT, table 2: a scale on which the largest weight has a code, and on no finer one."""
+    begun = trainer(clipped, Options(learn="weights")).model.finalized()
+    for name, exponent in scales(begun, "weight").items():
+        most = 2.0 ** (begun.nodes[name].attrs["spec"].bits - 1)
+        largest = np.abs(clipped.graph.constant(begun.nodes[name].inputs[0])).max()
+        assert most / 2 < largest * 2.0**exponent <= most
+        assert exponent < scales(clipped.graph, "weight")[name]
+
+
+def test_training_of_weights_alone_leaves_other_scales_and_biases_follow(clipped):
+    run = trainer(clipped, Options(learn="weights"))
+    begun = run.model.finalized()
+    for role in ("input", "activation", "internal"):
+        assert scales(begun, role) == scales(clipped.graph, role)
+    known: dict = {}
+    for node in begun.topological():
+        known[node.name] = value_exponent(node, known)
+        if node.op == "quantize" and node.attrs["spec"].role == "bias":
+            (user,) = begun.users(node.name)
+            assert known[node.name] == known[user.inputs[0]]
+    assert_is_inference(run.model, {clipped.graph.inputs[0]: images(8, seed=9)})
+
+
+def test_weights_whose_bias_needs_a_coarser_scale_keep_it(made):
+    graph = made.graph.copy()
+    coarse = {name: exponent - 2 for name, exponent in scales(graph, "weight").items()}
+    for name, exponent in coarse.items():
+        spec = graph.nodes[name].attrs["spec"]
+        graph.set_attrs(name, spec=spec.with_exponent(exponent))
+    begun = trainer(replace(made, graph=graph), Options(learn="weights")).model.finalized()
+    assert scales(begun, "weight") == coarse
+
+
+@pytest.mark.parametrize("learn", ["all", "thresholds"])
+def test_thresholds_that_learn_begin_where_they_were_calibrated(clipped, learn):
+    begun = trainer(clipped, Options(learn=learn)).model.finalized()
+    assert scales(begun, "weight") == scales(clipped.graph, "weight")
 
 
 def test_statistics_of_batch_norms_are_frozen_after_an_epoch(made):

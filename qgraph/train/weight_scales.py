@@ -1,0 +1,44 @@
+"""Scales of weights that training begins from when it leaves thresholds alone."""
+
+from __future__ import annotations
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import QuantSpec
+from qgraph.quant.constant_scales import constant_exponent
+from qgraph.quant.topology import QUANTIZERS
+from qgraph.train.state import scale_of, state_of
+
+
+def with_unclipped_weights(graph: Graph) -> Graph:
+    """A copy of a calibrated graph in which the threshold of weights is their largest magnitude.
+
+    A threshold that clips weights is a good place to learn it from, but not one to stay at: MAX is
+    what retraining of weights alone begins from (TQT, table 2). A scale that is coarser already
+    stays, since the bias of that layer needs it. Scales that follow from those of weights change
+    with them, others do not. Raises UnsupportedError for what cannot be trained.
+    """
+    made, state = graph.copy(), state_of(graph)
+    quantizers = [node for node in graph.topological() if node.op in QUANTIZERS]
+    exponents: dict[str, int] = {}  # by scale
+    for node in quantizers:
+        spec: QuantSpec = node.attrs["spec"]
+        known = exponents.setdefault(scale_of(node), _exponent(node))
+        weights = graph.constant(node.inputs[0])
+        if spec.role == "weight" and weights is not None:
+            largest = constant_exponent(weights, spec)
+            assert isinstance(largest, int)  # one scale a tensor: `state_of` refuses others
+            exponents[scale_of(node)] = min(known, largest)
+    for node in quantizers:
+        factors = state.follows.get(node.name)
+        if factors is None:
+            exponent = exponents[scale_of(node)]
+        else:
+            exponent = sum(exponents[scale_of(factor)] for factor in factors)
+        made.set_attrs(node.name, spec=node.attrs["spec"].with_exponent(exponent))
+    return made
+
+
+def _exponent(node: Node) -> int:
+    exponent = node.attrs["spec"].exponent
+    assert isinstance(exponent, int)
+    return exponent

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from qgraph.errors import LoadError, QGraphError
+from qgraph.errors import LoadError, QGraphError, first_line
+from qgraph.frontends import graphdef
 from qgraph.frontends.ends import find_outputs, no_outputs, resolve
 from qgraph.frontends.frozen import Frozen
-from qgraph.frontends.tf_node import parse_ref, read_nodes
+from qgraph.frontends.tf_node import read_nodes
+from qgraph.frontends.variables import freeze
 
 _PART = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
 
@@ -39,30 +40,29 @@ def files_of(path: Path) -> list[Path]:
 
 
 def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
-    """The network of a checkpoint, its variables as constants.
+    """The network of a checkpoint, its variables as constants; no op of the file is run.
 
     Raises LoadError where files are missing or do not belong together.
     """
-    import tensorflow as tf
-
-    meta = _existing(prefix)
+    path = _existing(prefix)
     try:
-        with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-            saver = tf.compat.v1.train.import_meta_graph(str(meta), clear_devices=True)
-            nodes = read_nodes(graph.as_graph_def())
-            found = find_outputs(nodes)
-            if outputs is None and not found:
-                raise no_outputs()
-            wanted = [resolve(nodes, o, "output", found)[0] for o in outputs or found]
-            (saver or tf.compat.v1.train.Saver()).restore(session, str(prefix))
-            return Frozen(
-                freeze_session(session, wanted), (), {} if outputs else {w: w for w in wanted}
-            )
+        meta = graphdef.parse(path.read_bytes(), "MetaGraphDef")
+        if meta is None or not meta.graph_def.node:
+            raise LoadError("the checkpoint cannot be read: not a MetaGraph", node=str(path))
+        nodes = read_nodes(meta.graph_def)
+        found = find_outputs(nodes)
+        if outputs is None and not found:
+            raise no_outputs()
+        wanted = [resolve(nodes, o, "output", found)[0] for o in outputs or found]
+        saver = meta.saver_def if meta.HasField("saver_def") else None
+        frozen = freeze(meta.graph_def, wanted, prefix, saver)
+        return Frozen(frozen, (), {} if outputs else {w: w for w in wanted})
     except QGraphError:
         raise
     except Exception as error:  # whatever a foreign graph makes of TensorFlow
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise LoadError(f"the checkpoint cannot be read: {text}", node=str(meta)) from None
+        raise LoadError(
+            f"the checkpoint cannot be read: {first_line(error)}", node=str(path)
+        ) from None
 
 
 def _existing(prefix: Path) -> Path:
@@ -73,15 +73,3 @@ def _existing(prefix: Path) -> Path:
     if not any(prefix.parent.glob(f"{prefix.name}.data-*-of-*")):
         raise LoadError("the checkpoint's data files are missing", node=f"{prefix}.data-*")
     return meta
-
-
-def freeze_session(session: Any, outputs: Sequence[str]) -> Any:
-    """The session's graph with its variables' values as constants."""
-    import tensorflow as tf
-    from tensorflow.python.util.deprecation import silence
-
-    names = list(dict.fromkeys(parse_ref(o)[0] for o in outputs))
-    with silence():
-        return tf.compat.v1.graph_util.convert_variables_to_constants(
-            session, session.graph.as_graph_def(), names
-        )

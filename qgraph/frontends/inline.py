@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import GraphError
@@ -9,6 +11,7 @@ from qgraph.errors import GraphError
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf")
 DEEPEST = 300
+MOST = 1 << 18  # nodes, once every call is written out
 BOOL = 10  # types.proto
 PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
@@ -27,7 +30,7 @@ def inline_calls(graph_def: Any) -> Any:
     import tensorflow as tf
 
     result = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
-    bodies: dict[str, tuple[Any, dict[str, str]]] = {}
+    bodies: dict[str, Body] = {}
     waiting = list(reversed(graph_def.node))
     while waiting:
         node = waiting.pop()
@@ -39,14 +42,18 @@ def inline_calls(graph_def: Any) -> Any:
             raise GraphError("functions call each other without end", node=name)
         try:
             if name not in bodies:
-                bodies[name] = _body(functions[name])
-            prefix = _free_prefix(node.name, bodies[name][0], nodes)
-            written = _written_out(node, prefix, functions[name], *bodies[name])
+                bodies[name] = _body(functions[name], functions)
+            prefix = _free_prefix(node.name, bodies[name], nodes)
+            written = _written_out(node, prefix, functions[name], bodies[name])
         except (LookupError, TypeError, ValueError) as error:
             raise GraphError(
                 f"the call of `{name}` is malformed: {error}", node=node.name
             ) from None
         nodes.update((n.name, n) for n in written)
+        if len(nodes) > MOST:
+            raise GraphError(
+                f"the graph has more than {MOST:,} nodes once its calls are written out", node=name
+            )
         waiting += written
     return result
 
@@ -76,32 +83,83 @@ def _condition(tensor: str, nodes: dict[str, Any]) -> bool | None:
     return any(value.bool_val) or value.tensor_content == b"\1"
 
 
-def _body(function: Any) -> tuple[Any, dict[str, str]]:
-    """The function's body as a GraphDef, and its tensors' names in there."""
-    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph_def
+def _body(function: Any, functions: Mapping[str, Any]) -> Body:
+    """The nodes of a function, its arguments among them, with their inputs named as in graphs."""
+    import tensorflow as tf
 
-    graph_def, flat_names = function_def_to_graph_def(function)
-    return graph_def, dict(flat_names)
+    nodes = []
+    for i, argument in enumerate(function.signature.input_arg):
+        nodes.append(tf.compat.v1.NodeDef(name=argument.name, op="Placeholder"))
+        nodes[-1].attr["dtype"].type = argument.type
+        shapes = function.arg_attr[i].attr["_output_shapes"].list.shape
+        if shapes:
+            nodes[-1].attr["shape"].shape.CopyFrom(shapes[0])
+    body = Body(nodes, {node.name: node for node in function.node_def}, functions)
+    for inner in function.node_def:
+        node = tf.compat.v1.NodeDef()
+        node.CopyFrom(inner)
+        node.input[:] = [body.tensor(text) for text in inner.input]
+        nodes.append(node)
+    return body
 
 
-def _free_prefix(call: str, body: Any, nodes: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class Body:
+    """A function's body: nodes, and what its tensors `node:output:index` are called in a graph."""
+
+    nodes: list[Any]
+    inner: Mapping[str, Any]
+    functions: Mapping[str, Any]
+
+    def tensor(self, text: str) -> str:
+        """`node:index` for `node:output:index`; arguments and control edges are as they are."""
+        name, colon, rest = text.partition(":")
+        if not colon or text.startswith("^"):
+            return text
+        output, _, index = rest.partition(":")
+        node, first = self.inner[name], 0
+        for argument in self._outputs(node.op):
+            if argument.name == output:
+                return f"{name}:{first + int(index or 0)}"
+            first += _count(argument, node)
+        raise ValueError(f"`{name}` has no output `{output}`")
+
+    def _outputs(self, op: str) -> Any:
+        from tensorflow.python.framework import op_def_registry
+
+        if op in self.functions:
+            return self.functions[op].signature.output_arg
+        definition = op_def_registry.get(op)
+        if definition is None:
+            raise ValueError(f"op `{op}` is not known to TensorFlow here")
+        return definition.output_arg
+
+
+def _count(argument: Any, node: Any) -> int:
+    """How many tensors one output of an op is."""
+    if argument.number_attr:
+        return int(node.attr[argument.number_attr].i)
+    if argument.type_list_attr:
+        return len(node.attr[argument.type_list_attr].list.type)
+    return 1
+
+
+def _free_prefix(call: str, body: Body, nodes: dict[str, Any]) -> str:
     """A prefix under which the body's nodes take nobody's names: the call's name if it can be."""
     prefix, count = call, 0
-    while any(f"{prefix}/{node.name}" in nodes for node in body.node):
+    while any(f"{prefix}/{node.name}" in nodes for node in body.nodes):
         count += 1
         prefix = f"{call}_{count}"
     return prefix
 
 
-def _written_out(
-    call: Any, prefix: str, function: Any, body: Any, flat_names: dict[str, str]
-) -> list[Any]:
+def _written_out(call: Any, prefix: str, function: Any, body: Body) -> list[Any]:
     data = [i for i in call.input if not i.startswith("^")]
     if call.op in BRANCHES:
         del data[0]
     arguments = dict(zip((a.name for a in function.signature.input_arg), data, strict=True))
     nodes = []
-    for inner in body.node:
+    for inner in body.nodes:
         node = type(inner)()
         node.CopyFrom(inner)
         node.name = f"{prefix}/{inner.name}"
@@ -117,7 +175,7 @@ def _written_out(
     results = type(call)(name=call.name, op="IdentityN")
     for output in function.signature.output_arg:
         tensor = function.ret[output.name]
-        results.input.append(_inside(prefix, flat_names.get(tensor, tensor)))
+        results.input.append(_inside(prefix, body.tensor(tensor)))
         results.attr["T"].list.type.append(output.type)
     return [*nodes, results]
 

@@ -1,13 +1,19 @@
-"""SavedModel directories, of TensorFlow 2 (functions, resource variables) and of TensorFlow 1."""
+"""SavedModel directories, of TensorFlow 2 and 1: the graph of a signature, variables by name.
+
+A SavedModel is a program. What it would do when it is loaded (initialize tables, restore, call
+functions) is not done: its graph is read, and its variables come straight from the checkpoint.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import LoadError, QGraphError
-from qgraph.frontends.checkpoint import freeze_session
-from qgraph.frontends.frozen import Frozen, freeze_function
+from qgraph.errors import LoadError, QGraphError, first_line
+from qgraph.frontends.frozen import Frozen
+from qgraph.frontends.tf_node import parse_ref
+from qgraph.frontends.variables import freeze
 
 DEFAULT = "serving_default"
 
@@ -29,42 +35,45 @@ def read(path: Path) -> Frozen:
         graphs = parse_saved_model(str(path)).meta_graphs
         if not graphs:
             raise LoadError("the SavedModel holds no graph", node=str(path))
-        if graphs[0].HasField("object_graph_def"):
-            return _read_functions(path)
         serving = (g for g in graphs if "serve" in g.meta_info_def.tags)
-        return _read_session(path, next(serving, graphs[0]))
+        return _frozen(path, next(serving, graphs[0]))
     except QGraphError:
         raise
     except Exception as error:  # whatever a foreign model makes of TensorFlow
         raise LoadError(
-            f"the SavedModel cannot be read: {_first_line(error)}", node=str(path)
+            f"the SavedModel cannot be read: {first_line(error)}", node=str(path)
         ) from None
 
 
-def _read_functions(path: Path) -> Frozen:
-    import tensorflow as tf
-
-    loaded = tf.saved_model.load(str(path))
-    key = _signature_key(path, list(loaded.signatures))
-    function = loaded.signatures[key]
-    return freeze_function(function, sorted(function.structured_outputs))
-
-
-def _read_session(path: Path, meta_graph: Any) -> Frozen:
-    import tensorflow as tf
-    from tensorflow.python.util.deprecation import silence
-
+def _frozen(path: Path, meta_graph: Any) -> Frozen:
     signatures = meta_graph.signature_def
     key = _signature_key(path, [k for k in signatures if not k.startswith("__")])
     outputs = {name: info.name for name, info in sorted(signatures[key].outputs.items())}
-    inputs = [info.name.split(":")[0] for _, info in sorted(signatures[key].inputs.items())]
-    tags = list(meta_graph.meta_info_def.tags)
-    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        with silence():
-            tf.compat.v1.saved_model.load(session, tags, str(path))
-        graph_def = freeze_session(session, list(outputs.values()))
-    used = {node.name for node in graph_def.node}
-    return Frozen(graph_def, tuple(i for i in inputs if i in used), outputs)
+    inputs = {name: info.name for name, info in sorted(signatures[key].inputs.items())}
+    saver = meta_graph.saver_def if meta_graph.HasField("saver_def") else None
+    graph_def = freeze(
+        meta_graph.graph_def, list(outputs.values()), path / "variables" / "variables", saver
+    )
+    names = _named_by_signature(graph_def, key, inputs)
+    return Frozen(graph_def, names, outputs)
+
+
+def _named_by_signature(graph_def: Any, key: str, inputs: Mapping[str, str]) -> tuple[str, ...]:
+    """The inputs that are used. TensorFlow 2 calls them `SIGNATURE_NAME`: they become `NAME`."""
+    nodes = {node.name: node for node in graph_def.node}
+    new: dict[str, str] = {}
+    for name, tensor in inputs.items():
+        node = nodes.get(parse_ref(tensor)[0])
+        if node is not None:
+            ours = node.name == f"{key}_{name}" and name not in nodes
+            new[node.name] = name if ours else node.name
+    for node in graph_def.node:
+        node.name = new.get(node.name, node.name)
+        for i, text in enumerate(node.input):
+            source = parse_ref(text.removeprefix("^"))[0]
+            if new.get(source, source) != source:
+                node.input[i] = text.replace(source, new[source], 1)
+    return tuple(new.values())
 
 
 def _signature_key(path: Path, keys: list[str]) -> str:
@@ -78,7 +87,3 @@ def _signature_key(path: Path, keys: list[str]) -> str:
         node=str(path),
         hint="save the model with the signature that is to be quantized",
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

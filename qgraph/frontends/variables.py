@@ -1,0 +1,169 @@
+"""Variables of a graph as constants, read from its checkpoint by name: no op of the file is run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import LoadError
+from qgraph.frontends.inline import inline_calls
+from qgraph.frontends.tf_node import DTYPES, Ref, TFNode, decode_constant, parse_ref, read_nodes
+from qgraph.ir.types import Array
+
+VARIABLES = ("Variable", "VariableV2", "VarHandleOp")
+ASSIGNS = ("Assign", "AssignVariableOp")
+PASSED = ("Identity", "IdentityN")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a checkpoint holds a variable: a tensor's name, and which part of it."""
+
+    key: str
+    part: str = ""  # `10 4 0,5:0,4`: the whole shape, then start and length on each axis
+
+
+def freeze(graph_def: Any, outputs: Sequence[str], prefix: Path, saver: Any | None) -> Any:
+    """The part of `graph_def` that `outputs` need, with its variables as constants.
+
+    `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op says which
+    tensor belongs to which variable. Raises LoadError for a variable that the checkpoint lacks
+    or holds in another shape or dtype.
+    """
+    from tensorflow.python.framework import convert_to_constants
+    from tensorflow.python.framework.graph_util_impl import extract_sub_graph
+
+    names = list(dict.fromkeys(parse_ref(output)[0] for output in outputs))
+    needed = inline_calls(extract_sub_graph(graph_def, names))
+    _fill_defaults(needed)
+    variables = [node for node in read_nodes(needed).values() if node.op in VARIABLES]
+    if not variables:
+        return needed
+    found = _values(variables, _restored(graph_def, saver), prefix)
+    data = convert_to_constants._ConverterData(needed)
+    for node in variables:
+        data.tensor_data[node.name] = convert_to_constants._TensorData(
+            numpy=found[node.name], dtype=node.proto.attr["dtype"].type, index=None
+        )
+    return convert_to_constants._replace_variables_by_constants(data)[0]
+
+
+def _fill_defaults(graph_def: Any) -> None:
+    """Write out attributes that exporters leave away where they have their default."""
+    from tensorflow.python.framework import op_def_registry
+
+    bodies = (function.node_def for function in graph_def.library.function)
+    for nodes in (graph_def.node, *bodies):
+        for node in nodes:
+            definition = op_def_registry.get(node.op)
+            for attr in definition.attr if definition is not None else ():
+                if attr.HasField("default_value") and attr.name not in node.attr:
+                    node.attr[attr.name].CopyFrom(attr.default_value)
+
+
+# -- which tensor belongs to which variable ------------------------------------------------------
+
+
+def _restored(graph_def: Any, saver: Any | None) -> Mapping[str, Entry]:
+    """What the restore op would assign, by variable; empty where there is none."""
+    from tensorflow.python.framework.graph_util_impl import extract_sub_graph
+
+    name = parse_ref(saver.restore_op_name)[0] if saver is not None else ""
+    if not any(node.name == name for node in graph_def.node):
+        return {}
+    nodes = read_nodes(inline_calls(extract_sub_graph(graph_def, [name])))
+    found: dict[str, Entry] = {}
+    for node in nodes.values():
+        if node.op not in ASSIGNS or len(node.inputs) < 2:
+            continue
+        variable, _ = _origin(nodes, node.inputs[0])
+        source, index = _origin(nodes, node.inputs[1])
+        if variable.op in VARIABLES and source.op == "RestoreV2" and len(source.inputs) == 3:
+            keys, parts = (_texts(nodes, ref) for ref in source.inputs[1:])
+            if index < min(len(keys), len(parts)):
+                found[variable.name] = Entry(keys[index], parts[index])
+    return found
+
+
+def _origin(nodes: Mapping[str, TFNode], ref: Ref) -> tuple[TFNode, int]:
+    """The node that makes a tensor, seen through nodes that only pass it on."""
+    for _ in range(len(nodes)):
+        node = nodes.get(ref[0])
+        if node is None:
+            raise LoadError(f"the restore op refers to `{ref[0]}`, which does not exist")
+        if node.op not in PASSED or ref[1] >= len(node.inputs):
+            return node, ref[1]
+        ref = node.inputs[ref[1]]
+    raise LoadError("the restore op is part of a cycle")
+
+
+def _texts(nodes: Mapping[str, TFNode], ref: Ref) -> list[str]:
+    node, _ = _origin(nodes, ref)
+    if node.op != "Const":
+        return []
+    return [bytes(text).decode() for text in np.ravel(decode_constant(node)).tolist()]
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def _values(
+    variables: Iterable[TFNode], entries: Mapping[str, Entry], prefix: Path
+) -> dict[str, Array]:
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(prefix))
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    room = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
+    found: dict[str, Array] = {}
+    for node in variables:
+        entry = entries.get(node.name) or _by_name(node, shapes)
+        if entry.key not in shapes:
+            raise LoadError(f"variable `{node.name}` is not in the checkpoint (`{entry.key}`)")
+        dtype = dtypes[entry.key].base_dtype
+        if dtype.name != DTYPES.get(node.proto.attr["dtype"].type % 100):
+            raise LoadError(f"variable `{node.name}` has another dtype in the checkpoint: {dtype}")
+        if math.prod(shapes[entry.key]) * dtype.size > room:
+            raise LoadError(
+                f"the checkpoint cannot be read: `{entry.key}` is larger than its data files"
+            )
+        value = _part(np.asarray(reader.get_tensor(entry.key)), entry.part, node.name)
+        shape = node.shape()
+        fits = shape is None or (
+            len(shape) == value.ndim
+            and all(size in (None, found) for size, found in zip(shape, value.shape, strict=True))
+        )
+        if not fits:
+            raise LoadError(
+                f"variable `{node.name}` has shape {list(value.shape)} in the checkpoint, "
+                f"the graph has {list(shape or ())}"
+            )
+        found[node.name] = value
+    return found
+
+
+def _by_name(node: TFNode, keys: Mapping[str, Any]) -> Entry:
+    names = (node.name, node.text("shared_name"))
+    return Entry(next((name for name in names if name in keys), node.name))
+
+
+def _part(value: Array, spec: str, name: str) -> Array:
+    """One variable out of those that were saved as one tensor."""
+    *_, parts = spec.rsplit(" ", 1)
+    if not parts:
+        return value
+    cuts = []
+    for axis, text in enumerate(parts.split(":")):
+        start, _, length = text.partition(",")
+        if text == "-":
+            cuts.append(slice(None))
+        elif start.isdigit() and length.isdigit() and axis < value.ndim:
+            cuts.append(slice(int(start), int(start) + int(length)))
+        else:
+            raise LoadError(f"variable `{name}` is a part of a tensor that cannot be read: {spec}")
+    return value[tuple(cuts)]

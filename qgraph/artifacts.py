@@ -135,7 +135,7 @@ def statistics(result: Quantized) -> str:
 
     Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `vanished` elements
     round to zero; `sqnr_alone_db` is what the quantizer alone would leave, `max_exponent` the
-    finest exponent that clips nothing.
+    finest exponent that clips nothing, null where everything is zero.
     """
     measured = result.measured
     outputs = {name: finite(value) for name, value in measured.outputs.items()}
@@ -152,6 +152,7 @@ def statistics(result: Quantized) -> str:
 def _statistics(result: Quantized, name: str) -> dict[str, Any]:
     found, spec = result.measured.statistics[name], result.graph.nodes[name].attrs["spec"]
     first, log2_width, counts = found.few_bins()
+    coarsest = found.max_exponent(spec)
     facts: dict[str, Any] = {
         "least": found.histogram.low,
         "greatest": found.histogram.high,
@@ -160,14 +161,14 @@ def _statistics(result: Quantized, name: str) -> dict[str, Any]:
         "clipped_below": found.below,
         "clipped_above": found.above,
         "vanished": found.vanished,
-        "max_exponent": found.max_exponent(spec),
+        "max_exponent": coarsest,
         "first_bin": first,
         "log2_width": log2_width,
         "counts": counts,
     }
     if isinstance(spec.exponent, int):
         facts["sqnr_alone_db"] = finite(found.sqnr(spec, spec.exponent))
-        facts["sqnr_max_db"] = finite(found.sqnr(spec, facts["max_exponent"]))
+        facts["sqnr_max_db"] = None if coarsest is None else finite(found.sqnr(spec, coarsest))
     return facts
 
 

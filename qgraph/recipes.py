@@ -30,6 +30,7 @@ from qgraph.transforms.prune_constant_channels import PruneConstantChannels
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
+from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
 from qgraph.transforms.sink_squeezes import SinkSqueezes
@@ -54,6 +55,7 @@ CLEAN: tuple[Pass, ...] = (
     SinkSqueezes(),
     ConvertDilations(),
     CanonicalizeArithmetic(),  # biases are bias_add before batch norms look for them
+    RefuseNonFinite(),  # before weights are folded into each other
 )
 # -> the same function in the few forms that quantization knows.
 FOLD: tuple[Pass, ...] = (

@@ -43,9 +43,10 @@ class Statistics:
         noise = squared_error(self.histogram, spec, exponent)
         return decibel(float((counts * centres**2).sum()), noise)
 
-    def max_exponent(self, spec: QuantSpec) -> int:
-        """The finest exponent whose threshold is no less than any element."""
-        return exponent_for_max(self.histogram.largest or 1.0, spec.bits, spec.signed)
+    def max_exponent(self, spec: QuantSpec) -> int | None:
+        """The finest exponent whose threshold is no less than any element; None for all zeros."""
+        largest = self.histogram.largest
+        return exponent_for_max(largest, spec.bits, spec.signed) if largest else None
 
     def few_bins(self, most: int = BINS_KEPT) -> tuple[int, int, list[int]]:
         """(first, log2 of the width, counts): bin i starts at `(first + i) * width`."""

@@ -3,8 +3,9 @@
 In topological order each node runs once over the whole calibration set, on inputs that are already
 quantized; a quantizer's exponent is chosen when the sweep reaches it, from the numbers that
 reach it. A scale group takes the largest range among its members: members met later may
-coarsen it, which the sweep does not run again for. Where costs of members can be added, the
-group's exponent is chosen before the sweep (`qgraph.quant.joint`).
+coarsen it, which the sweep does not run again for. Members that hold only zeros are exact on every
+scale and do not count. Where costs of members can be added, the group's exponent is chosen before
+the sweep (`qgraph.quant.joint`).
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.errors import ExactnessError, UsageError
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import checked_exponent, exponent_for_max, frozen_exponent
+from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import WEIGHT_METHODS, Exponent, constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
-from qgraph.quant.shifts import check_shifts, nearest_legal
+from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
-from qgraph.quant.topology import QUANTIZERS, leaving, value_exponent
+from qgraph.quant.topology import QUANTIZERS, leaving, sources, sources_spec, value_exponent
 from qgraph.quant.values import Values
+
+# Powers of two by which the scale of an all-zero tensor may differ from that of its source.
+ZERO_SPREAD = 8
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,10 @@ class _Sweep:
         self.values = values
         self.exponents: dict[str, Any] = {}
         self.groups: dict[str, int] = {}
+        self.zero_groups: dict[str, int] = {}
         self.joint: dict[str, int] = {}
         self.varying: set[str] = set()
+        self.zeros: set[str] = set()
         self.leaving = leaving(graph)
 
     def start(self, chunks: Mapping[str, Sequence[Array]]) -> None:
@@ -108,7 +114,7 @@ class _Sweep:
                 self.values.run(node)
             elif node.op == "quantize" and self._holds_constant(node) and not self._follows(node):
                 # Groups know their constants before the first activation is met.
-                self._settle(node, self._of_constant(node))
+                self._settle(node, self._of_constant(node), self._is_zero_constant(node))
         if self.options.method in FINER:
             self.joint = joint_exponents(
                 self.graph,
@@ -125,8 +131,9 @@ class _Sweep:
             return
         if node.op in QUANTIZERS:
             if node.attrs["spec"].exponent is None and node.name not in self.exponents:
-                self._settle(node, self._choose(node))
+                self._settle(node, *self._choose(node))
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
+            self.exponents[node.name] = node.attrs["spec"].exponent  # its group's, so far
             if self.options.of_float and node.op == "quantize":
                 node = Node(node.name, "identity", node.inputs)
         else:
@@ -144,7 +151,9 @@ class _Sweep:
             exponent = spec.exponent
             if exponent is None:
                 accumulator = self._accumulator(node)
-                exponent = self.groups[spec.group] if spec.group else self.exponents[node.name]
+                exponent = (
+                    self._group_exponent(spec.group) if spec.group else self.exponents[node.name]
+                )
                 if accumulator is not None and accumulator in exponents:
                     exponent = frozen_exponent(exponents[accumulator])
                 checked_exponent(exponent, node.name)
@@ -153,6 +162,7 @@ class _Sweep:
                     spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
                 )
             exponents[node.name] = exponent
+        fit_zeros(self.graph, self.options.shift, self.zeros)
         check_shifts(self.graph, self.options.shift)
 
     # -- which exponent ----------------------------------------------------------------------
@@ -172,35 +182,47 @@ class _Sweep:
         users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
         return users[0].inputs[0] if users else None
 
-    def _settle(self, node: Node, exponent: Exponent) -> None:
+    def _settle(self, node: Node, exponent: Exponent, zero: bool = False) -> None:
         """Note the exponent; a group keeps the smallest one, which is the largest range.
 
-        A clip has no say: beyond the range of what it clips it may as well saturate.
+        Clips do not count: beyond the range of what they clip they may as well saturate. Neither
+        do members that are `zero` everywhere.
         """
-        group = node.attrs["spec"].group
-        if group is not None and isinstance(exponent, int) and node.attrs["spec"].role != "clip":
-            self.groups[group] = min(exponent, self.groups.get(group, exponent))
-        checked_exponent(exponent, node.name)
+        spec: QuantSpec = node.attrs["spec"]
+        if spec.group is None or not isinstance(exponent, int):
+            checked_exponent(exponent, node.name)
+        else:
+            counts = not zero and spec.role != "clip"
+            known = self.groups if counts else self.zero_groups
+            known[spec.group] = min(exponent, known.get(spec.group, exponent))
+            exponent = min(exponent, MAX_EXPONENT)  # the group's own is checked at the end
+            checked_exponent(exponent, node.name)
         self.exponents[node.name] = exponent
+
+    def _group_exponent(self, group: str) -> int:
+        """The exponent of a group; of its zeros where it holds nothing else."""
+        return self.groups[group] if group in self.groups else self.zero_groups[group]
 
     def _with_exponent(self, node: Node) -> Node:
         spec: QuantSpec = node.attrs["spec"]
         if spec.exponent is not None:
             self.exponents[node.name] = spec.exponent
             return node
-        exponent = self.groups.get(spec.group or "", self.exponents[node.name])
+        exponent: Any = self.exponents[node.name]
+        if spec.group in self.groups:
+            exponent = min(self.groups[spec.group], MAX_EXPONENT)
         attrs = {**node.attrs, "spec": spec.with_exponent(exponent)}
         return Node(node.name, node.op, node.inputs, attrs)
 
-    def _choose(self, node: Node) -> Exponent:
-        spec: QuantSpec = node.attrs["spec"]
+    def _choose(self, node: Node) -> tuple[Exponent, bool]:
+        """The exponent that suits a quantizer alone, and whether it holds only zeros."""
         accumulator = self._accumulator(node)
         if accumulator is not None:
             self._make_room(node, accumulator)
-            return frozen_exponent(self.exponents[accumulator])
+            return frozen_exponent(self.exponents[accumulator]), False
         source = node.inputs[0]
         if self._holds_constant(node):
-            return self._of_constant(node)
+            return self._of_constant(node), self._is_zero_constant(node)
         if node.op == "lookup":  # what a table stands for, before it is quantized
             function = partial(POINTWISE[node.attrs["function"]], node.attrs)
             chunks = self.values.mapped(source, function)
@@ -208,24 +230,41 @@ class _Sweep:
             chunks = self.values.chunks(source)
         extremes = range_of(chunks, node.name, self.each)
         spec = self._settle_sign(node, extremes)
+        if extremes == (0, 0):
+            self.zeros.add(node.name)
         exponent = self._searched(node, spec, chunks, extremes)
-        return nearest_legal(exponent, self.exponents.get(source), self.options.shift)
+        legal = nearest_legal(exponent, self.exponents.get(source), self.options.shift)
+        return legal, node.name in self.zeros
 
     def _searched(
         self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
     ) -> int:
         if spec.group in self.joint and spec.role != "internal":
             return self.joint[str(spec.group)]
+        if extremes == (0, 0):
+            return self._of_zeros(node, spec)
         method = self.options.method
         if spec.role == "internal" or node.name in self.leaving:
             method = "max"
         if method != BY_OUTPUT:
             return choose_exponent(chunks, extremes, spec, method, self.each)
         coarsest = choose_exponent(chunks, extremes, spec, "max", self.each)
-        if extremes == (0, 0):
-            return coarsest
         consumers = consumers_of(self.graph, node.name, self._constant)
         return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
+
+    def _of_zeros(self, node: Node, spec: QuantSpec) -> int:
+        """Threshold 1, brought near to that of the stage that the zeros come from.
+
+        Else a network of tiny or huge numbers would have scales too far apart for a shift.
+        """
+        usual = exponent_for_max(1.0, spec.bits, spec.signed)
+        source, stages = self.exponents.get(node.inputs[0]), sources(self.graph, node.inputs[0])
+        if source is None:
+            return usual
+        stage = sources_spec(self.graph, node.inputs[0]) if stages else spec
+        wider = (stage.bits - int(stage.signed)) - (spec.bits - int(spec.signed))
+        natural = int(np.min(source)) - max(wider, 0)
+        return min(max(usual, natural - ZERO_SPREAD), natural + ZERO_SPREAD)
 
     def _constant(self, value: str) -> Array | None:
         """A value that depends on no data, quantized as far as its scale is known by now."""
@@ -245,7 +284,7 @@ class _Sweep:
         """Coarsen the weights of a layer whose bias does not fit the scale of its accumulator.
 
         Weights may be so small that the bias, on a scale as fine, is past its bits: saturated,
-        it would be a wrong constant.
+        it would be a wrong constant. Weights that are all zero take the bias's own scale.
         """
         spec: QuantSpec = bias.attrs["spec"]
         layer = self.graph.producer(accumulator)
@@ -258,16 +297,28 @@ class _Sweep:
         scale = np.asarray(self.exponents[accumulator])
         peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
         room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
-        excess = np.where(peaks > 0, np.maximum(scale - np.array(room), 0), 0)
+        excess = np.where(peaks > 0, scale - np.array(room), 0)
+        if not self._is_zero_constant(self.graph.producer(layer.inputs[1])):
+            excess = np.maximum(excess, 0)
         if excess.any():
             excess = excess if scale.ndim else excess[0]
             for name in {layer.inputs[1], layer.name, accumulator}:
                 self.exponents[name] = frozen_exponent(np.asarray(self.exponents[name]) - excess)
 
+    def _is_zero_constant(self, node: Node) -> bool:
+        return not self.values.constants[node.inputs[0]].any()
+
     def _of_constant(self, node: Node) -> Exponent:
-        constant = self.values.constants[node.inputs[0]]
+        constant, spec = self.values.constants[node.inputs[0]], node.attrs["spec"]
+        # A clip that is infinite at one end saturates there, as it should.
+        if (np.isnan if spec.role == "clip" else _is_not_finite)(constant).any():
+            raise ExactnessError(
+                "holds NaN or infinity, which have no fixed-point code",
+                node=node.inputs[0],
+                hint="look at how the float network was trained or exported",
+            )
         depthwise = any(u.op == "depthwise_conv2d" for u in self.graph.users(node.name))
-        return constant_exponent(constant, node.attrs["spec"], depthwise, self.options.weights)
+        return constant_exponent(constant, spec, depthwise, self.options.weights)
 
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
@@ -283,3 +334,7 @@ class _Sweep:
         users = self.graph.users(value)
         moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
         return any(u.op == "concat" for u in users) or any(map(self._is_joined, moved))
+
+
+def _is_not_finite(x: Array) -> Array:
+    return ~np.isfinite(x)

@@ -46,6 +46,8 @@ def joint_exponents(
 ) -> dict[str, int]:
     """The exponent of each scale group with activations, by the least summed error of `method`.
 
+    Groups whose activations are all zero are left out: any scale holds them.
+
     chunks: the inputs. `settle_sign(node, range)` gives the spec that a member will have.
     """
     members = [n for n in graph.topological() if _is_member(n) and constant(n.inputs[0]) is None]
@@ -57,7 +59,11 @@ def joint_exponents(
     specs = {m.name: settle_sign(m, ranges[m.name]) for m in members}
     groups: dict[str, list[str]] = {}
     for name, spec in specs.items():
-        groups.setdefault(str(spec.group), []).append(name)
+        if ranges[name] != (0, 0):
+            groups.setdefault(str(spec.group), []).append(name)
+    if not groups:
+        return {}
+    run = _FloatRun(graph, [name for names in groups.values() for name in names], chunks, each)
     candidates = {
         group: _candidates([(specs[n], ranges[n]) for n in names], FINER[method])
         for group, names in groups.items()
@@ -90,10 +96,10 @@ def _joined(ranges: Sequence[Range | None], name: str) -> Range:
 
 
 def _candidates(members: Sequence[tuple[QuantSpec, Range]], finer: int) -> Sequence[int]:
-    """From the exponent that clips no member to finer ones; all-zero members have no say."""
-    peaks = [(spec, max(-low, high)) for spec, (low, high) in members]
-    heard = [(spec, peak) for spec, peak in peaks if peak] or [(spec, 1.0) for spec, _ in peaks]
-    coarsest = min(exponent_for_max(peak, spec.bits, spec.signed) for spec, peak in heard)
+    """From the exponent that clips no member to finer ones."""
+    coarsest = min(
+        exponent_for_max(max(-low, high), spec.bits, spec.signed) for spec, (low, high) in members
+    )
     return candidates_from(coarsest, finer)
 
 

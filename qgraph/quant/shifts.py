@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import ExactnessError
-from qgraph.ir.graph import Graph
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import standardization
-from qgraph.quant.topology import value_exponent
+from qgraph.numerics import frozen_exponent
+from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
 from qgraph.rewrite.constants import channels_of
 
 REQUANTIZED = ("quantize", "standardize")
@@ -25,6 +28,58 @@ def nearest_legal(exponent: int, source: Any, shift: tuple[int, int]) -> int:
     least, most = shift
     low, high = int(np.max(source)) - most, int(np.min(source)) - least
     return min(max(exponent, low), high)
+
+
+def fit_zeros(graph: Graph, shift: tuple[int, int], zeros: Collection[str]) -> None:
+    """Rescale what is zero everywhere where the shift behind it is outside `shift`.
+
+    Zeros are exact on every scale, so those of a stage in between, or of all weights of a layer,
+    may take the scale of what follows. zeros: quantizers that held nothing else on the data.
+    """
+    exponents = _exponents(graph)
+    for node in reversed(graph.topological()):
+        source = exponents.get(node.inputs[0]) if node.op == "quantize" else None
+        if source is None:
+            continue
+        excess = np.asarray(source) - np.asarray(exponents[node.name])
+        if np.all(excess >= shift[0]) and np.all(excess <= shift[1]):
+            continue
+        for quantizer in _free(graph, node.inputs[0], zeros):
+            spec = quantizer.attrs["spec"]
+            exponent = frozen_exponent(np.asarray(spec.exponent) - excess)
+            graph.set_attrs(quantizer.name, spec=spec.with_exponent(exponent))
+            exponents = _exponents(graph)
+
+
+def _exponents(graph: Graph) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for node in graph.topological():
+        found[node.name] = value_exponent(node, found)
+    return found
+
+
+def _free(graph: Graph, value: str, zeros: Collection[str]) -> list[Node]:
+    """The quantizers of zeros that alone set the scale of `value`; none where others do too."""
+    found: list[Node] = []
+    node = graph.producer(value)
+    while keeps_scale(node) and graph.use_count(node.name) == 1:
+        found += [graph.producer(v) for v in node.inputs[1:]]
+        node = graph.producer(node.inputs[0])
+    factors = node.op in COMPUTE or node.op == "mul"
+    found.append(graph.producer(node.inputs[1]) if factors else node)
+    groups = {n.attrs["spec"].group for n in found if n.op in QUANTIZERS} - {None}
+    joined = [
+        n for n in graph.nodes.values() if n.op in QUANTIZERS and n.attrs["spec"].group in groups
+    ]
+    alone = {n.name for n in joined} <= {n.name for n in found}
+    return found if alone and all(_is_free(graph, node, zeros) for node in found) else []
+
+
+def _is_free(graph: Graph, node: Node, zeros: Collection[str]) -> bool:
+    if node.op != "quantize" or graph.use_count(node.name) != 1:
+        return False
+    constant = graph.constant(node.inputs[0])
+    return node.name in zeros if constant is None else not constant.any()
 
 
 def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:

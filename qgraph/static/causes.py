@@ -181,6 +181,8 @@ def _of_output(
     if found is None or not isinstance(spec.exponent, int):
         return
     own = found.max_exponent(spec)
+    if own is None:
+        return
     coarser = own - spec.exponent
     if coarser > 0:
         why = _forced(graph, quantizer, known)

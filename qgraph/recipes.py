@@ -33,6 +33,7 @@ from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from qgraph.transforms.refuse_non_finite import RefuseNonFinite
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes
 from qgraph.transforms.scale_inputs import ScaleInputs
+from qgraph.transforms.share_constants import ShareConstants
 from qgraph.transforms.sink_squeezes import SinkSqueezes
 from qgraph.transforms.sink_transposes import SinkTransposes
 from qgraph.transforms.splice_identities import SpliceIdentities
@@ -48,6 +49,7 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeLayerNorm(),  # first: a batch norm on moments of the data looks much like one
     RecognizeBatchNorm(),  # before constants fold: mean and variance are still apart
     FoldConstants(),
+    ShareConstants(),  # transposes of one weight are one constant
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
@@ -66,6 +68,7 @@ FOLD: tuple[Pass, ...] = (
     MeanToAvgPool(),
     AvgPoolToDepthwise(),
     StripUnused(),
+    ShareConstants(),  # weights that took in the same batch norm are one constant
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # What actors have as it is: they need not write it in fixed point's few forms.

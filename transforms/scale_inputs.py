@@ -65,9 +65,14 @@ def _normalised(graph: Graph, name: str) -> str | None:
     users = graph.users(end)
     rank, taken = graph.types[end].rank, end in graph.outputs.values()
     takes = all(is_layer(user) and user.inputs[0] == end for user in users)
-    weights = all(graph.constant(user.inputs[1]) is not None for user in users if takes)
+    weights = all(_is_own_constant(graph, user.inputs[1]) for user in users if takes)
     ready = users and takes and weights and rank == 2 and channels_of(graph, end) and not taken
     return end if ready and graph.types[end].is_float else None
+
+
+def _is_own_constant(graph: Graph, value: str) -> bool:
+    """True for a constant of one layer: factors would take apart weights that layers share."""
+    return graph.constant(value) is not None and graph.use_count(value) == 1
 
 
 def _scale(rewriter: Rewriter, value: str, exponents: tuple[int, ...]) -> None:

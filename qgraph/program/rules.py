@@ -76,7 +76,7 @@ def _lookup(node: Node, writer: Writer) -> None:
     if not isinstance(exponent, int):
         raise UnsupportedError("a table needs one scale for its input", node=node.name)
     codes, made = table(node.attrs, exponent), node.attrs["spec"].exponent
-    entries = writer.constant(writer.fresh(f"{node.name}/table"), codes, made)
+    entries = writer.table(f"{node.name}/table", codes, made)
     inputs = (node.inputs[0], entries)
     writer.step("lookup", inputs, node.name, offset=node.attrs["domain"].lo)
 

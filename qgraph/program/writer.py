@@ -22,6 +22,7 @@ class Writer:
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Array] = {}
         self.steps: list[Step] = []
+        self._tables: dict[tuple[bytes, Any], str] = {}
         self._bounds = found
 
     def shape(self, value: str) -> tuple[int, ...]:
@@ -52,6 +53,13 @@ class Writer:
         )
         self.constants[name] = codes.astype(storage(low, high))
         return name
+
+    def table(self, stem: str, codes: Array, exponent: int) -> str:
+        """A constant that all steps with the same table share."""
+        key = (codes.tobytes(), exponent)
+        if key not in self._tables:
+            self._tables[key] = self.constant(self.fresh(stem), codes, exponent)
+        return self._tables[key]
 
     def between(self, node: Node, word: str, shape: tuple[int, ...]) -> str:
         """A tensor on the way to a node that only moves values: codes like those of its input."""

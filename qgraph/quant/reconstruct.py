@@ -70,6 +70,7 @@ def reconstruct_weights(
     output channel keeps its rounding to nearest unless the new one has less error both on the
     positions used and on those held out, each with what batch norms remember. `finer`: so many
     finer scales are tried too, which clip the largest weights; not where a bias follows the scale.
+    Weights that several layers share stay shared, rounded to nearest.
     To be done before bounds on accumulators are worked out.
     """
     done: list[Reconstruction] = []
@@ -79,6 +80,8 @@ def reconstruct_weights(
         if held is None or held[0].attrs["spec"].role != "weight":
             return
         quantizer, w = held
+        if graph.use_count(quantizer.name) > 1 or graph.use_count(quantizer.inputs[0]) > 1:
+            return
         spec: QuantSpec = quantizer.attrs["spec"]
         x = floating.nodes[layer.node.name].inputs[0]
         problem = _Problem.of(layer, w, samples, known_moments(floating, x), each)

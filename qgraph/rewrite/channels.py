@@ -112,6 +112,8 @@ def _through(
         return None
     x = ids[node.inputs[0]] if node.inputs else None
     if is_layer(node) and graph.constant(node.inputs[1]) is not None:
+        if graph.use_count(node.inputs[1]) > 1:
+            return None  # a factor would take the weights apart that layers share
         return union.new(_channels(graph, node.name))
     if node.attrs.get("pool") or node.op in _SAME or is_spatial(graph, node):
         return x

@@ -6,6 +6,7 @@ bounds of `values` make both the same codes.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ class QdqEmission(ValueEmission):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
+        self._constants: dict[Hashable, str] = {}  # dequantized once, whoever takes them
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
         self.bytes: set[str] = set()  # those of them that 8 bits hold
         self.far: set[str] = set()  # tensors whose codes reach past int32 before they saturate
@@ -83,9 +85,12 @@ class QdqEmission(ValueEmission):
         return names, {"axis": axis} if shape else {}
 
     def _values_of(self, name: str, codes: Array, dtype: str, axis: int) -> str:
-        grid, attrs = self._grid(name, dtype, axis)
-        held = self.model.constant(codes.astype(dtype), f"{name}/codes", own=True)
-        return self.model.add("DequantizeLinear", [held, *grid], name, **attrs)
+        key = (name, dtype, axis, codes.shape, codes.tobytes())
+        if key not in self._constants:
+            grid, attrs = self._grid(name, dtype, axis)
+            held = self.model.constant(codes.astype(dtype), f"{name}/codes", own=True)
+            self._constants[key] = self.model.add("DequantizeLinear", [held, *grid], name, **attrs)
+        return self._constants[key]
 
     def constant(self, name: str, dtype: str, nchw: bool = False) -> str:
         codes, tensor = self.program.constants[name], self.tensors[name]

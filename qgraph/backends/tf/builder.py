@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.ir.types import Array
+
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_./\\-]")
 
 
@@ -27,6 +29,7 @@ class GraphDefBuilder:
         )
         self._taken = set(reserved)
         self._scalars: dict[tuple[str, Any], str] = {}
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.dtypes: dict[str, str] = {}
 
     def unique(self, name: str) -> str:
@@ -78,6 +81,13 @@ class GraphDefBuilder:
         made: str = node.name
         self.dtypes[made] = array.dtype.name
         return made
+
+    def shared(self, value: Array, name: str) -> str:
+        """A constant that all who need the same numbers share."""
+        key = (value.dtype.name, value.shape, value.tobytes())
+        if key not in self._shared:
+            self._shared[key] = self.const(value, name)
+        return self._shared[key]
 
     def scalar(self, value: float | int, dtype: str) -> str:
         """A shared scalar constant."""

@@ -8,7 +8,7 @@ ONNX tensor's name computes that very tensor; helpers beside it are called `name
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class Site(Place["Builder"]):
 
     def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
         return self.builder.make(self.builder.free(f"{self.name}/{what}"), op, inputs, attrs)
+
+    def derived(self, key: Hashable, compute: Callable[[], Array], what: str) -> str:
+        """The constant helper that `key` describes, shared by all nodes that need it."""
+        return self.builder.derived(key, compute, self.builder.free(f"{self.name}/{what}"))
 
     def named(self, i: int) -> str:
         """The name for output `i`, one of a helper where the output is left out."""
@@ -116,6 +120,7 @@ class Builder(Construction):
         self._importers = importers
         self._evaluators = evaluators
         self._values: dict[Ref, str] = {}
+        self._derived: dict[Hashable, str] = {}  # constants, by what they are made of
         self._computed = 0
 
     # -- for importers ---------------------------------------------------------------------
@@ -129,11 +134,19 @@ class Builder(Construction):
             return value
         known = [a for a in arrays if a is not None]
         size = elements(self.graph.types[value].shape)
-        if len(known) < len(arrays) or size is None or not (op in VIEWS or self.allows(size)):
+        if len(known) < len(arrays) or size is None:
             return value
-        (result,) = run_node(made, known)
+        key = (op, inputs, repr(sorted(attrs.items())))
+        if key not in self._derived and not (op in VIEWS or self.allows(size)):
+            return value
         self.graph.remove(value)
-        return self.const(result, name)
+        return self.derived(key, lambda: run_node(made, known)[0], name)
+
+    def derived(self, key: Hashable, compute: Callable[[], Array], name: str) -> str:
+        """The constant that `key` describes, computed once however often it is used."""
+        if key not in self._derived:
+            self._derived[key] = self.const(compute(), name)
+        return self._derived[key]
 
     def allows(self, size: int) -> bool:
         """Whether a constant of `size` elements may be computed; it counts towards the total."""

@@ -65,9 +65,9 @@ def _conv2d(e: Emission, node: Node) -> str:
     }
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
-    filters = e.constants.get(node.inputs[1])
     channels = (e.graph.types[node.inputs[0]].shape or (None,))[-1]
-    groups = 1 if channels is None or filters is None else channels // filters.shape[2]
+    taken = (e.graph.types[node.inputs[1]].shape or (None,) * 4)[2]
+    groups = 1 if channels is None or taken is None else channels // taken
     if groups == 1:
         return e.builder.add("Conv2D", node.name, [x, w], **attrs)
     return _grouped(e, node, x, w, groups, attrs)
@@ -109,19 +109,16 @@ def _depthwise(e: Emission, node: Node) -> str:
     w = e.tensor(node.inputs[1], dtype)
     strides, dilations = node.attrs["strides"], node.attrs["dilations"]
     mode, pads = _padding(node)
-    filters = e.constants.get(node.inputs[1])
+    filters: Any = e.graph.types[node.inputs[1]].shape
     even = strides[0] == strides[1]
     if dilations != (1, 1):
-        if filters is None:
-            raise UnsupportedError("a dilated depthwise filter must be constant", node=node.name)
-        w = e.builder.const(_dilated(filters, dilations).astype(dtype), f"{node.name}/dilated")
+        w = _dilated(e, node, w, filters, dtype)
     if not even and mode == "SAME":
         shape = e.graph.types[node.inputs[0]].shape
-        if shape is None or None in shape[1:3] or filters is None:
+        if shape is None or None in shape[1:3]:
             raise UnsupportedError("unequal strides need a known image size", node=node.name)
         sizes: Any = shape[1:3]
-        kernel: Any = filters.shape[:2]
-        mode, pads = "VALID", explicit_pads(sizes, kernel, strides, dilations, "same")
+        mode, pads = "VALID", explicit_pads(sizes, filters[:2], strides, dilations, "same")
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
     step = strides[0] if even else 1
@@ -143,13 +140,26 @@ def _depthwise(e: Emission, node: Node) -> str:
     )
 
 
-def _dilated(filters: Any, dilations: tuple[int, int]) -> Any:
-    kh, kw, c, m = filters.shape
-    spread = np.zeros(
-        ((kh - 1) * dilations[0] + 1, (kw - 1) * dilations[1] + 1, c, m), filters.dtype
-    )
-    spread[:: dilations[0], :: dilations[1]] = filters
-    return spread
+def _dilated(e: Emission, node: Node, w: str, shape: Any, dtype: str) -> str:
+    """The filter with zeros between its taps; by ops where training changes it."""
+    (high, wide, *channels), (down, across) = shape, node.attrs["dilations"]
+    spread = ((high - 1) * down + 1, (wide - 1) * across + 1, *channels)
+    filters = e.constants.get(node.inputs[1])
+    if filters is not None:
+        zeros = np.zeros(spread, dtype)
+        zeros[::down, ::across] = filters
+        return e.builder.shared(zeros, f"{node.name}/dilated")
+
+    def step(op: str, what: str, x: str, *numbers: Any, **types: DType) -> str:
+        held = [e.builder.const(np.array(n, np.int32), f"{node.name}/{what}/n") for n in numbers]
+        return e.builder.add(op, f"{node.name}/{what}", [x, *held], T=DType(dtype), **types)
+
+    reshape, index = {"Tshape": DType("int32")}, DType("int32")
+    gaps = [(0, 0), (0, down - 1), (0, 0), (0, across - 1), (0, 0), (0, 0)]
+    apart = step("Reshape", "taps", w, (high, 1, wide, 1, *channels), **reshape)
+    padded = step("Pad", "gaps", apart, gaps, Tpaddings=index)
+    whole = step("Reshape", "spread", padded, (high * down, wide * across, *channels), **reshape)
+    return step("Slice", "dilated", whole, (0, 0, 0, 0), spread, Index=index)
 
 
 def _pool(op: str) -> Lower:

@@ -75,7 +75,7 @@ def _lookup(e: Emission, node: Node) -> str:
     dtype = e.type_name(node.inputs[0])
     assert isinstance(spec.exponent, int)  # tables are per tensor
     values = dequantize(Fixed(table(node.attrs, exponent), spec.exponent)).astype(np.float32)
-    entries = e.builder.const(values, f"{node.name}/table")
+    entries = e.builder.shared(values, f"{node.name}/table")
     scale = e.builder.scalar(float(np.ldexp(1.0, exponent)), dtype)
     code = e.builder.add(
         "Mul", f"{node.name}/code", [e.tensor(node.inputs[0]), scale], T=DType(dtype)

@@ -138,7 +138,11 @@ def reordered(
     """`value` reshaped, then transposed; a constant in, a constant out."""
     array = site.builder.constant(value)
     if array is not None:
-        return site.const(np.transpose(array.reshape(shape), perm), what)
+        return site.derived(
+            ("reordered", value, shape, perm),
+            lambda: np.transpose(array.reshape(shape), perm),
+            what,
+        )
     return site.helper(what, "transpose", shaped(site, value, shape, f"{what}/shape"), perm=perm)
 
 

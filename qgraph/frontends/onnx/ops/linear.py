@@ -62,7 +62,8 @@ def _scaled(site: Site, value: str, factor: float, what: str) -> str:
         return value
     array = site.builder.constant(value)
     if array is not None and site.builder.allows(array.size):
-        return site.const((array * factor).astype(array.dtype), f"{what}_scaled")
+        key, what = ("scaled", value, factor), f"{what}_scaled"
+        return site.derived(key, lambda: (array * factor).astype(array.dtype), what)
     dtype = site.builder.graph.types[value].dtype
     scale = site.const(np.asarray(factor, dtype), f"{what}_factor")
     return site.helper(f"{what}_scaled", "mul", value, scale)

@@ -1,0 +1,59 @@
+"""Keep one constant where several hold the same numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import ClassVar
+
+from qgraph.ir.graph import Node
+from qgraph.ir.types import Array
+from qgraph.passes import Pass
+from qgraph.rewrite.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class ShareConstants(Pass):
+    """Let all users of equal constants take the first of them.
+
+    Exporters copy weights that layers share, and rewrites give each layer its own copy: batch
+    norms folded into a convolution that is called twice make the same weights twice. Constants of
+    one repeated number stay apart, because equal zeros say nothing about layers that learn
+    separately. Constants with control edges stay as they are.
+    """
+
+    name: ClassVar[str] = "share-constants"
+
+    def apply(self, rewriter: Rewriter) -> None:
+        rewriter.rule = "share"
+        first: dict[bytes, str] = {}
+        for node in _repeated_kinds(rewriter):
+            kept = first.setdefault(_key(node.attrs["value"]), node.name)
+            if kept != node.name:
+                rewriter.added = []
+                rewriter.replace_value(node.name, kept)
+
+
+def _repeated_kinds(rewriter: Rewriter) -> list[Node]:
+    """Constants that may be equal to another: of its dtype and shape, and of several numbers."""
+    graph = rewriter.graph
+    kinds: dict[tuple[str, tuple[int, ...]], list[Node]] = defaultdict(list)
+    for node in graph.topological():
+        if node.op == "const" and not node.control and not graph.control_users(node.name):
+            array: Array = node.attrs["value"]
+            if array.dtype != object:
+                kinds[array.dtype.str, array.shape].append(node)
+    several = (nodes for nodes in kinds.values() if len(nodes) > 1)
+    return [node for nodes in several for node in nodes if not _is_uniform(node.attrs["value"])]
+
+
+def _is_uniform(array: Array) -> bool:
+    return array.size < 2 or bool((array == array.flat[0]).all())
+
+
+def _key(array: Array) -> bytes:
+    """A digest of dtype, shape and bytes: -0.0 and 0.0 differ, as do the kinds of NaN."""
+    digest = blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16)
+    digest.update(array.tobytes())
+    return digest.digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,14 +44,14 @@ HighOption = Annotated[
 
 def told(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
     """What the options say, and the file beside the policy where they say nothing."""
-    from qgraph.rl.policy.about import About, about
+    from qgraph.rl.policy.about import about
 
     found = about(path)
-    return About(
-        environment or found.environment,
-        head or found.head,
-        found.high if high is None else high,
-        found.first_seed,
+    return replace(
+        found,
+        environment=environment or found.environment,
+        head=head or found.head,
+        high=found.high if high is None else high,
     )
 
 
@@ -61,15 +62,17 @@ def head_in(environment: str, outputs: int, known: About) -> Head:
 
     made = make(environment)
     try:
-        return head_for(made.actions, outputs, known.head, known.high)
+        return head_for(made.actions, outputs, known.head, known.high, known.whole)
     finally:
         made.close()
 
 
 def head_alone(outputs: int, known: About) -> Head | None:
-    """The head without an environment; None where nothing says what it is."""
+    """The head without an environment; None where it is unknown."""
     from qgraph.rl.head import DISCRETE, Head
 
+    if known.whole is not None and known.high is None and known.head in (None, known.whole.kind):
+        return known.whole
     if known.head is None:
         return None
     head = Head(known.head)  # which refuses names that are none

@@ -23,12 +23,16 @@ LOGITS = ("a2c", "ppo", "ppo2", "acktr", "trpo")  # algorithms whose discrete ou
 
 @dataclass(frozen=True)
 class About:
-    """What a file beside the policy says, or the user; None where neither does."""
+    """What the file beside the policy or the user gives; None where neither does.
+
+    whole: the head with its bounds and deviations, as an exporter wrote it.
+    """
 
     environment: str | None = None
     head: str | None = None
     high: float | None = None
     first_seed: int = 0
+    whole: Head | None = None
 
 
 def about(path: Path) -> About:
@@ -39,7 +43,7 @@ def about(path: Path) -> About:
     try:
         found = json.loads(file.read_text("utf-8"))
         return _about(found) if isinstance(found, Mapping) else About()
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, UsageError, RecursionError) as error:
         raise LoadError(f"cannot be read: {error}", node=str(file)) from None
 
 
@@ -49,21 +53,33 @@ def _about(found: Mapping[str, Any]) -> About:
     if head == "argmax" and found.get("algorithm") in LOGITS:
         head = "categorical"
     environment = found.get("env")
+    whole = Head.from_json(found["head"]) if isinstance(found.get("head"), Mapping) else None
     return About(
         None if environment is None else str(environment),
         head,
         None if high is None else float(high),
         int(found.get("first_seed") or 0),
+        whole,
     )
 
 
-def head_for(actions: Actions, outputs: int, kind: str | None, high: float | None = None) -> Head:
-    """The head that makes `actions` of so many outputs; where nothing is said, argmax or clip.
+def head_for(
+    actions: Actions,
+    outputs: int,
+    kind: str | None,
+    high: float | None = None,
+    whole: Head | None = None,
+) -> Head:
+    """The head that makes `actions` from so many outputs; argmax or clip by default.
 
-    `high` stands in for the bounds of the environment. Raises UsageError where it does not fit.
+    `high` replaces the bounds of the environment; `whole` is a head that is known already, unless
+    `kind` or `high` differ from it. Raises UsageError where it does not fit.
     """
+    kind = kind or (whole.kind if whole is not None else None)
     kind = kind or ("argmax" if actions.discrete else "clip")
-    if high is not None and not actions.discrete:
+    if whole is not None and whole.kind == kind and high is None:
+        head = whole
+    elif high is not None and not actions.discrete:
         head = Head(kind, (-high,) * len(actions.low), (high,) * len(actions.high))
     else:
         head = Head(kind, actions.low, actions.high)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch.nn import functional
 
 from qgraph.rl.policy.affine import FLOAT, HALF
-from qgraph.rl.sb3.read import layers
+from qgraph.rl.sb3.modules import layers
 
 
 class QuantizationAware(BaseCallback):  # type: ignore[misc]
@@ -38,7 +40,7 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
             return
         self._changed = list(layers(self.model.policy))
         for layer in self._changed:
-            layer.forward = _quantized(layer, self.bits)
+            layer.forward = Quantized(layer, self.bits)
 
     def _on_training_end(self) -> None:
         for layer in self._changed:
@@ -46,14 +48,31 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
         self._changed = []
 
 
-def _quantized(layer: Any, bits: int) -> Any:
-    if isinstance(layer, torch.nn.Linear):
-        return lambda x: functional.linear(
-            dequantized(x, bits, (-1,)), dequantized(layer.weight, bits), layer.bias
-        )
-    return lambda x: layer._conv_forward(
-        dequantized(x, bits, (1, 2, 3)), dequantized(layer.weight, bits, (1, 2, 3)), layer.bias
-    )
+class Quantized:
+    """The forward of a layer, dense or conv, on D(Q(W)) and D(Q(x))."""
+
+    def __init__(self, layer: Any, bits: int) -> None:
+        self.layer, self.bits = layer, bits
+
+    def __call__(self, x: Any) -> Any:
+        layer, bits = self.layer, self.bits
+        if isinstance(layer, torch.nn.Linear):
+            weight = dequantized(layer.weight, bits)
+            return functional.linear(dequantized(x, bits, (-1,)), weight, layer.bias)
+        weight = dequantized(layer.weight, bits, (1, 2, 3))
+        return layer._conv_forward(dequantized(x, bits, (1, 2, 3)), weight, layer.bias)
+
+
+@contextmanager
+def in_float(policy: Any) -> Iterator[None]:
+    """For a while layers compute in float, whatever training is aware of."""
+    changed = [m for m in layers(policy) if isinstance(vars(m).get("forward"), Quantized)]
+    kept = [vars(layer).pop("forward") for layer in changed]
+    try:
+        yield
+    finally:
+        for layer, forward in zip(changed, kept, strict=True):
+            layer.forward = forward
 
 
 def dequantized(x: Any, bits: int, axes: tuple[int, ...] | None = None) -> Any:

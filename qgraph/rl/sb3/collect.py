@@ -9,8 +9,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
 
+from qgraph.errors import UnsupportedError
 from qgraph.rl.actor import Actor, Packer
-from qgraph.rl.sb3.read import Sb3Policy, read
+from qgraph.rl.sb3.families import ARS, family_of
+from qgraph.rl.sb3.read import Sb3Policy, read_normalized
 
 
 class QuantizedCollection(BaseCallback):  # type: ignore[misc]
@@ -35,7 +37,9 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
         self.versions = self.steps = 0
 
     def _on_training_start(self) -> None:
-        self.network: Sb3Policy = read(self.model)
+        if family_of(self.model.policy) is ARS:
+            raise UnsupportedError("ARS plays perturbed copies of its weights, in float only")
+        self.network: Sb3Policy = read_normalized(self.model)
         self.packer = Packer(self.network.program, self.bits)
         self.actor: Actor | None = None
         self.packed_at = 0

@@ -2,48 +2,76 @@
 
 from __future__ import annotations
 
+import io
+import json
 import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import torch
-from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.dqn.policies import DQNPolicy
-from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.common.vec_env import VecNormalize
+
+from qgraph.files import write_whole
+from qgraph.rl.sb3.aware import in_float
+from qgraph.rl.sb3.families import family_of
+from qgraph.rl.sb3.read import read
 
 
-def export_onnx(model: Any, path: str | Path) -> Path:
+def export_onnx(model: Any, path: str | Path, normalizer: VecNormalize | None = None) -> Path:
     """Write what the actor computes: `observation` to `action`, outputs before any head.
 
-    Observations are as the model has them, uint8 images too, [n, ...] float32 in the file.
+    Observations are as the environment has them, uint8 images too, [n, ...] float32 in the file; a
+    VecNormalize is part of it, as for `read`. The head is written beside it, `policy.json` for
+    `policy.onnx`, for `qgraph rl quantize` and `qgraph rl evaluate`.
+
+    Raises UnsupportedError for every model that `read` refuses, OutputError.
     """
-    policy = model.policy
+    path, found = Path(path), read(model, normalizer)
+    policy, family = model.policy, family_of(model.policy)
 
     class Actor(torch.nn.Module):  # type: ignore[misc]
         def forward(self, observation: Any) -> Any:
-            if isinstance(policy, ActorCriticPolicy):
-                found = policy.extract_features(observation)
-                shared = policy.share_features_extractor
-                latent = policy.mlp_extractor.forward_actor(found if shared else found[0])
-                return policy.action_net(latent)
-            if isinstance(policy, DQNPolicy):
-                return policy.q_net(observation)
-            if isinstance(policy, SACPolicy):
-                features = policy.actor.extract_features(
-                    observation, policy.actor.features_extractor
-                )
-                latent = policy.actor.latent_pi(features)
-                return torch.cat([policy.actor.mu(latent), policy.actor.log_std(latent)], -1)
-            return policy.actor(observation)
+            if found.normalizer is not None:
+                observation = found.normalizer.tensor(observation)
+            return family.outputs(policy, observation)
 
     actor = Actor()
     actor.policy = policy  # so that its parameters are found
+    training, content = policy.training, io.BytesIO()
     actor.eval()
-    sample = torch.zeros(2, *model.observation_space.shape)
-    with warnings.catch_warnings():
+    sample = torch.zeros(2, *model.observation_space.shape, device=policy.device)
+    with warnings.catch_warnings(), in_float(policy):
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            actor, (sample,), str(path), input_names=["observation"], output_names=["action"],
+            actor, (sample,), content, input_names=["observation"], output_names=["action"],
             dynamic_axes={"observation": {0: "n"}, "action": {0: "n"}}, dynamo=False,
         )  # fmt: skip
-    return Path(path)
+    policy.set_training_mode(training)
+    head = found.head
+    about = {
+        "algorithm": type(model).__name__.lower(),
+        "env": _environment(model),
+        "action": head.kind,
+        "head": head.as_json(),
+        "input": "observation",
+        "output": "action",
+    }
+    write_whole(path, content.getvalue())
+    write_whole(path.with_suffix(".json"), (json.dumps(about, indent=1) + "\n").encode())
+    return path
+
+
+def _environment(model: Any) -> str | None:
+    """The name of its environment, where gymnasium makes the same one by it."""
+    environment = model.get_env()
+    specs = [] if environment is None else environment.get_attr("spec")
+    spec = specs[0] if specs else None
+    usual = None if spec is None else gymnasium.registry.get(spec.id)
+    if spec is None or usual is None:
+        return None
+    return spec.id if _settings(usual) == _settings(spec) else None
+
+
+def _settings(spec: Any) -> dict[str, Any]:
+    return {name: value for name, value in spec.kwargs.items() if name != "render_mode"}

@@ -1,0 +1,220 @@
+"""Torch modules, in the order in which they run, as the steps of an actor program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
+from torch import nn
+
+from qgraph.errors import UnsupportedError
+from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ActorProgram, Step
+from qgraph.rl.sb3.normalizer import Normalizer
+
+ACTIVATIONS: Mapping[Any, str] = {
+    nn.ReLU: "relu",
+    nn.Tanh: "tanh",
+    nn.Sigmoid: "sigmoid",
+    nn.ELU: "elu",
+    nn.LeakyReLU: "leaky_relu",
+    nn.SiLU: "swish",
+    nn.Softplus: "softplus",
+}
+NOTHING = (nn.Identity, nn.Dropout)  # as they are when a policy acts
+SOFTPLUS_THRESHOLD = 20.0  # above it torch returns x, which float32 cannot tell apart
+
+Read = Callable[[], Array]
+
+
+class ModuleReader:
+    """Goes through modules in the order in which they run; `value` is what the last one made.
+
+    Modules are read by their exact class: a subclass may compute anything.
+    """
+
+    def __init__(self, shape: tuple[int, ...], images: bool) -> None:
+        self.images = images
+        self.shape = (*shape[1:], shape[0]) if images else shape
+        self.steps: list[Step] = []
+        self.parameters: dict[str, Read] = {}
+        self.value = "observation"
+        self.flattened: tuple[int, ...] | None = None  # what an image was before
+
+    def program(self) -> ActorProgram:
+        shapes = {name: read().shape for name, read in self.parameters.items()}
+        return ActorProgram(self.shape, tuple(self.steps), (self.value,), shapes)
+
+    def add(self, op: str, name: str, *inputs: str, attrs: Any = None, **weights: Read) -> None:
+        names = {role: f"{name}/{role}" for role in weights}
+        self.parameters.update({names[role]: read for role, read in weights.items()})
+        made = inputs or (self.value,)
+        self.steps.append(Step(op, made, name, tuple(names.values()), attrs or {}))
+        self.value = name
+
+    def normalize(self, normalizer: Normalizer) -> None:
+        """What stands in front of the policy: an affine step and a clip."""
+        if self.images:
+            raise UnsupportedError("VecNormalize over images of 0..255 is not supported")
+        if len(self.shape) > 1:
+            self.add("flatten", "flattened")
+        size = normalizer.scale().size
+        self.add("affine", "normalized", scale=normalizer.scale, offset=normalizer.offset)
+        self.add(
+            "clip", "clipped",
+            low=lambda: np.full(size, -normalizer.limit(), np.float32),
+            high=lambda: np.full(size, normalizer.limit(), np.float32),
+        )  # fmt: skip
+
+    def features(self, extractor: Any) -> None:
+        if self.images:
+            channels = self.shape[-1]
+            scale = np.full(channels, 1 / 255, np.float32)
+            self.add("affine", "scaled", scale=lambda: scale, offset=lambda: np.zeros_like(scale))
+        if type(extractor) is FlattenExtractor:
+            self.module(extractor.flatten, "flatten")
+        elif type(extractor) is NatureCNN and self.images:
+            self.modules(extractor.cnn, "cnn")
+            self.modules(extractor.linear, "linear")
+        else:
+            raise UnsupportedError(
+                f"no actor has `{type(extractor).__name__}`",
+                node="features_extractor",
+                hint="FlattenExtractor, or NatureCNN on images of 0..255",
+            )
+
+    def modules(self, sequence: Any, name: str) -> None:
+        for index, module in enumerate(sequence):
+            self.module(module, f"{name}.{index}")
+
+    def module(self, module: Any, name: str) -> None:
+        kind = type(module)
+        if kind in NOTHING:
+            return
+        if kind is nn.Sequential:
+            self.modules(module, name)
+        elif kind in ACTIVATIONS:
+            self._activation(module, name)
+        elif kind is nn.Linear:
+            self.linear(module, name)
+        elif kind is nn.Conv2d:
+            self._conv(module, name)
+        elif kind is nn.LayerNorm and len(module.normalized_shape) == 1:
+            self._layer_norm(module, name)
+        elif kind.__name__ == "BatchRenorm1d" and kind.__module__.startswith("sb3_contrib."):
+            self._batch_renorm(module, name)
+        elif kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
+            self._flatten(name)
+        else:
+            raise UnsupportedError(f"no actor has `{kind.__name__}`", node=name)
+
+    def linear(
+        self, module: Any, name: str, change: Callable[[Array], Array] = lambda rows: rows
+    ) -> None:
+        """A dense layer. change: of its weight [m, k] and of its bias [m, 1], along the first."""
+        self.add(
+            "dense",
+            name,
+            kernel=self._ordered(lambda: change(numbers(module.weight)).T),
+            bias=lambda: change(_bias(module, module.out_features)()[:, None])[:, 0],
+        )
+
+    def _ordered(self, read: Read) -> Read:
+        """Rows for a flattened image are in the order of [c, h, w]; here it is [h, w, c]."""
+        image, self.flattened = self.flattened, None
+        if image is None:
+            return read
+        height, width, channels = image
+
+        def ordered() -> Array:
+            found = read()
+            whole = found.reshape(channels, height, width, -1).transpose(1, 2, 0, 3)
+            return whole.reshape(found.shape)
+
+        return ordered
+
+    def _activation(self, module: Any, name: str) -> None:
+        kind = ACTIVATIONS[type(module)]
+        alpha = getattr(module, "alpha", getattr(module, "negative_slope", None))
+        if kind == "softplus" and (module.beta != 1 or module.threshold < SOFTPLUS_THRESHOLD):
+            raise UnsupportedError(
+                f"no actor has a softplus with beta {module.beta} and threshold {module.threshold}",
+                node=name,
+            )
+        attrs: dict[str, Any] = {"activation": kind}
+        if alpha is not None:
+            attrs["alpha"] = float(alpha)
+        last = self.steps[-1] if self.steps else None
+        if last is not None and last.op in ("dense", "conv") and last.activation == "linear":
+            self.steps[-1] = Step(
+                last.op, last.inputs, last.output, last.weights, {**last.attrs, **attrs}
+            )
+        else:
+            self.add("activate", name, attrs=attrs)
+
+    def _conv(self, module: Any, name: str) -> None:
+        plain = module.groups == 1 and module.dilation == (1, 1)
+        if not plain or module.padding_mode != "zeros" or isinstance(module.padding, str):
+            raise UnsupportedError("no actor has such a convolution", node=name)
+        pads = tuple((int(p), int(p)) for p in module.padding)
+        self.add(
+            "conv", name, attrs={"strides": tuple(module.stride), "pads": pads},
+            kernel=lambda: numbers(module.weight).transpose(2, 3, 1, 0),
+            bias=_bias(module, module.out_channels),
+        )  # fmt: skip
+
+    def _layer_norm(self, module: Any, name: str) -> None:
+        size = module.normalized_shape[0]
+        flattened = self.flattened
+        gamma = _reads(module.weight) if module.weight is not None else lambda: np.ones(size)
+        beta = _reads(module.bias) if module.bias is not None else lambda: np.zeros(size)
+        reads = {"gamma": self._ordered(gamma)}
+        self.flattened = flattened
+        reads["beta"] = self._ordered(beta)
+        self.flattened = flattened  # the order stays for what follows
+        self.add("layer_norm", name, attrs={"epsilon": float(module.eps)}, **reads)
+
+    def _batch_renorm(self, module: Any, name: str) -> None:
+        """CrossQ's, as it acts: by running statistics."""
+        flattened = self.flattened
+
+        def scale() -> Array:
+            factor = numbers(module.scale) if module.affine else 1.0
+            return np.asarray(factor / np.sqrt(numbers(module.ra_var) + module.eps))
+
+        def offset() -> Array:
+            bias = numbers(module.bias) if module.affine else 0.0
+            return np.asarray(bias - numbers(module.ra_mean) * scale())
+
+        reads = {"scale": self._ordered(scale)}
+        self.flattened = flattened
+        reads["offset"] = self._ordered(offset)
+        self.flattened = flattened
+        self.add("affine", name, **reads)
+
+    def _flatten(self, name: str) -> None:
+        before = self.program().shapes()[self.value]
+        if len(before) == 1:
+            return
+        if len(before) == 3 and self.images:
+            self.flattened = before
+        self.add("flatten", name)
+
+
+def numbers(parameter: Any) -> Array:
+    return np.asarray(parameter.detach().cpu().numpy())
+
+
+def _reads(parameter: Any) -> Read:
+    return lambda: numbers(parameter)
+
+
+def _bias(module: Any, size: int) -> Read:
+    return (lambda: np.zeros(size, np.float32)) if module.bias is None else _reads(module.bias)
+
+
+def layers(policy: Any) -> Iterator[Any]:
+    """Its layers with kernels, of actors and critics."""
+    return (m for m in policy.modules() if isinstance(m, nn.Linear | nn.Conv2d))

@@ -26,6 +26,9 @@ LOG2_BINS = 11
 FINER_EXPONENTS = 10
 PERCENTILE = 0.9999
 SAMPLES_PER_BIN = 32
+# Squared error that KL-J may accept for clipping, as a multiple of the least: 6 dB, and 12 dB
+# where what it clips is rare.
+COSTLY, COSTLY_RARE = 4.0, 16.0
 Counts = npt.NDArray[np.int64]
 
 
@@ -184,8 +187,36 @@ def _kl_j(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
     return float(((p - q) * np.log(p / q)).sum())
 
 
+def _kl_j_exponent(histogram: Histogram, spec: QuantSpec) -> int:
+    """The exponent of least J among those whose clipping does not ruin the tensor.
+
+    J counts how many values are clipped, not how far: a narrow peak that holds most values, or
+    few values far from the others, can be clipped to nothing. So an exponent finer than the one of
+    least squared error may have at most `COSTLY` times that error, or `COSTLY_RARE` times if it
+    clips no more than one value in 10,000.
+    """
+    coarsest = _max(histogram, spec)
+    candidates = range(coarsest, coarsest + FINER_EXPONENTS + 1)
+    errors = {e: squared_error(histogram, spec, e) for e in candidates}
+    best = min(errors, key=errors.__getitem__)
+
+    def is_allowed(exponent: int) -> bool:
+        rare = _clipped_share(histogram, spec, exponent) <= 1 - PERCENTILE
+        limit = COSTLY_RARE if rare else COSTLY
+        return exponent <= best or errors[exponent] <= limit * errors[best]
+
+    return min(filter(is_allowed, candidates), key=lambda e: _kl_j(histogram, spec, e))
+
+
+def _clipped_share(histogram: Histogram, spec: QuantSpec, exponent: int) -> float:
+    """The share of values other than zeros that move by more than a step."""
+    centres = histogram.centres()
+    moved = np.abs(np.ldexp(centres, exponent) - _levels(centres, spec, exponent)) > 1
+    return float(histogram.counts[moved].sum() / max(histogram.counts.sum(), 1))
+
+
 METHODS: Mapping[str, Callable[[Histogram, QuantSpec], int]] = {
-    "kl_j": _search(_kl_j),
+    "kl_j": _kl_j_exponent,
     "max": _max,
     "percentile": _percentile,
     "mse": _search(squared_error),

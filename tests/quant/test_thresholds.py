@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import fake_quantize
-from qgraph.quant.thresholds import FINER_EXPONENTS, METHODS, choose_exponent, range_of
+from qgraph.quant.thresholds import (
+    COSTLY,
+    COSTLY_RARE,
+    FINER_EXPONENTS,
+    METHODS,
+    PERCENTILE,
+    choose_exponent,
+    range_of,
+)
 
 S8, U8, S4 = (QuantSpec(b, s, "activation") for b, s in ((8, True), (8, False), (4, True)))
 RNG = np.random.default_rng(0)
@@ -122,3 +130,64 @@ def test_what_is_not_finite_names_the_tensor(value):
 def test_nothing_at_all():
     with pytest.raises(CalibrationError, match="t: has no elements"):
         range_of([np.zeros((0, 3), np.float32)], "t")
+
+
+def spiked(where: float, share: float, low: float, high: float) -> np.ndarray:
+    """Uniform numbers, of which `share` are exactly `where`."""
+    x = RNG.uniform(low, high, 4096)
+    x[RNG.random(4096) < share] = where
+    return x
+
+
+def two_clusters(far: float, share: float) -> np.ndarray:
+    near = RNG.normal(0.05, 0.01, 4096)
+    return np.where(RNG.random(4096) < share, RNG.normal(far, 0.02 * far, 4096), near)
+
+
+def sparse(share: float, noise: float) -> np.ndarray:
+    """Numbers up to 1 in so many places, noise of that size (or zeros) elsewhere."""
+    x = np.abs(RNG.normal(0, noise, 4096))
+    x[RNG.random(4096) < share] = RNG.uniform(0.5, 1)
+    return x
+
+
+SHARES = st.floats(0.001, 0.999)
+FAMILIES = st.one_of(
+    st.builds(spiked, st.floats(-1, 1), SHARES, st.just(-1.0), st.just(1.0)),
+    st.builds(spiked, st.sampled_from([1.0, 0.5, 0.3, 0.0]), SHARES, st.just(0.0), st.just(1.0)),
+    st.builds(two_clusters, st.floats(0.1, 100), SHARES),
+    st.builds(sparse, SHARES, st.sampled_from([0.0, 1e-6, 1e-3, 0.1])),
+    st.builds(lambda a, b: np.full(500, a) + b * RNG.random(500), st.floats(0.01, 9), SHARES),
+    st.builds(lambda a: np.full(500, a), st.floats(-9, 9)),
+    st.builds(lambda sigma: RNG.lognormal(0, sigma, 4096), st.floats(0, 3)),
+    st.builds(lambda sigma: -RNG.lognormal(0, sigma, 4096), st.floats(0, 3)),
+)
+
+
+@settings(max_examples=150)
+@given(FAMILIES, st.sampled_from([8, 6, 4]), st.integers(-60, 60))
+def test_kl_j_never_clips_at_the_cost_of_the_tensor(x, bits, power):
+    """At most 6 dB below the better of MSE and MAX, or 12 dB where it clips next to nothing."""
+    x = np.ldexp(x, power).astype(np.float32)
+    spec = QuantSpec(bits, bool((x < 0).any()), "activation")
+    errors = {m: error(x, spec, choose(x, spec, m)) for m in ("kl_j", "mse", "max")}
+    exponent, peak = choose(x, spec, "kl_j"), float(np.abs(x).max())
+    past = (x > np.ldexp(spec.hi + 1.0, -exponent)) | (x < np.ldexp(spec.lo - 1.0, -exponent))
+    limit = COSTLY_RARE if past.sum() <= (1 - PERCENTILE) * (x != 0).sum() else COSTLY
+    chance = x.size * (peak * 2.0**-11) ** 2  # histograms know numbers to half a bin
+    assert errors["kl_j"] <= 1.1 * limit * min(errors["mse"], errors["max"]) + limit * chance
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pages_of_text_are_not_clipped(method):
+    """White is exactly 1 in 88 of 100 pixels, ink is anything: all methods keep both."""
+    x = np.ones(20_000, np.float32)
+    ink = RNG.random(x.size) < 0.12
+    x[ink] = np.clip(RNG.beta(0.4, 0.4, ink.sum()), 0, 1)
+    for spec, inverted in ((U8, x), (U8, 1 - x), (S8, x - 1), (S4, 2 * x - 1)):
+        assert choose(inverted, spec, method) == choose(inverted, spec, "max")
+
+
+def test_kl_j_still_clips_the_tail_of_a_heavy_distribution():
+    x = RNG.standard_t(3, 20_000)
+    assert choose(x, S4, "kl_j") == choose(x, S4, "max") + 2

@@ -21,13 +21,12 @@ from qgraph.quant.output_error import (
     FINER_BY_OUTPUT,
     ITSELF,
     Constant,
-    candidates_from,
     consumers_of,
     cost,
     errors,
     run_unquantized,
 )
-from qgraph.quant.thresholds import BY_OUTPUT, FINER_EXPONENTS, range_of
+from qgraph.quant.thresholds import BY_OUTPUT, FINER_EXPONENTS, candidates_from, range_of
 from qgraph.quant.topology import QUANTIZERS
 
 # The methods of `qgraph.quant.thresholds` whose costs add up over members, and their reach.

@@ -21,8 +21,9 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.standardize import normal
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import MAX_EXPONENT, fake_quantize
+from qgraph.numerics import fake_quantize
 from qgraph.parallel import Each
+from qgraph.quant.thresholds import candidates_from
 from qgraph.rewrite.constants import is_layer
 
 # Exponents tried beyond the one that clips nothing: to a sixteenth of the range.
@@ -137,13 +138,6 @@ def _joined(
         return np.concatenate(parts, axis)
 
     return join
-
-
-def candidates_from(coarsest: int, finer: int) -> Sequence[int]:
-    """`coarsest`, and finer exponents that a scale may have."""
-    if abs(coarsest) > MAX_EXPONENT:
-        return [coarsest]  # an error, said where it is settled
-    return range(coarsest, min(coarsest + finer, MAX_EXPONENT) + 1)
 
 
 def errors(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from qgraph import kernels
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.numerics import exponent_for_max
+from qgraph.numerics import MAX_EXPONENT, exponent_for_max
 from qgraph.parallel import Each
 
 LOG2_BINS = 11
@@ -27,8 +27,8 @@ FINER_EXPONENTS = 10
 PERCENTILE = 0.9999
 SAMPLES_PER_BIN = 32
 # Squared error that KL-J may accept for clipping, as a multiple of the least: 6 dB, and 12 dB
-# where what it clips is rare.
-COSTLY, COSTLY_RARE = 4.0, 16.0
+# where it clips at most one value in 5,000.
+COSTLY, COSTLY_RARE, RARE = 4.0, 16.0, 2e-4
 Counts = npt.NDArray[np.int64]
 
 
@@ -134,12 +134,18 @@ def _percentile(histogram: Histogram, spec: QuantSpec) -> int:
     return exponent_for_max(min(threshold, histogram.largest), spec.bits, spec.signed)
 
 
+def candidates_from(coarsest: int, finer: int) -> Sequence[int]:
+    """`coarsest`, and finer exponents that a scale may have."""
+    if abs(coarsest) > MAX_EXPONENT:
+        return [coarsest]  # an error where it is settled
+    return range(coarsest, min(coarsest + finer, MAX_EXPONENT) + 1)
+
+
 def _search(
     cost: Callable[[Histogram, QuantSpec, int], float],
 ) -> Callable[[Histogram, QuantSpec], int]:
     def choose(histogram: Histogram, spec: QuantSpec) -> int:
-        coarsest = _max(histogram, spec)
-        candidates = range(coarsest, coarsest + FINER_EXPONENTS + 1)
+        candidates = candidates_from(_max(histogram, spec), FINER_EXPONENTS)
         return min(candidates, key=lambda exponent: cost(histogram, spec, exponent))
 
     return choose
@@ -193,15 +199,14 @@ def _kl_j_exponent(histogram: Histogram, spec: QuantSpec) -> int:
     J counts how many values are clipped, not how far: a narrow peak that holds most values, or
     few values far from the others, can be clipped to nothing. So an exponent finer than the one of
     least squared error may have at most `COSTLY` times that error, or `COSTLY_RARE` times if it
-    clips no more than one value in 10,000.
+    clips only a share of `RARE`.
     """
-    coarsest = _max(histogram, spec)
-    candidates = range(coarsest, coarsest + FINER_EXPONENTS + 1)
+    candidates = candidates_from(_max(histogram, spec), FINER_EXPONENTS)
     errors = {e: squared_error(histogram, spec, e) for e in candidates}
     best = min(errors, key=errors.__getitem__)
 
     def is_allowed(exponent: int) -> bool:
-        rare = _clipped_share(histogram, spec, exponent) <= 1 - PERCENTILE
+        rare = _clipped_share(histogram, spec, exponent) <= RARE
         limit = COSTLY_RARE if rare else COSTLY
         return exponent <= best or errors[exponent] <= limit * errors[best]
 

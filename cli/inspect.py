@@ -49,7 +49,7 @@ def inspect(
     Of what `qgraph quantize` wrote, show the layers and their bits instead.
     """
     from qgraph.artifacts import manifest_of
-    from qgraph.cli.console import import_tensorflow_quietly
+    from qgraph.cli.console import console, import_tensorflow_quietly
     from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
@@ -86,6 +86,8 @@ def inspect(
         return
     _print_ends(facts)
     _print_ops(facts)
+    for note in facts["notes"]:
+        console().print(f"note: {note}\n", soft_wrap=True)
     _print_passes(facts["passes"])
     if trace:
         _print_rewrites(log.rewrites)
@@ -102,6 +104,7 @@ def _facts(graph: Graph) -> dict[str, Any]:
         "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
         "ops": dict(ops.most_common()),
         "not_understood": [{"name": n.name, "op": n.attrs["kind"]} for n in opaque],
+        "notes": list(graph.notes),
         "parameters": int(sum(w.size for w in weights)),
     }
 

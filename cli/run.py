@@ -43,11 +43,11 @@ def run(
 ) -> None:
     """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""
     from qgraph.cli.console import console, print_table
-    from qgraph.quant.data import load_data
+    from qgraph.quant.data import converted, load_data
     from qgraph.runtime import Session
 
     session = Session.open(directory, threads, level)
-    data = load_data(inputs, session.graph, limit)
+    data = converted(session.graph, load_data(inputs, session.graph, limit))
     begin = time.perf_counter()
     found = session.run(data, batch)
     seconds = time.perf_counter() - begin

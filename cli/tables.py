@@ -44,6 +44,8 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
         _print_plan(manifest)
     if manifest["agreement"] is not None:
         _print_agreement(manifest["agreement"])
+    for note in manifest["notes"]:
+        console().print(f"note: {note}\n", soft_wrap=True)
     for warning in manifest["warnings"]:
         console().print(f"warning: {warning}\n", style="yellow", soft_wrap=True)
     kept = manifest["float_ops"]

@@ -27,7 +27,7 @@ from qgraph.passes import PassManager
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
-from qgraph.quant.data import Data
+from qgraph.quant.data import Data, converted
 from qgraph.quant.data_free import Range
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile, load_profile
@@ -147,15 +147,16 @@ def quantize(
         **samples.facts,
         **choice.facts(),
         "warnings": [*samples.warnings, *choice.warnings()],
+        "notes": list(graph.notes),
         "agreement": _agreement(graph, samples, choice.parts),
         "training": None,
     }
     progress("measuring", 0, 1)
-    few = {} if samples.invented else first_samples(graph, choice.parts.report, SQNR_SAMPLES)
+    few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample, method = _first_batch(graph, samples.data), choice.plan.method
     made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
     if sensitivity:
-        looked_at = first_samples(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
+        looked_at = _first(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
         facts["sensitivity"] = analysis(
             graph, floating, made.measured, looked_at, lambda i, n: progress("analysing", i, n)
         )
@@ -263,7 +264,11 @@ def _agreement(graph: Graph, samples: Samples, parts: Split) -> dict[str, object
 def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
     """One batch of each input, in memory: `data` may be mapped from a file."""
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
-    return {name: np.array(array[: batches[name]]) for name, array in data.items()}
+    return converted(graph, {n: np.array(array[: batches[n]]) for n, array in data.items()})
+
+
+def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Array]:
+    return converted(graph, first_samples(graph, data, most))
 
 
 def _source(model: str | Path | Graph) -> dict[str, object]:

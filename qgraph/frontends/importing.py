@@ -20,7 +20,9 @@ from qgraph.frontends.ends import (
 from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.tf_node import Ref, TFNode, read_nodes
 from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
+from qgraph.frontends.widening import widened
 from qgraph.ir.graph import Graph
+from qgraph.ir.narrow_floats import note
 from qgraph.ir.types import Shape
 from qgraph.ir.verify import verify
 
@@ -40,10 +42,12 @@ def import_graph_def(
     """A frozen GraphDef as a verified Graph.
 
     `inputs` and `outputs` name nodes or tensors (`x`, `x:0`); without them they are found.
-    `signature` maps public output names to tensors. Inputs that are named stay, used or not.
+    `signature` maps public output names to tensors. Inputs that are named stay, used or not. Float
+    types narrower than float32 become float32, which is noted (`Graph.notes`).
     Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError
     naming the node.
     """
+    graph_def, narrow = widened(graph_def)
     graph_def = inline_calls(graph_def)
     nodes = read_nodes(graph_def)
     ends = _output_refs(nodes, outputs, signature)
@@ -63,6 +67,7 @@ def import_graph_def(
     except GraphError as error:
         raise with_shape_hint(error, builder.graph) from None
     graph = builder.graph
+    graph.notes += [note(narrow)] if narrow else []
     graph.outputs = _outputs(builder, ends, explicit=bool(outputs or signature))
     sweep(graph, keep=cut)
     _add_control(graph, nodes)

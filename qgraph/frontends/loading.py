@@ -10,7 +10,9 @@ from qgraph.errors import GraphError, LoadError, QGraphError
 from qgraph.frontends import checkpoint, graphdef, keras, onnx, saved_model
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
+from qgraph.ir.cast import cast_floats
 from qgraph.ir.graph import Graph
+from qgraph.ir.narrow_floats import WIDE, note
 from qgraph.ir.types import Shape
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -34,17 +36,21 @@ def load(
     overrides the shapes of placeholders. Raises LoadError for a file that cannot be read,
     GraphError for a graph that does not hold together, UnsupportedError for what cannot be
     imported, UsageError for names that do not exist.
+
+    The graph computes in float32, whatever float types the model has (`Graph.notes` says so).
     """
     path = Path(path)
     try:
         model = _onnx_model(path)
         if model is not None:
-            return onnx.import_model(
-                onnx.read(model, path.parent),
-                inputs=inputs,
-                outputs=outputs,
-                input_shapes=input_shapes,
-                name=path.stem,
+            return _in_float32(
+                onnx.import_model(
+                    onnx.read(model, path.parent),
+                    inputs=inputs,
+                    outputs=outputs,
+                    input_shapes=input_shapes,
+                    name=path.stem,
+                )
             )
         frozen = _read(path, outputs)
         return _import(frozen, path.stem, inputs, outputs, input_shapes)
@@ -73,14 +79,25 @@ def _import(
     outputs: Sequence[str] | None,
     input_shapes: Mapping[str, Shape] | None,
 ) -> Graph:
-    return import_graph_def(
-        frozen.graph_def,
-        inputs=inputs or frozen.inputs or None,
-        outputs=outputs,
-        input_shapes=input_shapes,
-        signature=frozen.outputs,
-        name=name,
+    return _in_float32(
+        import_graph_def(
+            frozen.graph_def,
+            inputs=inputs or frozen.inputs or None,
+            outputs=outputs,
+            input_shapes=input_shapes,
+            signature=frozen.outputs,
+            name=name,
+        )
     )
+
+
+def _in_float32(graph: Graph) -> Graph:
+    """The graph itself, or a copy where it has float64; what shapes need is computed by now."""
+    if all(kind.dtype != "float64" for kind in graph.types.values()):
+        return graph
+    single = cast_floats(graph, WIDE)
+    single.notes.append(note({"float64"}))
+    return single
 
 
 def _read(path: Path, outputs: Sequence[str] | None) -> Frozen:

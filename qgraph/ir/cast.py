@@ -1,11 +1,11 @@
-"""A graph in another float type: what a check of a transform at full precision runs on."""
+"""A graph in another float type: float32 at the door, float64 where a transform is checked."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from qgraph.ir.graph import Graph, Node
+from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.types import TensorType
 
 FLOATS = ("float16", "float32", "float64")
@@ -14,42 +14,75 @@ FLOATS = ("float16", "float32", "float64")
 def cast_floats(graph: Graph, dtype: str) -> Graph:
     """A copy of `graph` whose float inputs, constants and results are all of `dtype`.
 
-    Ops that are not understood know only the types of their source: they keep them, between casts.
+    Casts between float types become identities. Ops that are not understood know only the types of
+    their source: they keep them, between casts.
     """
-    made = Graph(graph.name)
-    made.facts = set(graph.facts)
-    for node in graph.topological():
-        if node.op == "opaque":
-            _keep_types(graph, made, node, dtype)
-        else:
-            made.insert(replace(node, attrs=_attrs(node, dtype)))
-    made.inputs = list(graph.inputs)
-    made.outputs = dict(graph.outputs)
-    return made
+    return _Casting(graph, dtype).result()
 
 
-def _attrs(node: Node, dtype: str) -> dict[str, Any]:
-    attrs = dict(node.attrs)
-    if node.op == "input" and attrs["type"].dtype in FLOATS:
-        attrs["type"] = TensorType(dtype, attrs["type"].shape)
-    if node.op == "const" and attrs["value"].dtype.name in FLOATS:
-        attrs["value"] = attrs["value"].astype(dtype)
-    if node.op == "cast" and attrs["dtype"] in FLOATS:
-        attrs["dtype"] = dtype
-    return attrs
+class _Casting:
+    def __init__(self, graph: Graph, dtype: str) -> None:
+        self.graph, self.dtype = graph, dtype
+        self.made = Graph(graph.name)
+        self.made.facts, self.made.notes = set(graph.facts), list(graph.notes)
+        self.now: dict[str, str] = {}  # values that have another name in the copy
 
+    def result(self) -> Graph:
+        for node in self.graph.topological():
+            if node.op == "opaque":
+                self._opaque(node)
+            else:
+                self.made.insert(self._cast(self._placed(node)))
+        self.made.inputs = list(self.graph.inputs)
+        self.made.outputs = {p: self.now.get(v, v) for p, v in self.graph.outputs.items()}
+        return self.made
 
-def _keep_types(graph: Graph, made: Graph, node: Node, dtype: str) -> None:
-    inputs = tuple(_cast(made, v, graph.types[v].dtype, f"{v}/as_it_was") for v in node.inputs)
-    if node.outputs > 1 or graph.types[node.name].dtype not in FLOATS:
-        made.insert(replace(node, inputs=inputs))
-        return
-    own = replace(node, name=made.fresh(f"{node.name}/as_it_was"), inputs=inputs, control=())
-    made.insert(own)
-    made.insert(Node(node.name, "cast", (own.name,), {"dtype": dtype}, node.control))
+    def _placed(self, node: Node) -> Node:
+        return replace(node, inputs=tuple(self.now.get(v, v) for v in node.inputs))
 
+    def _cast(self, node: Node) -> Node:
+        attrs = dict(node.attrs)
+        if node.op == "input" and attrs["type"].dtype in FLOATS:
+            attrs["type"] = TensorType(self.dtype, attrs["type"].shape)
+        if node.op == "const" and attrs["value"].dtype.name in FLOATS:
+            attrs["value"] = attrs["value"].astype(self.dtype)
+        if node.op == "cast" and attrs["dtype"] in FLOATS:
+            if self.made.types[node.inputs[0]].dtype == self.dtype:
+                return replace(node, op="identity", attrs={})
+            attrs["dtype"] = self.dtype
+        return replace(node, attrs=attrs)
 
-def _cast(made: Graph, value: str, dtype: str, name: str) -> str:
-    if made.types[value].dtype == dtype:
-        return value
-    return made.add("cast", value, name=name, attrs={"dtype": dtype})
+    def _opaque(self, node: Node) -> None:
+        """The op between casts; the first output keeps its name, others find theirs in `now`."""
+        made, types = self.made, self.graph.types
+        inputs = tuple(self._as_it_was(v, types[v].dtype) for v in node.inputs)
+        changed = self._to_cast(node)
+        if not changed:
+            made.insert(replace(node, inputs=inputs))
+            return
+        first = node.name in changed
+        name = made.fresh(f"{node.name}/as_it_was") if first else node.name
+        own = replace(node, name=name, inputs=inputs, control=node.control)
+        made.insert(own)
+        for before, after in zip(node.values, own.values, strict=True):
+            if before in changed:
+                self.now[before] = made.add(
+                    "cast",
+                    after,
+                    name=before if before == node.name else f"{node_of(before)}/cast",
+                    attrs={"dtype": self.dtype},
+                )
+            elif before != after:
+                self.now[before] = after
+
+    def _to_cast(self, node: Node) -> Collection[str]:
+        types = self.graph.types
+        return {v for v in node.values if types[v].dtype in FLOATS and types[v].dtype != self.dtype}
+
+    def _as_it_was(self, value: str, dtype: str) -> str:
+        now = self.now.get(value, value)
+        if self.made.types[now].dtype == dtype:
+            return now
+        return self.made.add(
+            "cast", now, name=f"{node_of(value)}/as_it_was", attrs={"dtype": dtype}
+        )

@@ -49,7 +49,7 @@ class Graph:
     `inputs` are names of `input` nodes, in calling order. `outputs` maps each public name to
     the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
     is what batch norms said of float values before they were folded; entries of values that are
-    gone mean nothing.
+    gone mean nothing. `notes` are for the user: what was read differently from how it was written.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -60,6 +60,7 @@ class Graph:
         self.outputs: dict[str, str] = {}
         self.facts: set[str] = set()
         self.moments: dict[str, Moments] = {}
+        self.notes: list[str] = []
         self._users: dict[str, dict[str, int]] = {}
         self._control_users: dict[str, dict[str, int]] = {}
         self._order: list[Node] | None = None
@@ -286,7 +287,7 @@ class Graph:
         other.nodes, other.types = dict(self.nodes), dict(self.types)
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)
         other.facts, other._fresh = set(self.facts), dict(self._fresh)
-        other.moments = dict(self.moments)
+        other.moments, other.notes = dict(self.moments), list(self.notes)
         other._users = {k: dict(v) for k, v in self._users.items()}
         other._control_users = {k: dict(v) for k, v in self._control_users.items()}
         return other

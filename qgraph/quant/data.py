@@ -81,6 +81,14 @@ def check_arrays(
     return named
 
 
+def converted(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
+    """Checked samples in the types of the inputs: users may keep theirs in float16 or float64."""
+    return {
+        name: np.asarray(array).astype(graph.types[name].dtype, copy=False)
+        for name, array in data.items()
+    }
+
+
 class Chunks(Sequence[Array]):
     """Samples cut into chunks, each read and converted when it is asked for."""
 

@@ -73,6 +73,7 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "agreement": manifest["agreement"],
         "effort": manifest["effort"],
         "warnings": manifest["warnings"],
+        "notes": manifest["notes"],
         "data_free": manifest["data_free"],
         "domain": manifest["domain"],
         "training": manifest["training"],

@@ -13,6 +13,7 @@ from qgraph.backends.engine.floats import fits_float32
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exact.reference import Reference, Value, as_float
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.narrow_floats import in_float32
 from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
 from qgraph.numerics import quantize
 from qgraph.program import Program
@@ -52,8 +53,9 @@ class Session:
 
         feeds: one array for each input, of any number of samples where the batch is free; then the
         engine runs so many of them as `batch` says at once, or all. Raises UsageError for feeds
-        that do not fit, ExactnessError for NaN.
+        that do not fit, ExactnessError for NaN. Feeds of other float types are cast to float32.
         """
+        feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)
         values: dict[str, Value] = {**self._reference.constants, **feeds}
         self._step_through(self._before, values)

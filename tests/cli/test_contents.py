@@ -60,11 +60,11 @@ def test_manifest(manifest, model):
 
 def test_keys_go_with_the_number_of_the_format(manifest):
     """Where this fails, raise `FORMAT`: `qgraph report` reads no other than its own."""
-    assert FORMAT == 4 and set(manifest) == {
+    assert FORMAT == 5 and set(manifest) == {
         "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
         "layers", "tensors", "scale_groups", "float_ops", "files",
-        "warnings", "domain", "data_free", "training", "established",
+        "warnings", "notes", "domain", "data_free", "training", "established",
     }  # fmt: skip
 
 

@@ -166,18 +166,6 @@ def test_transposed_weights_behind_a_read_are_turned_on_import():
     assert [n.op for n in graph.topological()] == ["input", "const", "matmul", "identity"]
 
 
-def test_float16_weights_keep_their_dtype():
-    graph_def = graph_def_of(lambda: conv(v1.placeholder("float16", IMAGE, "x")))
-    graph = assert_same_as_tf(graph_def, 2e-2)
-    assert {graph.types[n.name].dtype for n in graph.nodes.values()} == {"float16"}
-
-
-def test_bfloat16_loads():
-    graph_def = graph_def_of(lambda: conv(v1.placeholder("bfloat16", IMAGE, "x")))
-    graph = load_graph_def(graph_def)
-    assert {graph.types[n.name].dtype for n in graph.nodes.values()} == {"bfloat16"}
-
-
 def test_dilated_depthwise():
     """TensorFlow's own kernel has no dilations on a CPU: the reference goes through batches."""
     graph = load_graph_def(
@@ -202,12 +190,6 @@ def test_batch_norm(version):
     graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float32", IMAGE, "x"))[:3])
     graph = assert_same_as_tf(graph_def)
     assert graph.producer(graph.nodes["y"].inputs[0]).attrs["epsilon"] == pytest.approx(0.01)
-
-
-def test_batch_norm_of_half_computes_in_float():
-    op = raw.FusedBatchNormV3
-    graph_def = graph_def_of(lambda: batch_norm(op, v1.placeholder("float16", IMAGE, "x"))[0])
-    assert_same_as_tf(graph_def, 2e-3)
 
 
 @pytest.mark.parametrize("scaled", [True, False])

@@ -107,6 +107,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "trials": [],
         "agreement": None,
         "warnings": [],
+        "notes": [],
         "data_free": None,
         "domain": None,
         "training": None,

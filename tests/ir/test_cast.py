@@ -40,3 +40,30 @@ def test_integers_are_left_alone():
     graph = random_cnn(1, dtype="float32")
     graph.const(np.arange(3), "counts")
     assert cast_floats(graph, "float64").types["counts"].dtype == "int64"
+
+
+def test_outputs_of_unknown_ops_are_cast_one_by_one():
+    from qgraph.frontends import load_graph_def
+
+    def build():
+        x = v1.placeholder("float32", (2, 4), "x")
+        low, high = tf.raw_ops.TopKV2(input=x, k=2)
+        return tf.math.exp(low), high
+
+    graph = load_graph_def(graph_def_of(build))
+    exact = cast_floats(graph, "float64")
+    verify(exact)
+    x = np.float32([[1, 4, 2, 3], [8, 5, 6, 7]])
+    wanted, found = evaluate(graph, {"x": x}), evaluate(exact, {"x": x.astype(np.float64)})
+    assert [a.dtype for a in found.values()] == [np.float64, np.int32]
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-6)
+
+
+def test_casts_between_float_types_become_identities():
+    graph = random_cnn(1, dtype="float32")
+    wide = graph.add("cast", next(iter(graph.outputs.values())), attrs={"dtype": "float64"})
+    graph.outputs["wide"] = graph.add("relu", wide)
+    single = cast_floats(graph, "float32")
+    assert "cast" not in {n.op for n in single.nodes.values()}
+    assert single.types[single.outputs["wide"]].dtype == "float32"

@@ -22,6 +22,7 @@ from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import LARGEST, Partial
 from qgraph.frontends.site import Construction, Place
 from qgraph.interpret import run_node
+from qgraph.ir.narrow_floats import widened_array
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Shape, TensorType
 
@@ -157,9 +158,10 @@ class Builder(Construction):
     def decoded(self, tensor: Any, node: str) -> Array:
         """The array of a graphsurgeon constant."""
         values = tensor._values
-        return (
-            values if isinstance(values, np.ndarray) else decode(values.tensor, self._folder, node)
-        )
+        if not isinstance(values, np.ndarray):
+            return decode(values.tensor, self._folder, node)
+        array: Array = widened_array(values)
+        return array
 
     # -- nodes -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from qgraph.frontends.onnx.model import Model
 from qgraph.frontends.onnx.node import INPUT, Ref, ir_name
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 from qgraph.ir.graph import Graph
+from qgraph.ir.narrow_floats import note
 from qgraph.ir.types import Shape, TensorType
 from qgraph.ir.verify import verify
 
@@ -29,6 +30,7 @@ def import_model(
 
     `inputs` and `outputs` name tensors (or nodes, by their first output); without them they are
     the model's, less the inputs that no output needs. Shapes are as in the model: images in NCHW.
+    Float types narrower than float32 become float32, which is noted (`Graph.notes`).
     Raises UsageError for names that do not exist, GraphError, LoadError or UnsupportedError naming
     the node.
     """
@@ -54,6 +56,7 @@ def import_model(
     except GraphError as error:
         raise with_shape_hint(error, builder.graph) from None
     graph = builder.graph
+    graph.notes += [note(model.narrow)] if model.narrow else []
     graph.outputs = {public: builder.value(ref, public) for public, ref in ends.items()}
     sweep(graph, keep=cut)
     verify(graph)

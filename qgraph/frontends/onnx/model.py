@@ -12,7 +12,7 @@ from typing import Any
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.frontends.onnx.functions import inlined
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, Ref, ir_name
-from qgraph.frontends.onnx.tensors import dtype_name
+from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
 from qgraph.ir.types import Shape, TensorType
 
 OLDEST = 9
@@ -25,7 +25,8 @@ class Model:
 
     Inputs and initializers are nodes too. `tensors` maps each tensor's name in the file to who
     makes it, `inputs` and `outputs` list tensors; `types` are those that the file records.
-    `folder` is where external data may lie.
+    `folder` is where external data may lie, `narrow` the float types narrower than float32 that the
+    file has, which are read as float32.
     """
 
     nodes: Mapping[str, OnnxNode]
@@ -35,6 +36,7 @@ class Model:
     outputs: Sequence[str]
     opset: int
     folder: Path | None
+    narrow: frozenset[str] = frozenset()
 
 
 def parse(data: bytes) -> Any | None:
@@ -58,7 +60,8 @@ def read(proto: Any, folder: Path | None = None) -> Model:
     opset = _opset(proto)
     try:
         graph = _through_graphsurgeon(proto)
-        return _Reader(graph, opset, _domains(proto), folder).model()
+        model = _Reader(graph, opset, _domains(proto), folder).model()
+        return replace(model, narrow=narrow_types(proto))
     except QGraphError:
         raise
     except Exception as error:  # whatever a damaged model makes of its readers

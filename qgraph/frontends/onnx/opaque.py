@@ -26,6 +26,10 @@ REFUSED = {
     "ImageDecoder": "an op on files",
 }
 CUT = "cut it off: name inputs and outputs on this side of it"
+TYPE_ATTRS = (
+    "to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type",
+    "softmax_precision",
+)  # fmt: skip
 Decoded = Callable[[Any, str], Array]
 
 
@@ -69,7 +73,10 @@ def source_of(
     count = iter(range(len(types)))
     inputs = [f"in{next(count)}" if value else "" for value in values]
     outputs = [f"out{i}" if name else "" for i, name in enumerate(node.outputs)]
-    attrs = {key: _attribute(value, node.name, decoded) for key, value in node.attrs.items()}
+    attrs = {
+        key: _element_type(key, _attribute(value, node.name, decoded))
+        for key, value in node.attrs.items()
+    }
     made = helper.make_node(node.op, inputs, outputs, domain=node.domain, **attrs)
     feeds = [_info(f"in{i}", t.dtype, t.shape) for i, t in enumerate(types)]
     results = [helper.make_empty_tensor_value_info(o) for o in outputs if o]
@@ -148,6 +155,14 @@ def _info(name: str, dtype: str, shape: Any) -> Any:
     if dtype != "string":
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _element_type(key: str, value: Any) -> Any:
+    """`value`, where attribute `key` names an element type the one that stands for it here."""
+    import onnx
+
+    narrow = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+    return int(onnx.TensorProto.FLOAT) if key in TYPE_ATTRS and value in narrow else value
 
 
 def _attribute(value: Any, node: str, decoded: Decoded) -> Any:

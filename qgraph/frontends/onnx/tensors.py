@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import LoadError, UnsupportedError
+from qgraph.ir.narrow_floats import widened_array, widened_dtype
 from qgraph.ir.types import Array
 
 NUMPY = frozenset(
     (
-        "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+        "float32", "float64", "int8", "int16", "int32", "int64",
         "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",
     )
 )  # fmt: skip
@@ -23,7 +24,14 @@ HINT = "the file is damaged, or was cut short"
 
 
 def dtype_name(kind: Any, node: str) -> str:
-    """The IR's name of an element type: ONNX's number for it, or a numpy dtype."""
+    """The IR's name of an element type: ONNX's number for it, or a numpy dtype.
+
+    Float types narrower than float32 are float32.
+    """
+    return widened_dtype(_stored_dtype(kind, node))
+
+
+def _stored_dtype(kind: Any, node: str) -> str:
     import onnx
 
     if isinstance(kind, int):
@@ -35,20 +43,48 @@ def dtype_name(kind: Any, node: str) -> str:
     dtype = np.dtype(kind)
     if dtype.kind in "OSU":
         return "string"
-    if dtype.name not in NUMPY:
+    if widened_dtype(dtype.name) not in NUMPY:
         raise UnsupportedError(f"tensors of {dtype.name} are not supported", node=node)
     return str(dtype.name)
+
+
+def narrow_types(proto: Any) -> frozenset[str]:
+    """The float types narrower than float32 that a model's ends, constants and casts have."""
+    import onnx
+
+    names: dict[int, str] = {
+        onnx.TensorProto.FLOAT16: "float16",
+        onnx.TensorProto.BFLOAT16: "bfloat16",
+    }
+    return frozenset(names[kind] for kind in _element_types(proto.graph) if kind in names)
+
+
+def _element_types(graph: Any) -> Iterator[int]:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.type.tensor_type.elem_type
+    yield from (tensor.data_type for tensor in graph.initializer)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t.data_type
+            if (node.op_type, attribute.name) == ("Cast", "to"):
+                yield attribute.i
 
 
 def decode(proto: Any, folder: Path | None, node: str) -> Array:
     """The array of a TensorProto; over the bytes of the file where they are plain.
 
+    Values of float types narrower than float32 are given in float32.
     `folder` is where external data may lie, None where there is no place for it. Raises LoadError
     where the data does not fit the shape, UnsupportedError for element types without numpy's.
     """
+    array: Array = widened_array(_as_stored(proto, folder, node))
+    return array
+
+
+def _as_stored(proto: Any, folder: Path | None, node: str) -> Array:
     import onnx
 
-    kind, shape = dtype_name(proto.data_type, node), tuple(int(d) for d in proto.dims)
+    kind, shape = _stored_dtype(proto.data_type, node), tuple(int(d) for d in proto.dims)
     if any(d < 0 for d in shape):
         raise LoadError(f"a constant of shape {shape}", node=node, hint=HINT)
     if proto.data_location == onnx.TensorProto.EXTERNAL:

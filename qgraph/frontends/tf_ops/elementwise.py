@@ -45,6 +45,8 @@ def _cast(site: Site) -> Result:
     target = site.node.dtype("DstT", "")
     if not target or target in NOT_NUMPY or not _numeric(site):
         return None
+    if target == site.type().dtype:
+        return site.emit("identity", site.inputs[0])
     return site.emit("cast", site.inputs[0], dtype=target)
 
 

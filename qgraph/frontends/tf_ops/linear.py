@@ -83,18 +83,8 @@ def _batch_norm(site: Site) -> Result:
     if training or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
         return None
     x, *statistics = site.inputs
-    epsilon, dtype = node.real("epsilon", 1e-4), site.type(0).dtype
-    _, _, mean, variance = statistics
-    if dtype == site.type(1).dtype:
-        y = in_nhwc(site, "batch_norm", x, *statistics, epsilon=epsilon)
-        return (y, mean, variance)
-    wide = site.helper("wide", "cast", x, dtype=site.type(1).dtype)  # half in, float statistics
-    if channels_first(node):
-        wide = site.helper("to_nhwc", "transpose", wide, perm=(0, 2, 3, 1))
-    y = site.helper("batch_norm", "batch_norm", wide, *statistics, epsilon=epsilon)
-    if channels_first(node):
-        y = site.helper("to_nchw", "transpose", y, perm=(0, 3, 1, 2))
-    return (site.emit("cast", y, dtype=dtype), mean, variance)
+    y = in_nhwc(site, "batch_norm", x, *statistics, epsilon=node.real("epsilon", 1e-4))
+    return (y, *statistics[2:])
 
 
 def _layer_norm(site: Site) -> Result:

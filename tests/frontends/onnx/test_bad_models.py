@@ -108,7 +108,11 @@ REFUSED = {
     "giant": (filled(2**20, 2**20), LoadError, "c: a constant of 1,099,511,627,776 elements"),
     "negative": (filled(-1, 2), LoadError, r"c: a constant of shape \(-1, 2\)"),
     "sparse": (sparse(), UnsupportedError, "sparse constants"),
-    "bfloat16": (of_type(TensorProto.BFLOAT16), UnsupportedError, "tensors of bfloat16"),
+    "float8": (
+        of_type(TensorProto.FLOAT8E5M2),
+        UnsupportedError,
+        "tensors of float8_e5m2",
+    ),
     "no_type": (of_type(0), LoadError, "x: .*type"),
     "channels": (one_op("Conv", f(1, 3, 5, 5), f(2, 4, 3, 3)), GraphError, "y: 3 channels do not"),
     "window": (one_op("Conv", f(1, 3, 2, 2), f(2, 3, 5, 5)), GraphError, "does not fit"),

@@ -73,7 +73,8 @@ def _cast_like(site: Site) -> Result:
     target, source = site.type(1).dtype, site.type(0).dtype
     if "string" in (target, source):
         return None
-    return site.emit("cast", site.inputs[0], dtype=target)
+    op, attrs = ("identity", {}) if target == source else ("cast", {"dtype": target})
+    return site.emit(op, site.inputs[0], **attrs)
 
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(

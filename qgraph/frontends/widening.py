@@ -1,0 +1,116 @@
+"""A GraphDef in half precision as the same GraphDef in float32.
+
+Types are attributes of nodes in TensorFlow. Every one of them that names a narrow float type is
+rewritten, in functions too, so that ops which travel as they are compute in float32 as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError
+from qgraph.frontends.tf_node import DTYPES
+from qgraph.ir.narrow_floats import NARROW
+
+FLOAT32 = 1  # types.proto
+REFERENCE = 100
+READ_BITS = ("Bitcast", "DecodeRaw", "DecodePaddedRaw")
+
+
+def widened(graph_def: Any) -> tuple[Any, frozenset[str]]:
+    """`graph_def` without narrow float types, and which it had; itself where it has none.
+
+    Raises UnsupportedError for an op that reads the bits of a narrow float.
+    """
+    attributes = (value for node in _nodes(graph_def) for value in node.attr.values())
+    found = frozenset(name for value in attributes for name in _narrow(value))
+    if not found:
+        return graph_def, found
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    for node in _nodes(result):
+        _check_bits(node)
+        for value in node.attr.values():
+            _widen(value)
+    for function in result.library.function:
+        signature = function.signature
+        for argument in (*signature.input_arg, *signature.output_arg):
+            argument.type = _wide(argument.type)
+    return result, found
+
+
+def _nodes(graph_def: Any) -> Iterable[Any]:
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
+
+
+def _name(enum: int) -> str:
+    return DTYPES.get(enum % REFERENCE, "")
+
+
+def _wide(enum: int) -> int:
+    return enum - enum % REFERENCE + FLOAT32 if _name(enum) in NARROW else enum
+
+
+def _narrow(value: Any) -> Iterable[str]:
+    """The narrow float types that an attribute names."""
+    kind = value.WhichOneof("value")
+    enums: list[int] = []
+    if kind == "type":
+        enums = [value.type]
+    elif kind == "tensor":
+        enums = [value.tensor.dtype]
+    elif kind == "list":
+        enums = [*value.list.type, *(t.dtype for t in value.list.tensor)]
+    return (name for name in map(_name, enums) if name in NARROW)
+
+
+def _widen(value: Any) -> None:
+    kind = value.WhichOneof("value")
+    if kind == "type":
+        value.type = _wide(value.type)
+    elif kind == "tensor":
+        _widen_tensor(value.tensor)
+    elif kind == "func":
+        for inner in value.func.attr.values():
+            _widen(inner)
+    elif kind == "list":
+        value.list.type[:] = [_wide(t) for t in value.list.type]
+        for tensor in value.list.tensor:
+            _widen_tensor(tensor)
+        for function in value.list.func:
+            for inner in function.attr.values():
+                _widen(inner)
+
+
+def _widen_tensor(tensor: Any) -> None:
+    """A tensor stays as it is stored, as bytes or as few values of which the last one repeats."""
+    dtype = _name(tensor.dtype)
+    if dtype not in NARROW:
+        return
+    tensor.dtype = FLOAT32
+    if tensor.tensor_content:
+        whole = len(tensor.tensor_content) // 2 * 2
+        bits = np.frombuffer(tensor.tensor_content[:whole], "<u2")
+        tensor.tensor_content = _from_bits(bits, dtype).astype("<f4").tobytes()
+    tensor.float_val.extend(_from_bits(np.array(tensor.half_val, np.uint16), dtype).tolist())
+    tensor.ClearField("half_val")
+
+
+def _from_bits(bits: Any, dtype: str) -> Any:
+    if dtype == "bfloat16":  # the upper half of a float32
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+    return bits.astype(np.uint16).view(np.float16).astype(np.float32)
+
+
+def _check_bits(node: Any) -> None:
+    if node.op in READ_BITS and any(name for v in node.attr.values() for name in _narrow(v)):
+        raise UnsupportedError(
+            f"`{node.op}` reads the bits of a half-precision number, which is taken in as float32",
+            node=node.name,
+            hint="cut it off: name --inputs and --outputs on this side of it",
+        )

@@ -20,6 +20,7 @@ from qgraph.cli.options import (
     Outputs,
     PlanOption,
     Profile,
+    Signature,
     check_model,
     given,
     names,
@@ -43,6 +44,7 @@ def analyze(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    signature: Signature = None,
     mean_bits: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +93,7 @@ def analyze(
             "inputs": names(inputs),
             "outputs": names(outputs),
             "input_shapes": input_shapes,
+            "signature": signature,
             "limit": limit,
             "progress": progress,
         }

@@ -18,6 +18,7 @@ from qgraph.cli.options import (
     Model,
     Outputs,
     Profile,
+    Signature,
     check_model,
     names,
     shapes,
@@ -35,6 +36,7 @@ def inspect(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    signature: Signature = None,
     profile: Profile = "graffitist-int8",
     trace: Annotated[
         bool, typer.Option("--trace", help="Show every rewrite, before and after.")
@@ -71,7 +73,13 @@ def inspect(
         return
     if not is_onnx(model):
         import_tensorflow_quietly()
-    graph = load(model, inputs=names(inputs), outputs=names(outputs), input_shapes=input_shapes)
+    graph = load(
+        model,
+        inputs=names(inputs),
+        outputs=names(outputs),
+        input_shapes=input_shapes,
+        signature=signature,
+    )
     if text:
         print(print_graph(graph), end="")
         return

@@ -41,6 +41,15 @@ InputShapes = Annotated[
         help="Shape of an input: [NAME=]N,H,W,C with ? for unknown. Repeatable.",
     ),
 ]
+Signature = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="NAME",
+        help="Which signature of a SavedModel, where it has several.",
+        show_default="serving_default",
+    ),
+]
 InputRanges = Annotated[
     list[str] | None,
     typer.Option(

@@ -25,6 +25,7 @@ from qgraph.cli.options import (
     Outputs,
     PlanOption,
     Profile,
+    Signature,
     WeightBytes,
     byte_count,
     check_model,
@@ -89,6 +90,7 @@ def quantize(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    signature: Signature = None,
     train_data: Annotated[
         str | None,
         typer.Option(
@@ -158,6 +160,7 @@ def quantize(
             inputs=names(inputs),
             outputs=names(outputs),
             input_shapes=input_shapes,
+            signature=signature,
             limit=limit,
             input_ranges=input_ranges,
             sensitivity=sensitivity,

@@ -102,6 +102,7 @@ def quantize(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
+    signature: str | None = None,
     limit: int | None = None,
     input_ranges: Mapping[str, Range] | None = None,
     sensitivity: bool = False,
@@ -115,7 +116,8 @@ def quantize(
     mode: `static` is without retraining. `retrain` calibrates by the plan
     `equalize=biases,weights=3sd`, unless an effort or plan is given: what comes is to be trained
     further (`qgraph.retrain`).
-    model: a file or directory that `load` reads, or a graph (left as it is). calibration: typical
+    model: a file or directory that `load` reads, or a graph (left as it is). `inputs`, `outputs`,
+    `input_shapes` and `signature` are those of `load`. calibration: typical
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
     thresholds come from batch-norm statistics, and nothing can be measured; `input_ranges` then
     says within which two numbers inputs lie (the name `` stands for the only input).
@@ -135,7 +137,7 @@ def quantize(
         plan = replace(TO_TRAIN, method=method or TO_TRAIN.method)
     wish = Wish(effort, plan, method, budget, budget_of(mean_bits, weight_bytes), memory)
     first_plan(wish)  # what is wrong with it is said before anything is read
-    graph = _loaded(model, inputs, outputs, input_shapes, progress)
+    graph = _loaded(model, inputs, outputs, input_shapes, signature, progress)
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
     samples = samples_for(graph, calibration, input_ranges or {}, limit, measures, progress)
     choice = choose(graph, target, samples, wish, progress)
@@ -194,6 +196,7 @@ def pareto(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
+    signature: str | None = None,
     limit: int | None = None,
     progress: Progress = silent,
 ) -> Mixed:
@@ -203,7 +206,7 @@ def pareto(
     """
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     wish = Wish(effort, plan, method, budget)
-    graph = _loaded(model, inputs, outputs, input_shapes, progress)
+    graph = _loaded(model, inputs, outputs, input_shapes, signature, progress)
     samples = samples_for(graph, calibration, {}, limit, {"mixed precision": True}, progress)
     return pareto_of(graph, target, samples, wish, mean_bits, progress)
 
@@ -213,12 +216,14 @@ def _loaded(
     inputs: Sequence[str] | None,
     outputs: Sequence[str] | None,
     input_shapes: Mapping[str, Shape] | None,
+    signature: str | None,
     progress: Progress,
 ) -> Graph:
     progress("loading", 0, 1)
     if isinstance(model, Graph):
         return model.copy()
-    return load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
+    ends = {"inputs": inputs, "outputs": outputs}
+    return load(model, **ends, input_shapes=input_shapes, signature=signature)
 
 
 def _built(

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
+from qgraph.errors import GraphError, LoadError, UsageError
+from qgraph.frontends.refused import FRAMES, loop_at
 from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
-from qgraph.frontends.tf_ops.control import LOOPS
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotIterator")
@@ -155,7 +155,7 @@ def check_whole(nodes: Mapping[str, TFNode]) -> None:
 
     Where outputs are guessed, a damaged graph must not pass for a smaller one.
     """
-    loops = {n.name for n in nodes.values() if n.op in LOOPS}
+    loops = {n.name for n in nodes.values() if n.op in FRAMES}
     try:
         needed(nodes, [(name, 0) for name in nodes], loops)
     except GraphError as error:
@@ -167,12 +167,8 @@ def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> Iter
     node = nodes[name]
     if name in cut:
         return iter(())
-    if node.op in LOOPS:
-        raise UnsupportedError(
-            f"loops (`{node.op}`) are not supported",
-            node=name,
-            hint="unroll the loop, or cut it off",
-        )
+    if node.op in FRAMES:
+        raise loop_at(node)
     needs = [ref[0] for ref in node.inputs]
     for need in needs:
         if need not in nodes:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qgraph.frontends.refused import check_inference, nodes_run
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -17,11 +19,15 @@ class Frozen:
 
 
 def freeze_function(function: Any, output_names: Sequence[str]) -> Frozen:
-    """A tf.function's concrete function with its variables as constants, calls inlined."""
+    """A tf.function's concrete function with its variables as constants, calls inlined.
+
+    Raises UnsupportedError for a function that updates variables.
+    """
     from tensorflow.python.framework.convert_to_constants import (
         convert_variables_to_constants_v2,
     )
 
+    check_inference(nodes_run(function.graph.as_graph_def()))
     frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
     inputs = tuple(t.op.name for t in frozen.inputs if t.dtype.name != "resource")
     outputs = dict(zip(output_names, (t.name for t in frozen.outputs), strict=True))

@@ -18,6 +18,7 @@ from qgraph.frontends.ends import (
     resolve,
 )
 from qgraph.frontends.inline import inline_calls
+from qgraph.frontends.refused import check_loops
 from qgraph.frontends.tf_node import Ref, TFNode, read_nodes
 from qgraph.frontends.tf_ops import EVALUATORS, IMPORTERS
 from qgraph.frontends.widening import widened
@@ -53,6 +54,7 @@ def import_graph_def(
     ends = _output_refs(nodes, outputs, signature)
     cut = dict.fromkeys(_input_name(nodes, i) for i in inputs or ())
     order = needed(nodes, list(ends.values()), cut)
+    check_loops(order)
     starts = list(cut) if inputs else find_inputs(nodes, order)
     if inputs:
         _refuse_unnamed(order, cut)

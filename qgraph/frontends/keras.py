@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import LoadError
+from qgraph.errors import LoadError, QGraphError
 from qgraph.frontends.frozen import Frozen, freeze_function
 
 
@@ -57,6 +57,8 @@ def freeze_model(model: Any) -> Frozen:
     try:
         function = tf.function(call, autograph=False).get_concrete_function(*specs)
         return freeze_function(function, [str(n) for n in model.output_names])
+    except QGraphError:
+        raise
     except Exception as error:  # whatever a foreign model makes of TensorFlow
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LoadError(f"no graph can be made of this model: {text}", node=model.name) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import GraphError, LoadError, QGraphError
+from qgraph.errors import GraphError, LoadError, QGraphError, UsageError
 from qgraph.frontends import checkpoint, graphdef, keras, onnx, saved_model
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
@@ -26,6 +26,7 @@ def load(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
+    signature: str | None = None,
 ) -> Graph:
     """The network in `path`, ready to be transformed.
 
@@ -33,15 +34,19 @@ def load(
     `.hdf5`, `.keras`), a checkpoint with its MetaGraph (the `.meta` file or the prefix) or an ONNX
     model (`.onnx`), for which TensorFlow is not imported.
     `inputs` and `outputs` name nodes where the graph does not make them plain, `input_shapes`
-    overrides the shapes of placeholders. Raises LoadError for a file that cannot be read,
-    GraphError for a graph that does not hold together, UnsupportedError for what cannot be
-    imported, UsageError for names that do not exist.
+    overrides the shapes of placeholders, and `signature` picks one of a SavedModel. Raises
+    LoadError for a file that cannot be read, GraphError for a graph that does not hold together,
+    UnsupportedError for what cannot be imported, UsageError for names that do not exist.
 
     The graph computes in float32, whatever float types the model has (`Graph.notes` says so).
     """
     path = Path(path)
     try:
         model = _onnx_model(path)
+        if signature is not None and not _is_saved_model(path):
+            raise UsageError(
+                "only a SavedModel has signatures", node=str(path), hint="leave --signature out"
+            )
         if model is not None:
             return _in_float32(
                 onnx.import_model(
@@ -52,7 +57,7 @@ def load(
                     name=path.stem,
                 )
             )
-        frozen = _read(path, outputs)
+        frozen = _read(path, outputs, signature)
         return _import(frozen, path.stem, inputs, outputs, input_shapes)
     except QGraphError as error:
         if error.node is None and isinstance(error, LoadError | GraphError):
@@ -100,9 +105,9 @@ def _in_float32(graph: Graph) -> Graph:
     return single
 
 
-def _read(path: Path, outputs: Sequence[str] | None) -> Frozen:
+def _read(path: Path, outputs: Sequence[str] | None, signature: str | None) -> Frozen:
     if path.is_dir():
-        return saved_model.read(path)
+        return saved_model.read(path, signature)
     prefix = checkpoint.prefix_of(path)
     if prefix is not None:
         return checkpoint.read(prefix, outputs)
@@ -117,17 +122,17 @@ def _read(path: Path, outputs: Sequence[str] | None) -> Frozen:
         raise LoadError(
             "a TensorFlow Lite file", node=str(path), hint="load the model it was made from"
         )
-    return _read_protobuf(path, data)
+    return _read_protobuf(path, data, signature)
 
 
-def _read_protobuf(path: Path, data: bytes) -> Frozen:
+def _read_protobuf(path: Path, data: bytes, signature: str | None) -> Frozen:
     graph_def = graphdef.parse_binary(data)
     if graph_def is not None:
         return Frozen(graph_def)
     saved = graphdef.parse(data, "SavedModel")
     if saved is not None and saved.meta_graphs and saved.meta_graphs[0].graph_def.node:
         if path.name == "saved_model.pb":
-            return saved_model.read(path.parent)
+            return saved_model.read(path.parent, signature)
         hint = "call it saved_model.pb, beside its `variables`, and load their directory"
         raise LoadError(
             "the graph of a SavedModel, away from its directory", node=str(path), hint=hint
@@ -144,6 +149,10 @@ def _read_protobuf(path: Path, data: bytes) -> Frozen:
             "not a GraphDef, nor any other format known here", node=str(path), hint=hint
         ) from None
     return Frozen(graphdef.parse_text(path, text))
+
+
+def _is_saved_model(path: Path) -> bool:
+    return path.is_dir() or path.name == "saved_model.pb"
 
 
 def is_onnx(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qgraph.errors import LoadError, QGraphError, first_line
+from qgraph.errors import LoadError, QGraphError, UsageError, first_line
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import parse_ref
 from qgraph.frontends.variables import freeze
@@ -18,10 +18,12 @@ from qgraph.frontends.variables import freeze
 DEFAULT = "serving_default"
 
 
-def read(path: Path) -> Frozen:
-    """The default (or only) signature of the SavedModel in directory `path`, frozen.
+def read(path: Path, signature: str | None = None) -> Frozen:
+    """A signature of the SavedModel in directory `path`, frozen: the default or only one, if none
+    is named.
 
-    Raises LoadError where there is no SavedModel, no such signature, or files are missing.
+    Raises LoadError where there is no SavedModel or files are missing, UsageError where it has
+    no such signature, or several and none is the default.
     """
     if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
         metas = sorted(path.glob("*.meta"))
@@ -36,7 +38,7 @@ def read(path: Path) -> Frozen:
         if not graphs:
             raise LoadError("the SavedModel holds no graph", node=str(path))
         serving = (g for g in graphs if "serve" in g.meta_info_def.tags)
-        return _frozen(path, next(serving, graphs[0]))
+        return _frozen(path, next(serving, graphs[0]), signature)
     except QGraphError:
         raise
     except Exception as error:  # whatever a foreign model makes of TensorFlow
@@ -45,9 +47,10 @@ def read(path: Path) -> Frozen:
         ) from None
 
 
-def _frozen(path: Path, meta_graph: Any) -> Frozen:
+def _frozen(path: Path, meta_graph: Any, signature: str | None) -> Frozen:
     signatures = meta_graph.signature_def
-    key = _signature_key(path, [k for k in signatures if not k.startswith("__")])
+    keys = [k for k in sorted(signatures) if not k.startswith("__")]
+    key = _signature_key(path, keys, signature)
     outputs = {name: info.name for name, info in sorted(signatures[key].outputs.items())}
     inputs = {name: info.name for name, info in sorted(signatures[key].inputs.items())}
     saver = meta_graph.saver_def if meta_graph.HasField("saver_def") else None
@@ -76,14 +79,26 @@ def _named_by_signature(graph_def: Any, key: str, inputs: Mapping[str, str]) -> 
     return tuple(new.values())
 
 
-def _signature_key(path: Path, keys: list[str]) -> str:
-    if DEFAULT in keys:
+def _signature_key(path: Path, keys: list[str], wanted: str | None) -> str:
+    if wanted is None and DEFAULT in keys:
         return DEFAULT
-    if len(keys) == 1:
+    if wanted is None and len(keys) == 1:
         return keys[0]
-    found = ", ".join(keys) or "none"
-    raise LoadError(
-        f"no `{DEFAULT}` signature, and not one only (found: {found})",
+    if wanted in keys:
+        return str(wanted)
+    if not keys:
+        raise LoadError(
+            "the SavedModel has no signature",
+            node=str(path),
+            hint="export it with one: tf.saved_model.save(model, dir, signatures=...)",
+        )
+    listed = ", ".join(f"`{key}`" for key in keys)
+    if wanted is not None:
+        raise UsageError(
+            f"has no signature `{wanted}`", node=str(path), hint=f"its signatures: {listed}"
+        )
+    raise UsageError(
+        f"has several signatures, and none is `{DEFAULT}`: {listed}",
         node=str(path),
-        hint="save the model with the signature that is to be quantized",
+        hint=f"name one: --signature {keys[0]}",
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.frontends.inline import inline_calls
+from qgraph.frontends.refused import check_inference
 from qgraph.frontends.tf_node import DTYPES, Ref, TFNode, decode_constant, parse_ref, read_nodes
 from qgraph.ir.types import Array
 
@@ -33,13 +34,14 @@ def freeze(graph_def: Any, outputs: Sequence[str], prefix: Path, saver: Any | No
 
     `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op says which
     tensor belongs to which variable. Raises LoadError for a variable that the checkpoint lacks
-    or holds in another shape or dtype.
+    or holds in another shape or dtype, UnsupportedError for a graph that updates variables.
     """
     from tensorflow.python.framework import convert_to_constants
     from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
     names = list(dict.fromkeys(parse_ref(output)[0] for output in outputs))
     needed = inline_calls(extract_sub_graph(graph_def, names))
+    check_inference(needed.node)
     _fill_defaults(needed)
     variables = [node for node in read_nodes(needed).values() if node.op in VARIABLES]
     if not variables:

@@ -10,7 +10,7 @@ import tf_keras
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError, UsageError
 from qgraph.frontends import load, load_graph_def
 from tests.helpers.tf_graphs import graph_def_of, v1
 
@@ -148,7 +148,7 @@ def test_saved_model_with_several_signatures(tmp_path):
     module = tf.Module()
     module.f = tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec((1,))])
     tf.saved_model.save(module, str(tmp_path), signatures={"a": module.f, "b": module.f})
-    with pytest.raises(LoadError, match=r"no `serving_default` signature.*found: a, b"):
+    with pytest.raises(UsageError, match=r"`a`, `b`\n.*--signature a"):
         load(tmp_path)
 
 

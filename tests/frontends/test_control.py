@@ -75,7 +75,7 @@ def test_loop_is_refused_by_name():
     def build():
         return v1.while_loop(lambda i: tf.reduce_sum(i) < 9, lambda i: i + 1, [placeholder()])
 
-    with pytest.raises(UnsupportedError, match=r"while/\w+: loops .* are not supported"):
+    with pytest.raises(UnsupportedError, match=r"this layer is a loop \(`\w+` at `while/\w+`\)"):
         load_graph_def(graph_def_of(build))
 
 

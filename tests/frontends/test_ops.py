@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph.errors import UnsupportedError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
@@ -213,13 +214,21 @@ def test_batch_norm_of_early_graphs(scaled):
     assert "batch_norm" in {n.op for n in assert_same_as_tf(graph_def).nodes.values()}
 
 
-def test_batch_norm_in_training_mode_is_opaque():
-    def build():
-        x = v1.placeholder("float32", (2, 3, 3, 4), "x")
-        one = tf.ones(4)
-        return raw.FusedBatchNormV3(
-            x=x, scale=one, offset=one, mean=[], variance=[], is_training=True
-        )[0]
+@pytest.mark.parametrize("batch", [2, None])
+def test_batch_norm_in_training_mode_is_refused_by_its_layer(batch):
+    with pytest.raises(UnsupportedError, match=r"^body/norm: this batch norm runs in training"):
+        load_graph_def(graph_def_of(lambda: norm_in_training(batch)))
 
-    graph = assert_same_as_tf(graph_def_of(build), 1e-4)
+
+def test_norm_in_training_mode_of_one_sample_is_opaque():
+    graph = assert_same_as_tf(graph_def_of(lambda: norm_in_training(1)), 1e-4)
     assert opaque_kinds(graph) == ["FusedBatchNormV3"]
+
+
+def norm_in_training(batch):
+    x = v1.placeholder("float32", (batch, 3, 3, 4), "x")
+    one = tf.ones(4)
+    return raw.FusedBatchNormV3(
+        x=x, scale=one, offset=one, mean=[], variance=[], is_training=True,
+        name="body/norm/FusedBatchNormV3",
+    )[0]  # fmt: skip

@@ -14,10 +14,6 @@ IDENTITIES = (
     "ReadVariableOp", "PlaceholderWithDefault", "EnsureShape", "RefIdentity", "Print",
 )  # fmt: skip
 VARIABLES = ("Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable")
-LOOPS = (
-    "Enter", "Exit", "NextIteration", "LoopCond",
-    "RefEnter", "RefExit", "RefNextIteration",
-)  # fmt: skip
 
 
 def _const(site: Site) -> Result:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.refused import in_training
 from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, padding, spatial
 
 
@@ -78,9 +79,12 @@ def _bias_add(site: Site) -> Result:
 def _batch_norm(site: Site) -> Result:
     node = site.node
     training = not node.has("is_training") or node.flag("is_training")
-    if training and channels_first(node):
-        return _layer_norm(site)
-    if training or node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
+    if training:
+        made = _layer_norm(site) if channels_first(node) else None
+        if made is None and (site.shape(0) or (None,))[0] != 1:
+            raise in_training(node)
+        return made  # over one sample, as instance norms do: float
+    if node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
         return None
     x, *statistics = site.inputs
     y = in_nhwc(site, "batch_norm", x, *statistics, epsilon=node.real("epsilon", 1e-4))

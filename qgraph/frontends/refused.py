@@ -1,0 +1,114 @@
+"""What is refused in a TensorFlow graph, whichever file it came in: its layer, why, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from qgraph.errors import QGraphError, UnsupportedError
+
+# Frames of TensorFlow 1, and the functional loops of TensorFlow 2.
+FRAMES = (
+    "Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration",
+)  # fmt: skip
+LOOPS = (*FRAMES, "While", "StatelessWhile", "For", "RemoteCall")
+# Cells of recurrent layers in one op, which run loops of their own.
+RECURRENT = ("CudnnRNN", "BlockLSTM")
+NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+# What a batch norm in training mode calls the ops that update its moving averages.
+UPDATES = re.compile(r"AssignNewValue|AssignMovingAvg|moving_(mean|variance)")
+# Parts of node names that TensorFlow adds around and inside a layer.
+ADDED = re.compile(r"(Stateful)?PartitionedCall(_\d+)?|TensorArray\w*|TensorList\w*|while(_\d+)?")
+
+
+class Named(Protocol):
+    """A node of a GraphDef, as it is or as `TFNode`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+
+
+def check_loops(nodes: Iterable[Named]) -> None:
+    """Raise UnsupportedError for a loop among the nodes that outputs need.
+
+    Loops come first: their lists and arrays are in the graph before they are.
+    """
+    several = list(nodes)
+    for refused in (_loop, _lists):
+        for node in several:
+            error = refused(node)
+            if error is not None:
+                raise error
+
+
+def layer_of(name: str) -> str:
+    """The user's layer in the name of a node: what comes before TensorFlow's own parts."""
+    parts = name.split("/")
+    first = next((i for i, part in enumerate(parts) if not ADDED.fullmatch(part)), None)
+    if first is None or 0 < first == len(parts) - 1:
+        return name
+    rest = (i for i in range(first, len(parts)) if ADDED.fullmatch(parts[i]))
+    end = next(rest, len(parts) - 1 or 1)
+    return "/".join(parts[first : max(end, first + 1)])
+
+
+def loop_at(node: Named) -> UnsupportedError:
+    """Why a loop is refused, and what to do."""
+    return UnsupportedError(
+        f"this layer is a loop (`{node.op}` at `{node.name}`), as LSTM and GRU layers are; "
+        "a fixed-point network has a fixed number of steps, all of them written out",
+        node=layer_of(node.name),
+        hint="build the Keras layer with unroll=True and a known number of time steps, and load "
+        "the weights again; or leave the loop out: --inputs and --outputs",
+    )
+
+
+def _loop(node: Named) -> QGraphError | None:
+    return loop_at(node) if node.op in LOOPS or node.op.startswith(RECURRENT) else None
+
+
+def _lists(node: Named) -> QGraphError | None:
+    """Lists and arrays of tensors hold what loops read and write."""
+    return loop_at(node) if node.op.startswith(("TensorList", "TensorArray")) else None
+
+
+def check_inference(nodes: Iterable[Named]) -> None:
+    """Raise UnsupportedError where a graph updates its variables when it is run.
+
+    nodes: all that are run, before variables become constants.
+    """
+    for node in nodes:
+        if node.op in ASSIGNS:
+            raise in_training(node) if UPDATES.search(node.name) else _updates(node)
+
+
+def nodes_run(graph_def: Any) -> Iterator[Any]:
+    """The nodes of a graph and of all functions in its library."""
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def
+
+
+def in_training(node: Named) -> UnsupportedError:
+    """Why a batch norm in training mode is refused, and what to do."""
+    parts = node.name.split("/")
+    kept = [p for p in parts if not p.startswith(("FusedBatchNorm", "Assign"))]
+    return UnsupportedError(
+        f"this batch norm runs in training mode (`{node.name}`): it normalizes by the batch that "
+        "it is given, so what comes out depends on the other samples",
+        node=layer_of("/".join([*(kept or parts), node.op])),
+        hint="build the model again without training=True (or with training=False), take over the "
+        "weights with set_weights, and save that",
+    )
+
+
+def _updates(node: Named) -> UnsupportedError:
+    return UnsupportedError(
+        f"this layer changes a variable when it is run (`{node.op}` at `{node.name}`)",
+        node=layer_of(node.name),
+        hint="export the model for inference (training=False), its state as an input and an output",
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ from qgraph.cli.options import (
     ranges,
     shapes,
 )
-from qgraph.errors import ExactnessError, UsageError
+from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Shape
@@ -204,16 +204,17 @@ def beside(model: Path, kind: str) -> Path:
 @contextmanager
 def _evidence_kept(output: Path) -> Iterator[None]:
     """Codes that show why a network was refused, in a file beside where it would have gone."""
-    import numpy as np
+    from qgraph.files import write_whole
+    from qgraph.npz import npz_bytes
 
     try:
         yield
     except ExactnessError as error:
         if error.evidence:
             file = output.with_name(f"{output.name}-overflow.npz")
-            arrays: dict[str, Any] = error.evidence
-            np.savez(file, **arrays)
-            error.hint = f"{error.hint}\n  {file} has such codes of the layer's input"
+            with suppress(OutputError):
+                write_whole(file, npz_bytes(error.evidence))
+                error.hint = f"{error.hint}\n  {file} has such codes of the layer's input"
         raise
 
 

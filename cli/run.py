@@ -70,16 +70,10 @@ def run(
 
 
 def _write(path: Path, found: Mapping[str, Array]) -> None:
-    import io
-
-    import numpy as np
-
     from qgraph.files import write_whole
+    from qgraph.npz import npz_bytes
 
-    content = io.BytesIO()
-    arrays: dict[str, Any] = dict(found)
-    np.savez(content, **arrays)
-    write_whole(path, content.getvalue())
+    write_whole(path, npz_bytes(found))
 
 
 def _facts(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.backends.tf.emit import emit_graph_def
+from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError
@@ -25,6 +25,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.npz import write_npz
 from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
@@ -66,10 +67,9 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
         graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
         write_saved_model(graph_def, result.graph, draft / "saved_model")
-        arrays: dict[str, Any] = tensors(result)
-        np.savez_compressed(draft / "tensors.npz", **arrays)
+        write_npz(draft / "tensors.npz", tensors(result), compressed=True)
         arrays = {**constants("constant", result.graph), **few_samples(result)}
-        np.savez(draft / "network.npz", **arrays)
+        write_npz(draft / "network.npz", arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
@@ -187,6 +187,7 @@ def manifest(result: Quantized) -> dict[str, Any]:
         "profile": asdict(result.profile),
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},
         "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
+        "tensorflow_names": end_names(graph).changed,
         "layers": layers(result),
         "tensors": [_tensor(result, n.name) for n in graph.topological() if n.op in QUANTIZERS],
         "scale_groups": scale_groups(graph),

@@ -18,12 +18,14 @@ def evaluate(
 ) -> dict[str, Array]:
     """Run `graph` on `feeds` (input name -> array of the input's dtype and shape).
 
-    Returns the outputs by public name, or the values named in `fetch` by those names; only what
-    they need is run. Raises UsageError for a feed that is missing, unknown or does not fit,
+    Returns the outputs by public name, or what is named in `fetch` by those names: values, and
+    outputs whose public name no value has. Only what they need is run. Raises UsageError for a feed that is missing, unknown or does not fit,
     GraphError for a value that does not exist, UnsupportedError for an op without a float
     reference.
     """
-    wanted = dict(graph.outputs) if fetch is None else {v: graph.outputs.get(v, v) for v in fetch}
+    public = graph.outputs
+    named = {name: name if name in graph.types else public.get(name, name) for name in fetch or ()}
+    wanted = dict(public) if fetch is None else named
     for value in wanted.values():
         if value not in graph.types:
             raise GraphError("there is no such value", node=value)

@@ -14,6 +14,7 @@ from qgraph.errors import GraphError, LoadError, TextError
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph
 from qgraph.ir.types import Array
+from qgraph.names import from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
 
@@ -65,5 +66,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:
-    """The arrays `kind/<name>`, by name."""
-    return {k.removeprefix(f"{kind}/"): v for k, v in arrays.items() if k.startswith(f"{kind}/")}
+    """The arrays `kind/<name>` of what `write_npz` wrote, by name."""
+    return {
+        from_entry_name(key.removeprefix(f"{kind}/")): array
+        for key, array in arrays.items()
+        if key.startswith(f"{kind}/")
+    }

@@ -39,6 +39,14 @@ def test_only_what_is_fetched_is_run_and_fed(graph):
     np.testing.assert_array_equal(found["positive"], [[2, 0]])
 
 
+def test_a_value_is_fetched_before_an_output_of_the_same_name(graph):
+    graph.outputs = {"doubled": "relu", "positive": "doubled"}
+    found = evaluate(graph, {"x": X}, fetch=["doubled", "positive"])
+    np.testing.assert_array_equal(found["doubled"], [[2, -4]])
+    np.testing.assert_array_equal(found["positive"], [[2, -4]])
+    assert evaluate(graph, {"x": X})["doubled"].tolist() == [[2, 0]]
+
+
 class Step:
     """An opaque op that adds one and remembers its results, weakly."""
 

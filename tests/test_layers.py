@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the ground up; what stands in one line may import each other.
 LAYERS = (
-    ("errors", "files", "parallel", "progress", "words"),
+    ("errors", "files", "names", "npz", "parallel", "progress", "words"),
     ("ir", "numerics", "kernels", "_native"),
     ("interpret", "rewrite"),
     ("passes",),

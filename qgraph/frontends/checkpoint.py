@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,35 +10,26 @@ from qgraph.frontends import graphdef
 from qgraph.frontends.ends import find_outputs, no_outputs, resolve
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import read_nodes
-from qgraph.frontends.variables import freeze
-
-_PART = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
+from qgraph.frontends.variables import Prefix, freeze, split_name
 
 
-def prefix_of(path: Path) -> Path | None:
+def prefix_of(path: Path) -> Prefix | None:
     """The prefix of a checkpoint, if `path` is that or one of its files."""
-    if _PART.search(path.name):
-        return path.with_name(_PART.sub("", path.name))
-    if path.exists():
-        return None
-    return (
-        path
-        if any(path.with_name(path.name + end).exists() for end in (".meta", ".index"))
-        else None
-    )
+    stem, _ = split_name(path.name)
+    if stem is not None:
+        return Prefix(path.parent, stem)
+    prefix = Prefix(path.parent, path.name)
+    ends = (".meta", ".index")
+    return prefix if not path.exists() and any(prefix.file(e).exists() for e in ends) else None
 
 
 def files_of(path: Path) -> list[Path]:
     """The files that make up the model at `path`: itself, or those of the checkpoint it names."""
     prefix = prefix_of(path)
-    if prefix is None:
-        return [path]
-    return [
-        p for p in sorted(path.parent.iterdir()) if _PART.sub("", p.name) == prefix.name != p.name
-    ]
+    return [path] if prefix is None else prefix.files()
 
 
-def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
+def read(prefix: Prefix, outputs: Sequence[str] | None) -> Frozen:
     """The network of a checkpoint, its variables as constants; no op of the file is run.
 
     Raises LoadError where files are missing or do not belong together.
@@ -65,11 +55,11 @@ def read(prefix: Path, outputs: Sequence[str] | None) -> Frozen:
         ) from None
 
 
-def _existing(prefix: Path) -> Path:
-    meta, index = (prefix.with_name(prefix.name + end) for end in (".meta", ".index"))
+def _existing(prefix: Prefix) -> Path:
+    meta, index = (prefix.file(end) for end in (".meta", ".index"))
     for file, holds in ((meta, "the graph"), (index, "the list of variables")):
         if not file.is_file():
             raise LoadError(f"the checkpoint's file with {holds} is missing", node=str(file))
-    if not any(prefix.parent.glob(f"{prefix.name}.data-*-of-*")):
+    if not prefix.data_files():
         raise LoadError("the checkpoint's data files are missing", node=f"{prefix}.data-*")
     return meta

@@ -13,7 +13,7 @@ from typing import Any
 from qgraph.errors import LoadError, QGraphError, UsageError, first_line
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import parse_ref
-from qgraph.frontends.variables import freeze
+from qgraph.frontends.variables import Prefix, freeze
 
 DEFAULT = "serving_default"
 
@@ -55,7 +55,7 @@ def _frozen(path: Path, meta_graph: Any, signature: str | None) -> Frozen:
     inputs = {name: info.name for name, info in sorted(signatures[key].inputs.items())}
     saver = meta_graph.saver_def if meta_graph.HasField("saver_def") else None
     graph_def = freeze(
-        meta_graph.graph_def, list(outputs.values()), path / "variables" / "variables", saver
+        meta_graph.graph_def, list(outputs.values()), Prefix(path / "variables", "variables"), saver
     )
     names = _named_by_signature(graph_def, key, inputs)
     return Frozen(graph_def, names, outputs)

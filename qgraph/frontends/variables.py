@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,38 @@ ASSIGNS = ("Assign", "AssignVariableOp")
 PASSED = ("Identity", "IdentityN")
 
 
+_PART = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What the names of a checkpoint's files begin with; `stem` is empty for a file `.meta`."""
+
+    folder: Path
+    stem: str
+
+    def __str__(self) -> str:
+        """As TensorFlow takes it."""
+        return os.path.join(self.folder, self.stem)
+
+    def file(self, end: str) -> Path:
+        return self.folder / f"{self.stem}{end}"
+
+    def files(self) -> list[Path]:
+        """Those that exist."""
+        return [p for p in sorted(self.folder.iterdir()) if split_name(p.name)[0] == self.stem]
+
+    def data_files(self) -> list[Path]:
+        """Those that hold values."""
+        return [p for p in self.files() if split_name(p.name)[1].startswith(".data-")]
+
+
+def split_name(name: str) -> tuple[str | None, str]:
+    """The stem and the end of the name of a checkpoint's file; no stem for others."""
+    found = _PART.search(name)
+    return (name[: found.start()], found[0]) if found else (None, "")
+
+
 @dataclass(frozen=True)
 class Entry:
     """Where a checkpoint holds a variable: a tensor's name, and which part of it."""
@@ -29,7 +63,7 @@ class Entry:
     part: str = ""  # `10 4 0,5:0,4`: the whole shape, then start and length on each axis
 
 
-def freeze(graph_def: Any, outputs: Sequence[str], prefix: Path, saver: Any | None) -> Any:
+def freeze(graph_def: Any, outputs: Sequence[str], prefix: Prefix, saver: Any | None) -> Any:
     """The part of `graph_def` that `outputs` need, with its variables as constants.
 
     `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op says which
@@ -115,13 +149,13 @@ def _texts(nodes: Mapping[str, TFNode], ref: Ref) -> list[str]:
 
 
 def _values(
-    variables: Iterable[TFNode], entries: Mapping[str, Entry], prefix: Path
+    variables: Iterable[TFNode], entries: Mapping[str, Entry], prefix: Prefix
 ) -> dict[str, Array]:
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(prefix))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    room = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
+    room = sum(file.stat().st_size for file in prefix.data_files())
     found: dict[str, Array] = {}
     for node in variables:
         entry = entries.get(node.name) or _by_name(node, shapes)

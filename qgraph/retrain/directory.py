@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from qgraph.artifacts import constants, finite_all, versions
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, QGraphError, UnsupportedError
@@ -19,6 +17,7 @@ from qgraph.files import check_free, whole_directory
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
+from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.rewrite.trace import Trace
 from qgraph.stored import part, read_arrays
@@ -104,7 +103,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "rewrites.json").write_text(json.dumps(result.trace.to_json(), indent=1), "utf-8")
         (draft / "training.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
-        np.savez(draft / "arrays.npz", **arrays)
+        write_npz(draft / "arrays.npz", arrays)
     return path
 
 

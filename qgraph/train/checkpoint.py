@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ import numpy as np
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
+from qgraph.names import from_entry_name
+from qgraph.npz import npz_bytes
 
 FACTS = "facts"
 VARIABLE = "variable/"
@@ -36,9 +37,7 @@ class Checkpoint:
         facts = json.dumps({"network": self.network, **self.facts}).encode()
         arrays: dict[str, Any] = {FACTS: np.frombuffer(facts, np.uint8)}
         arrays.update({VARIABLE + name: value for name, value in self.variables.items()})
-        content = io.BytesIO()
-        np.savez(content, **arrays)
-        write_whole(path, content.getvalue())
+        write_whole(path, npz_bytes(arrays))
 
 
 def read_checkpoint(path: Path, network: str) -> Checkpoint:
@@ -47,7 +46,9 @@ def read_checkpoint(path: Path, network: str) -> Checkpoint:
         with np.load(path, allow_pickle=False) as arrays:
             facts = json.loads(arrays[FACTS].tobytes())
             names = [name for name in arrays.files if name.startswith(VARIABLE)]
-            variables = {name.removeprefix(VARIABLE): arrays[name] for name in names}
+            variables = {
+                from_entry_name(name.removeprefix(VARIABLE)): arrays[name] for name in names
+            }
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise LoadError(
             f"is not a checkpoint that can be read: {error}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.backends.c.names import literal
 from qgraph.backends.c.source import Port, Unit
+from qgraph.names import literal
 from qgraph.program.layers import elements
 
 CHECK = """\

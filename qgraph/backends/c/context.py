@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.backends.c.kernels import KERNELS
-from qgraph.backends.c.names import Names
 from qgraph.backends.c.text import short
 from qgraph.ir.types import Array
+from qgraph.names import Namespace
 from qgraph.program import Program, storage
 
 
@@ -19,7 +19,7 @@ class Source:
     """What the functions that are written need: names, constants, helpers, kernels."""
 
     program: Program
-    names: Names
+    names: Namespace
     idents: dict[str, str]
     data: dict[str, tuple[str, Array]] = field(default_factory=dict)  # array -> (type, codes)
     helpers: set[tuple[str, str]] = field(default_factory=set)

@@ -14,12 +14,12 @@ import numpy as np
 
 from qgraph.backends.c.check import check
 from qgraph.backends.c.header import header
-from qgraph.backends.c.names import file_stem
 from qgraph.backends.c.source import Unit, unit
 from qgraph.backends.forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.names import file_stem
 from qgraph.program import Program, Tensor, run
 from qgraph.program.layers import OPS, elements
 from qgraph.program.run import batch_of

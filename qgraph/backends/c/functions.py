@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from qgraph.backends.c.context import Source
 from qgraph.backends.c.elements import bits_for, expression
 from qgraph.backends.c.moves import walks, write_take, write_walk
-from qgraph.backends.c.names import comment
 from qgraph.backends.c.text import (
     Text,
     broadcast,
@@ -18,6 +17,7 @@ from qgraph.backends.c.text import (
     number,
     strides,
 )
+from qgraph.names import comment, identifier
 from qgraph.program import Step, Tensor
 from qgraph.program.layers import MOVES, ROWS, Layer, elements
 
@@ -54,11 +54,11 @@ class _Writer:
     def _targets(self) -> dict[str, str]:
         if len(self.layer.stored) == 1:
             return {self.layer.stored[0]: "to"}
-        return {v: self.source.names.fresh(v, before="to_") for v in self.layer.stored}
+        return {v: self.source.names.fresh(f"to_{identifier(v)}") for v in self.layer.stored}
 
     def function(self) -> Function:
         head = self.layer.head
-        name = self.source.names.fresh(head.output, before="layer_")
+        name = self.source.names.fresh(f"layer_{identifier(head.output)}")
         body: Callable[[], None] = self._elements
         if head.op in MOVES or head.op == "reshape":
             body = self._moves

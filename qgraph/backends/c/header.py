@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qgraph.backends.c.names import comment
 from qgraph.backends.c.source import Port, Unit
+from qgraph.names import comment
 from qgraph.program.layers import elements
 
 HEADER = """\

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ALIGNMENT = 8
+Place = str | int  # a tensor by its name, the scratch row of a layer by its number
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,10 @@ class Life:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan(lives: Mapping[str, Life]) -> tuple[dict[str, int], int]:
+def plan(lives: Mapping[Place, Life]) -> tuple[dict[Place, int], int]:
     """An offset for each, and the size of the arena: the largest first, each as low as it fits."""
-    offsets: dict[str, int] = {}
-    for name in sorted(lives, key=lambda n: (-lives[n].size, lives[n].first, n)):
+    offsets: dict[Place, int] = {}
+    for name in sorted(lives, key=lambda n: (-lives[n].size, lives[n].first, str(n))):
         life, offset = lives[name], 0
         others = sorted(
             (offsets[n], offsets[n] + _rounded(lives[n].size))

@@ -11,10 +11,10 @@ from qgraph.backends.c.arithmetic import helpers
 from qgraph.backends.c.context import Source
 from qgraph.backends.c.functions import Function, function
 from qgraph.backends.c.kernels import WINDOW
-from qgraph.backends.c.memory import Life, plan
-from qgraph.backends.c.names import Names, comment
+from qgraph.backends.c.memory import Life, Place, plan
 from qgraph.backends.c.text import Text, numbers, short
 from qgraph.ir.types import Array
+from qgraph.names import c_names, comment, identifier
 from qgraph.program import Program
 from qgraph.program.layers import Layer, elements, layers
 
@@ -74,7 +74,7 @@ def unit(program: Program, net: str) -> Unit:
 class _Unit:
     def __init__(self, program: Program, net: str) -> None:
         self.program, self.net = program, net
-        self.names = Names(net)
+        self.names = c_names(net)
         self.layers = layers(program)
         self.entries = tuple(Port(e.tensor, self.names.fresh(e.tensor)) for e in program.entries)
         self.idents = {p.tensor: p.name for p in self.entries}
@@ -82,9 +82,9 @@ class _Unit:
         for name in (s.output for layer in self.layers for s in layer.steps):
             self.idents[name] = self.names.fresh(name)
         for name in program.constants:
-            self.idents[name] = self.names.fresh(name, after="_codes")
+            self.idents[name] = self.names.fresh(f"{identifier(name)}_codes")
         self.exits = tuple(
-            Port(n, self.names.fresh(n, after="_out") if n in copied else self.idents[n])
+            Port(n, self.names.fresh(f"{identifier(n)}_out") if n in copied else self.idents[n])
             for n in program.exits
         )
         self.copied = [p for p in self.exits if p.tensor in copied]
@@ -124,10 +124,10 @@ class _Unit:
 
     # -- memory -----------------------------------------------------------------------------
 
-    def _plan(self, functions: Sequence[Function | None]) -> tuple[dict[str, int], int]:
-        """Offsets of tensors, and of each layer's row, which is called by the layer's number."""
+    def _plan(self, functions: Sequence[Function | None]) -> tuple[dict[Place, int], int]:
+        """Offsets of tensors by name, and of each layer's row by the number of the layer."""
         outside = {e.tensor for e in self.program.entries} | set(self.program.exits)
-        lives: dict[str, Life] = {}
+        lives: dict[Place, Life] = {}
         for i, (layer, written) in enumerate(zip(self.layers, functions, strict=True)):
             for name in layer.read:
                 root = self.roots.get(name, name)
@@ -140,7 +140,7 @@ class _Unit:
                     lives[name] = Life(size, i, i)
             if written and written.scratch:
                 kind, count = written.scratch
-                lives[f"{i}"] = Life(count * np.dtype(kind).itemsize, i, i)
+                lives[i] = Life(count * np.dtype(kind).itemsize, i, i)
         return plan(lives)
 
     def _in_arena(self, kind: str, offset: int) -> str:
@@ -165,7 +165,7 @@ class _Unit:
             "\n".join([*declared, ""]),
         ]
 
-    def _run(self, functions: Sequence[Function | None], offsets: dict[str, int]) -> str:
+    def _run(self, functions: Sequence[Function | None], offsets: dict[Place, int]) -> str:
         text, net, parameters = Text(), self.net, self._parameters()
         arguments = ", ".join(p.name for p in (*self.entries, *self.exits))
         text.line(f"void {net}_run_in({net}_arena *arena, {parameters})")
@@ -200,7 +200,7 @@ class _Unit:
         return empty.parameters
 
     def _call(
-        self, i: int, layer: Layer, written: Function | None, offsets: dict[str, int]
+        self, i: int, layer: Layer, written: Function | None, offsets: dict[Place, int]
     ) -> list[str]:
         tensors = self.program.tensors
         if written is None:
@@ -217,7 +217,7 @@ class _Unit:
         given = [self.idents[n] for n in written.arguments]
         if written.scratch:
             given.insert(
-                len(given) - len(layer.stored), self._in_arena(written.scratch[0], offsets[f"{i}"])
+                len(given) - len(layer.stored), self._in_arena(written.scratch[0], offsets[i])
             )
         return [*lines, f"{written.name}({', '.join(given)});"]
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qgraph.errors import UnsupportedError
 from qgraph.files import write_whole
+from qgraph.names import Namespace
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 # IR versions that came with an opset, so that runtimes of its time read the file.
@@ -31,16 +32,11 @@ class Builder:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._initializers: list[onnx.TensorProto] = []
-        self._taken = set(reserved)
+        self._names = Namespace(taken=reserved)
 
     def fresh(self, stem: str) -> str:
         """A value name that is free: the stem, or one with a number behind it."""
-        name, count = stem, 0
-        while name in self._taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self._taken.add(name)
-        return name
+        return self._names.fresh(stem)
 
     def add(
         self, op: str, inputs: Sequence[str], stem: str, *, domain: str = "", **attrs: Any

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from qgraph.ir.types import Array
-
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_./\\-]")
+from qgraph.names import Namespace, tensorflow_name
 
 
 class GraphDefBuilder:
@@ -19,7 +17,7 @@ class GraphDefBuilder:
     A tensor is named as GraphDef names it: `node` or `node:1`.
     """
 
-    def __init__(self, reserved: Sequence[str] = ()) -> None:
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
         import tensorflow as tf
 
         self.tf = tf
@@ -27,20 +25,14 @@ class GraphDefBuilder:
         self.graph_def.versions.producer = (
             tf.compat.v1.get_default_graph().graph_def_versions.producer
         )
-        self._taken = set(reserved)
+        self._names = Namespace(tensorflow_name, reserved)
         self._scalars: dict[tuple[str, Any], str] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.dtypes: dict[str, str] = {}
 
     def unique(self, name: str) -> str:
-        name = _ILLEGAL.sub("_", name)
-        name = name if re.match(r"[A-Za-z0-9.]", name) else f"n{name}"
-        stem, count = name, 0
-        while name in self._taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self._taken.add(name)
-        return name
+        """A name that TensorFlow allows, and no other node has."""
+        return self._names.fresh(name)
 
     def add(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: Any) -> str:
         """Append a node, its name made unique.

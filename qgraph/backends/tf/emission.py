@@ -22,6 +22,7 @@ class Emission:
     builder: GraphDefBuilder
     bounds: Mapping[str, Bound]
     tensors: dict[str, str] = field(default_factory=dict)
+    casts: dict[tuple[str, str], str] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     exponents: dict[str, Any] = field(default_factory=dict)
@@ -44,19 +45,19 @@ class Emission:
         held = self.type_name(value)
         if dtype is None or held == dtype:
             return self.tensors[value]
-        key = f"{value} as {dtype}"
-        if key not in self.tensors:
+        key = value, dtype
+        if key not in self.casts:
             cast = self.builder.add(
                 "Cast", f"{self.tensors[value].replace(':', '_')}/{dtype}", [self.tensors[value]],
                 SrcT=DType(held), DstT=DType(dtype),
             )  # fmt: skip
-            self.tensors[key] = cast
-        return self.tensors[key]
+            self.casts[key] = cast
+        return self.casts[key]
 
     def _constant(self, value: str, dtype: str | None) -> str:
         array = self.constants[value]
         wanted = dtype or array.dtype.name
-        key = f"{value} as {wanted}"
-        if key not in self.tensors:
-            self.tensors[key] = self.builder.const(array.astype(wanted, copy=False), value)
-        return self.tensors[key]
+        key = value, wanted
+        if key not in self.casts:
+            self.casts[key] = self.builder.const(array.astype(wanted, copy=False), value)
+        return self.casts[key]

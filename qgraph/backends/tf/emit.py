@@ -7,6 +7,7 @@ bound is past float32's 2^24 is computed in float64, and the quantizer behind it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
@@ -15,30 +16,69 @@ from qgraph.backends.tf.lower import LOWER
 from qgraph.errors import UnsupportedError
 from qgraph.exact.bounds import Bound, bounds
 from qgraph.ir.graph import Graph, Node
+from qgraph.names import Namespace, tensorflow_name
 from qgraph.numerics import quantized_constant
 from qgraph.quant.topology import value_exponent
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The nodes of the emitted graph for its inputs and public outputs, by the user's names."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+    @property
+    def taken(self) -> set[str]:
+        return {*self.inputs.values(), *self.outputs.values()}
+
+    @property
+    def changed(self) -> dict[str, dict[str, str]]:
+        """Names that TensorFlow does not allow, or that inputs and outputs share."""
+        both = {"inputs": self.inputs, "outputs": self.outputs}
+        return {
+            kind: {own: node for own, node in ends.items() if own != node}
+            for kind, ends in both.items()
+        }
+
+
+def end_names(graph: Graph) -> Ends:
+    """How the emitted graph names its ends: as the user does, where TensorFlow allows it."""
+    names = Namespace(tensorflow_name)
+    same = {name for name in graph.inputs if graph.outputs.get(name) == name}
+    others = [name for name in graph.outputs if name not in graph.inputs]
+    found = names.fresh_all([*graph.inputs, *others])
+    return Ends(
+        {name: found[name] for name in graph.inputs},
+        {
+            name: found[name] if name in same or name in others else names.fresh(name)
+            for name in graph.outputs
+        },
+    )
 
 
 def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Any:
     """The GraphDef of a graph: float, or quantized and calibrated.
 
-    Placeholders are named as the graph's inputs, results as its public outputs. `known` are the
-    graph's bounds, if the caller has them. Raises UnsupportedError naming the first op that
-    TensorFlow cannot carry, ExactnessError where an accumulator is past float64.
+    Placeholders are named as the graph's inputs, results as its public outputs, as far as
+    TensorFlow allows (`end_names`). `known` are the graph's bounds, if the caller has them. Raises
+    UnsupportedError naming the first op that TensorFlow cannot carry, ExactnessError where an
+    accumulator is past float64.
     """
     return _emission(graph, known).builder.graph_def
 
 
 def _emission(graph: Graph, known: Mapping[str, Bound] | None = None) -> Emission:
     found = bounds(graph) if known is None else known
-    emission = Emission(graph, GraphDefBuilder([*graph.inputs, *graph.outputs]), found)
+    ends = end_names(graph)
+    emission = Emission(graph, GraphDefBuilder(ends.taken), found)
     for node in graph.topological():
-        _emit(emission, node)
-    _emit_outputs(emission)
+        _emit(emission, node, ends)
+    _emit_outputs(emission, ends)
     return emission
 
 
-def _emit(emission: Emission, node: Node) -> None:
+def _emit(emission: Emission, node: Node, ends: Ends) -> None:
     builder = emission.builder
     emission.exponents[node.name] = value_exponent(node, emission.exponents)
     if node.op == "const":
@@ -46,7 +86,8 @@ def _emit(emission: Emission, node: Node) -> None:
     elif node.op == "input":
         kind = emission.graph.types[node.name]
         attrs: dict[str, Any] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
-        emission.tensors[node.name] = builder.add_exactly("Placeholder", node.name, **attrs)
+        made = builder.add_exactly("Placeholder", ends.inputs[node.name], **attrs)
+        emission.tensors[node.name] = made
     elif node.op == "quantize" and node.inputs[0] in emission.constants:
         constant = emission.constants[node.inputs[0]]
         emission.constants[node.name] = quantized_constant(constant, node.attrs["spec"])
@@ -64,13 +105,13 @@ def _emit(emission: Emission, node: Node) -> None:
             emission.tensors[value] = f"{tensor}:{index}"
 
 
-def _emit_outputs(emission: Emission) -> None:
+def _emit_outputs(emission: Emission, ends: Ends) -> None:
     graph, builder = emission.graph, emission.builder
     for public, value in graph.outputs.items():
         wanted = graph.types[value].dtype
         tensor = emission.tensor(value, wanted)
-        if public != tensor:
-            builder.add_exactly("Identity", public, [tensor], T=DType(wanted))
+        if ends.outputs[public] != tensor:
+            builder.add_exactly("Identity", ends.outputs[public], [tensor], T=DType(wanted))
 
 
 def tensor_names(graph: Graph, known: Mapping[str, Bound] | None = None) -> dict[str, str]:

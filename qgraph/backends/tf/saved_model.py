@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from qgraph.backends.tf.emit import end_names
 from qgraph.ir.graph import Graph
 
 
 def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
-    """Write `graph_def` as `serving_default`, with the graph's public input and output names.
+    """Write `graph_def` as `serving_default`; the signature has the user's names of both ends.
 
     Raises OSError, as any other writer does: for TensorFlow a full disk is an error of its own.
     """
@@ -17,8 +18,9 @@ def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
 
     with tf.Graph().as_default() as holder:
         tf.import_graph_def(graph_def, name="")
-        inputs = {n: holder.get_tensor_by_name(f"{n}:0") for n in graph.inputs}
-        outputs = {n: holder.get_tensor_by_name(f"{n}:0") for n in graph.outputs}
+        ends = end_names(graph)
+        inputs = {n: holder.get_tensor_by_name(f"{t}:0") for n, t in ends.inputs.items()}
+        outputs = {n: holder.get_tensor_by_name(f"{t}:0") for n, t in ends.outputs.items()}
         signature = _signature(tf, inputs, outputs)
         builder = tf.compat.v1.saved_model.builder.SavedModelBuilder(str(path))
         with tf.compat.v1.Session() as session:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.backends.c.names import identifier
 from qgraph.backends.forms import Network
 from qgraph.backends.vectors.bench import bench
 from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
 from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
 from qgraph.ir.types import Codes
+from qgraph.names import identifier
 from qgraph.program import Step, Tensor, run
 from qgraph.program.layers import Layer
 

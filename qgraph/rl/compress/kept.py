@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
+from qgraph.npz import npz_bytes
 from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.form import Memory
 from qgraph.stored import part, read_arrays
@@ -31,9 +31,7 @@ def write_students(folder: Path, memory: Memory) -> None:
             links.append(link)
     if links:
         arrays[LINKS] = np.array(json.dumps(links))
-        stream = io.BytesIO()
-        np.savez(stream, **arrays)
-        write_whole(folder / FILE, stream.getvalue())
+        write_whole(folder / FILE, npz_bytes(arrays))
 
 
 def read_students(folder: Path) -> Memory:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -92,6 +91,7 @@ def _static(
     from qgraph.backends.engine.file import engine_file
     from qgraph.compiler import quantize
     from qgraph.ir.text import print_graph
+    from qgraph.npz import npz_bytes
     from qgraph.program import lower
     from qgraph.rl.policy.static import ends
 
@@ -102,9 +102,6 @@ def _static(
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
     made = quantize(graph, {name: feed}, profile=profile_for(bits), progress=progress).graph
     program = lower(made)
-    content = io.BytesIO()
-    arrays: dict[str, Any] = constants("constant", made)
-    np.savez(content, **arrays)
     manifest.update(
         **ends(made, program, name),
         outputs=list(made.outputs),
@@ -113,7 +110,7 @@ def _static(
     )
     parts = {
         "graph": print_graph(made).encode(),
-        "constants": content.getvalue(),
+        "constants": npz_bytes(constants("constant", made)),
         "engine": engine_file(program),
     }
     return Packed(manifest, {k: np.frombuffer(v, np.uint8) for k, v in parts.items()})

@@ -21,6 +21,7 @@ from qgraph.numerics import quantize
 from qgraph.program import Program, lower
 from qgraph.rl.policy.file import Packed
 from qgraph.runtime import Session
+from qgraph.stored import part
 
 
 def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class Static:
         try:
             content = io.BytesIO(sections["constants"].tobytes())
             with np.load(content, allow_pickle=False) as found:
-                constants = {name.removeprefix("constant/"): found[name] for name in found.files}
+                constants = part({name: found[name] for name in found.files}, "constant")
             graph = parse_graph(sections["graph"].tobytes().decode(), constants)
         except (TextError, GraphError, OSError, EOFError) as error:
             raise ValueError(str(error)) from None

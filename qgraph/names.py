@@ -1,0 +1,175 @@
+"""Names of tensors as each target allows them: legal, and no two the same.
+
+A model's own names may hold anything: slashes, spaces, quotes, newlines, any script. They stay in
+everything that people read or type (manifest, report, `--inputs`, dumps, ends of ONNX models).
+Where a target allows less, its spelling comes from here:
+
+| target | spelling | kept unique by |
+|---|---|---|
+| TensorFlow nodes | `tensorflow_name` | `Namespace` |
+| C identifiers | `identifier` | `c_names` |
+| stems of C files and of their macros | `file_stem` | one for each export |
+| files of vectors | `identifier` | a number in front |
+| SystemVerilog and C texts | `ascii_text`, `literal`, `comment` | not needed |
+| entries of `.npz` files | `entry_name`, read by `from_entry_name` | reversible |
+| ONNX values, the engine | as they are | `Namespace` |
+
+HTML ids and SystemVerilog identifiers are numbers, not made from names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+Spelling = Callable[[str], str]
+LONGEST = 40  # characters of a name that a C identifier or a file recalls
+
+
+class Namespace:
+    """Hands out names, each spelled as the target allows and none of them twice."""
+
+    def __init__(self, spelling: Spelling = str, taken: Iterable[str] = ()) -> None:
+        self._spelling = spelling
+        self._taken = set(taken)
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, text: str) -> str:
+        """A free name that recalls `text`: its spelling, or that with a number behind it."""
+        stem = name = self._spelling(text)
+        count = self._counts.get(stem, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._counts[stem] = count
+        self._taken.add(name)
+        return name
+
+    def fresh_all(self, texts: Iterable[str]) -> dict[str, str]:
+        """A name for each text; those that are legal as they are keep their own."""
+        wanted = list(dict.fromkeys(texts))
+        legal = [t for t in wanted if self._spelling(t) == t]
+        made = {text: self.fresh(text) for text in dict.fromkeys([*legal, *wanted])}
+        return {text: made[text] for text in wanted}
+
+
+# -- TensorFlow -----------------------------------------------------------------------------
+
+_NOT_TENSORFLOW = re.compile(r"[^A-Za-z0-9_./-]")
+
+
+def tensorflow_name(text: str) -> str:
+    """`text` as the name of a node in a GraphDef."""
+    name = _NOT_TENSORFLOW.sub("_", text)
+    return name if re.match(r"[A-Za-z0-9.]", name) else f"n{name}"
+
+
+# -- C --------------------------------------------------------------------------------------
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Lower case only: that is what identifiers are made of.
+KEYWORDS = _words(
+    """
+    auto break case char const continue default do double else enum extern float for goto if
+    inline int long register restrict return short signed sizeof static struct switch typedef union
+    unsigned void volatile while
+    alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await
+    co_return co_yield compl concept consteval constexpr constinit const_cast decltype delete
+    dynamic_cast explicit export false friend mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public reinterpret_cast requires static_assert static_cast
+    template this thread_local throw true try typeid typename typeof typeof_unqual using virtual
+    wchar_t xor xor_eq
+    """
+)
+# What some compilers define, and what the generated file itself uses.
+USED = _words(
+    """
+    unix linux i386 errno main memcpy memset memcmp strcmp stdin stdout stderr
+    arena at to from row sums window image weights size_t largest
+    answer wanted tensors tensor sample inputs answers code count words check mode read begun put
+    get compare fopen fclose fread fwrite fprintf printf getc eof null
+    """
+)
+HEADERS = _words(
+    """
+    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg
+    stdbool stddef stdint stdio stdlib string tgmath time wchar wctype
+    """
+)
+# Helpers of the generated file end like that, loop variables look like that, types end in _t.
+_TAKEN = re.compile(r".*_[iu](8|16|32|64)|[dr][0-9]+|u?int.*_t|[a-z]_*")
+
+
+def identifier(text: str, longest: int = LONGEST) -> str:
+    """Lower-case letters, digits and single underscores; of a long name the end."""
+    plain = re.sub(r"[^0-9a-z]+", "_", text.lower()).strip("_")[-longest:].strip("_")
+    return plain if plain[:1].isalpha() else f"t{plain}"
+
+
+def c_names(net: str) -> Namespace:
+    """Identifiers for the C of a network whose files and functions begin with `net`."""
+    own = (f"{net}_{word}" for word in ("run", "run_in", "trace", "arena"))
+    return Namespace(_c_name, {*KEYWORDS, *USED, *own})
+
+
+def _c_name(text: str) -> str:
+    name = identifier(text, LONGEST + 12)
+    return f"{name}_value" if _TAKEN.fullmatch(name) or name in KEYWORDS | USED else name
+
+
+def file_stem(name: str) -> str:
+    """What files, functions and macros of a network begin with."""
+    stem = identifier(name, 24)
+    return f"{stem}_net" if stem in KEYWORDS | USED | HEADERS else stem
+
+
+# -- texts in sources -----------------------------------------------------------------------
+
+
+def ascii_text(text: str) -> str:
+    """`text` where only printable ASCII is allowed, without quotes and backslashes."""
+    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in text)
+
+
+def comment(text: str) -> str:
+    """`text` within a C comment: it can neither end it, nor begin one, nor form a trigraph."""
+    plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    return re.sub(r"\?(?=\?)", "? ", plain.replace("*/", "* /").replace("/*", "/ *"))
+
+
+def literal(text: str) -> str:
+    """`text` as a C string literal, in ASCII."""
+    held = ""
+    for byte in text.encode("utf-8", "surrogatepass"):
+        plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+        held += chr(byte) if plain else f"\\{byte:03o}"
+    return f'"{held}"'
+
+
+# -- files ----------------------------------------------------------------------------------
+
+# What an entry of an archive cannot hold as it is: NUL ends a name, `..` leaves the folder that
+# it is unpacked to, numpy takes `.npy` from the end; and what reads like an escape.
+_NO_ENTRY = re.compile(r"\0|%(?=[0-9A-F]{2})|\.(?=npy$)|(?<![^/])\.\.(?![^/])")
+_ESCAPED = re.compile(r"%([0-9A-F]{2})")
+
+
+def entry_name(text: str) -> str:
+    """`text` as the name of an array in a `.npz`: itself, but for the few that cannot be."""
+    return _NO_ENTRY.sub(lambda m: "".join(f"%{ord(c):02X}" for c in m[0]), text)
+
+
+def from_entry_name(entry: str) -> str:
+    """The name that `entry_name` was given."""
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)), entry)
+
+
+def path_text(path: str | Path) -> str:
+    """A path as text that can be written anywhere: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")

@@ -1,0 +1,39 @@
+"""Arrays by name in a `.npz`, whatever the names are."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from qgraph.names import entry_name
+
+EPOCH = (1980, 1, 1, 0, 0, 0)  # of every entry: the same arrays give the same bytes
+
+
+def write_npz(
+    target: Path | IO[bytes], arrays: Mapping[str, Any], *, compressed: bool = False
+) -> None:
+    """As `numpy.savez`, which takes no array called `file` and cuts names at NUL.
+
+    `numpy.load` reads it; names that an archive cannot hold are spelled by `entry_name`.
+    """
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(target, "w", kind, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{entry_name(name)}.npy", EPOCH)
+            entry.compress_type = kind
+            entry.external_attr = 0o644 << 16
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
+
+
+def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """What `write_npz` writes."""
+    content = io.BytesIO()
+    write_npz(content, arrays)
+    return content.getvalue()

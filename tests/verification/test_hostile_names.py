@@ -1,0 +1,174 @@
+"""Whatever tensors are called: every form computes the same codes, and people see their names."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from qgraph import quantize
+from qgraph.backends.c.source import unit
+from qgraph.backends.tf.emit import end_names
+from qgraph.exports import export
+from qgraph.names import from_entry_name
+from qgraph.program import lower
+from qgraph.runtime import Session
+from qgraph.stored import load_network
+from qgraph.verification.verify import verify
+from tests.helpers.named_networks import (
+    INPUTS,
+    OUTPUTS,
+    TENSORS,
+    branching_network,
+    named_network,
+    samples_for,
+)
+from tests.helpers.onnx_graphs import imported, runtime
+
+SETS = {
+    "exporters": [
+        "onnx::Conv_0", "/in/z", "/head/Mul_output_0", "onnx::Side_1", "conv.weight", "conv/bias:0",
+        "/conv/Conv_output_0", "/relu/Relu_output_0", "x:0", "x", "fc.weight:0", "_fc", "-gate",
+    ],
+    "texts": [
+        "my input !", "größe 日本", 'say "y"', "back\\slash", "it's", "a`b", "new\nline",
+        "tab\t\x1b[31m", "*/ int x; /*", "??/", "</script><b>", "{{ x }}", "%s %d",
+    ],
+    "numbers": [str(number) for number in range(TENSORS)],
+    "ours": [
+        "x", "x/q8", "x as float64", "x/NCHW", "qgraph/constants/float32", "y/codes", "codes/x",
+        "feed0", "layer_x", "x/q8/round", "x_1", "i", "x/scale",
+    ],
+    "reserved": [
+        "int", "model_arena", "main", "module", "model_run", "run", "arena", "begin", "memcpy",
+        "NULL", "window", "wire", "model_trace",
+    ],
+    "archives": [
+        "..", "../../x", "file", "allow_pickle", "x.npy", "x", "x\0y", "x\0z", "%41", "A",
+        "/etc/x", "a/../b", " ",
+    ],
+    "alike": ["Net", "nET", "net", "n et", "n.et", "n:et", "n-et", "n_et", "n/et", "N_ET",
+              "a" * 300, "a" * 299 + "b", "A" * 300],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_every_form_is_equal_under_any_names(kind, tmp_path) -> None:
+    names = SETS[kind]
+    assert len(names) == len(set(names)) == TENSORS
+    (tmp_path / "model.onnx").write_bytes(named_network(names).SerializeToString())
+    samples = samples_for(names)
+    made = quantize(tmp_path / "model.onnx", samples, effort="plain")
+    out = made.save(tmp_path / "out")
+    inputs, outputs = names[:INPUTS], names[INPUTS : INPUTS + OUTPUTS]
+
+    found = verify(out)
+    assert found.refused.keys() <= {"qonnx"}
+    for name, form in found.certificate["forms"].items():
+        assert form["compared"] or name == "qonnx"
+        assert not form.get("differences"), name
+
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert [*manifest["inputs"]] == inputs
+    assert [*manifest["outputs"]] == outputs
+    with np.load(out / "tensors.npz") as stored:
+        kept = {from_entry_name(key) for key in stored.files}
+    assert {f"input/{name}" for name in inputs} <= kept
+    assert {f"codes/{value}" for value in made.graph.outputs.values()} <= kept
+    assert Session.open(out).run(samples).keys() == set(outputs)
+
+
+def test_own_names_stay_at_the_ends(tmp_path) -> None:
+    names = SETS["exporters"]
+    (tmp_path / "model.onnx").write_bytes(named_network(names).SerializeToString())
+    samples = samples_for(names)
+    out = quantize(tmp_path / "model.onnx", samples, effort="plain").save(tmp_path / "out")
+    network = load_network(out)
+    wanted = Session.open(out).run(samples)
+
+    for form in ("onnx-qdq", "qonnx"):
+        import onnx
+
+        export(network, form, tmp_path / form)
+        (file,) = (tmp_path / form).glob("*.onnx")
+        model = onnx.load(file)
+        assert [i.name for i in model.graph.input] == names[:INPUTS]
+        assert {o.name for o in model.graph.output} >= set(names[INPUTS : INPUTS + OUTPUTS])
+        if form == "onnx-qdq":
+            found = runtime(model, samples)
+            for name, array in wanted.items():
+                np.testing.assert_array_equal(found[name], array)
+
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(out / "saved_model")).signatures["serving_default"]
+    found = served(**{name: tf.constant(array) for name, array in samples.items()})
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_manifest_says_what_tensorflow_calls_the_ends(tmp_path) -> None:
+    names = SETS["exporters"]
+    graph = imported(named_network(names))
+    changed = end_names(graph).changed
+    assert changed == {
+        "inputs": {"onnx::Conv_0": "onnx__Conv_0", "/in/z": "n/in/z"},
+        "outputs": {
+            "/head/Mul_output_0": "n/head/Mul_output_0",
+            "onnx::Side_1": "onnx__Side_1",
+        },
+    }
+    made = quantize(graph, samples_for(names), effort="plain")
+    out = made.save(tmp_path / "out")
+    assert json.loads((out / "manifest.json").read_text())["tensorflow_names"] == changed
+
+
+def test_an_output_may_have_the_name_of_an_input(tmp_path) -> None:
+    graph = imported(named_network([f"t{i}" for i in range(TENSORS)]))
+    graph.outputs = {"t0": graph.outputs["t2"], "t1": "t1"}
+    ends = end_names(graph)
+    assert ends.inputs == {"t0": "t0", "t1": "t1"}
+    assert ends.outputs == {"t0": "t0_1", "t1": "t1"}
+    samples = samples_for(graph.inputs)
+    out = quantize(graph, samples, effort="plain").save(tmp_path / "out")
+    assert verify(out, forms=["tensorflow", "c"]).equal
+
+
+def test_c_memory_does_not_depend_on_names() -> None:
+    """Scratch memory of layers must not be mistaken for a tensor that is called by a number."""
+    words = [f"tensor_{letter}" for letter in "abcdefghijkl"]
+    samples = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+
+    def arena(names):
+        made = quantize(imported(branching_network(names)), samples, effort="plain")
+        return unit(lower(made.graph), "net").arena
+
+    wanted = arena(words)
+    for start in range(3):
+        assert arena([str(i + start) for i in range(len(words))]) == wanted
+
+
+@pytest.mark.parametrize("kind", ["texts", "reserved", "archives"])
+def test_the_bench_of_any_names_compiles_and_passes(kind, tmp_path, simulator) -> None:
+    graph = imported(named_network(SETS[kind]))
+    out = quantize(graph, samples_for(SETS[kind]), effort="plain").save(tmp_path / "out")
+    export(load_network(out), "vectors", tmp_path / "vectors")
+    assert "PASS: 0 of" in simulator(tmp_path / "vectors")
+
+
+@pytest.fixture
+def simulator():
+    import shutil
+
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog (iverilog) is not installed")
+
+    def simulate(folder) -> str:
+        command = ["iverilog", "-g2012", "-Wall", "-o", "bench", "bench.sv"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return subprocess.run(
+            ["vvp", "bench"], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout
+
+    return simulate

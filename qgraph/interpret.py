@@ -19,9 +19,9 @@ def evaluate(
     """Run `graph` on `feeds` (input name -> array of the input's dtype and shape).
 
     Returns the outputs by public name, or what is named in `fetch` by those names: values, and
-    outputs whose public name no value has. Only what they need is run. Raises UsageError for a feed that is missing, unknown or does not fit,
-    GraphError for a value that does not exist, UnsupportedError for an op without a float
-    reference.
+    outputs whose public name no value has. Only what they need is run. Raises UsageError for a
+    feed that is missing, unknown or does not fit, GraphError for a value that does not exist,
+    UnsupportedError for an op without a float reference.
     """
     public = graph.outputs
     named = {name: name if name in graph.types else public.get(name, name) for name in fetch or ()}

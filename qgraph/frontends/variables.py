@@ -153,7 +153,8 @@ def _values(
 ) -> dict[str, Array]:
     import tensorflow as tf
 
-    reader = tf.train.load_checkpoint(str(prefix))
+    # Not tf.train.load_checkpoint, which takes a prefix for a directory where there is one.
+    reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     room = sum(file.stat().st_size for file in prefix.data_files())
     found: dict[str, Array] = {}

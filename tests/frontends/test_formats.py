@@ -177,3 +177,15 @@ def test_checkpoint_with_its_metagraph(tmp_path, session_of_a_trained_network):
         assert_network(load(path), {"logits": expected})
     graph = load(f"{prefix}.meta", outputs=["Conv2D"])
     assert list(graph.outputs) == ["Conv2D"]
+
+
+@pytest.mark.parametrize("stem", ["", "net[1]", "a *", "directory"])
+def test_a_checkpoint_may_have_any_name(tmp_path, session_of_a_trained_network, stem):
+    """None in front of `.meta`, one that reads like a pattern, one of a directory beside it."""
+    session, _, _, expected = session_of_a_trained_network
+    v1.train.Saver().save(session, str(tmp_path / "net"), write_state=False)
+    for end in (".meta", ".index", ".data-00000-of-00001"):
+        (tmp_path / f"net{end}").rename(tmp_path / f"{stem}{end}")
+    (tmp_path / "directory").mkdir()
+    assert_network(load(tmp_path / f"{stem}.meta"), {"logits": expected})
+    assert_network(load(tmp_path / f"{stem}.index"), {"logits": expected})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,15 +150,35 @@ def _texts(nodes: Mapping[str, TFNode], ref: Ref) -> list[str]:
 # -- values --------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _readable(prefix: Prefix) -> Iterator[str]:
+    """A prefix for TensorFlow, which takes some characters for a pattern and needs UTF-8."""
+    if not re.search(r"[*?\[\]\\\udc80-\udcff]", str(prefix)):
+        yield str(prefix)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        place = Prefix(Path(folder), "checkpoint")
+        for file in prefix.files():
+            place.file(split_name(file.name)[1]).symlink_to(file.resolve())
+        yield str(place)
+
+
 def _values(
     variables: Iterable[TFNode], entries: Mapping[str, Entry], prefix: Prefix
 ) -> dict[str, Array]:
     import tensorflow as tf
 
-    # Not tf.train.load_checkpoint, which takes a prefix for a directory where there is one.
-    reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
-    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     room = sum(file.stat().st_size for file in prefix.data_files())
+    with _readable(prefix) as path:
+        # Not tf.train.load_checkpoint, which takes a prefix for a directory where there is one.
+        reader = tf.compat.v1.train.NewCheckpointReader(path)
+        return _read_from(reader, variables, entries, room)
+
+
+def _read_from(
+    reader: Any, variables: Iterable[TFNode], entries: Mapping[str, Entry], room: int
+) -> dict[str, Array]:
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     found: dict[str, Array] = {}
     for node in variables:
         entry = entries.get(node.name) or _by_name(node, shapes)

@@ -179,7 +179,7 @@ def test_checkpoint_with_its_metagraph(tmp_path, session_of_a_trained_network):
     assert list(graph.outputs) == ["Conv2D"]
 
 
-@pytest.mark.parametrize("stem", ["", "net[1]", "a *", "directory"])
+@pytest.mark.parametrize("stem", ["", "net[1]", "a *", "directory", "n\udce9t"])
 def test_a_checkpoint_may_have_any_name(tmp_path, session_of_a_trained_network, stem):
     """None in front of `.meta`, one that reads like a pattern, one of a directory beside it."""
     session, _, _, expected = session_of_a_trained_network

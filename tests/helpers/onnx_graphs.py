@@ -9,7 +9,10 @@ from qgraph.frontends.onnx import import_model, read
 from qgraph.interpret import evaluate
 
 RANDOM = np.random.default_rng(7)
-KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+KINDS = {
+    "float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL,
+    "int8": TensorProto.INT8,
+}  # fmt: skip
 
 
 def f(*shape):

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import GraphError, UnsupportedError
+from qgraph.errors import GraphError, QGraphError, UnsupportedError
 from qgraph.frontends.onnx.node import OnnxNode
+from qgraph.frontends.onnx.opsets import in_newest_opset
 from qgraph.frontends.partial import Partial
 from qgraph.ir.types import Array, TensorType
 
@@ -46,6 +47,8 @@ class OnnxSource:
         feeds = {f"in{i}": np.asarray(value) for i, value in enumerate(inputs)}
         try:
             results = self._evaluator.run(None, feeds)
+        except QGraphError:
+            raise
         except Exception as error:  # whatever an op's reference raises
             lines = str(error).splitlines() or [type(error).__name__]
             raise GraphError(f"ONNX's reference fails: {lines[0]}", node=self.node) from None
@@ -56,7 +59,7 @@ class OnnxSource:
     def _evaluator(self) -> Any:
         from onnx.reference import ReferenceEvaluator
 
-        return ReferenceEvaluator(_parsed(self))
+        return ReferenceEvaluator(in_newest_opset(_parsed(self), self.node))
 
 
 def source_of(

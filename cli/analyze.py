@@ -21,6 +21,7 @@ from qgraph.cli.options import (
     PlanOption,
     Profile,
     Signature,
+    Trust,
     check_model,
     given,
     names,
@@ -45,6 +46,7 @@ def analyze(
     outputs: Outputs = None,
     input_shape: InputShapes = None,
     signature: Signature = None,
+    trust: Trust = False,
     mean_bits: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +96,7 @@ def analyze(
             "outputs": names(outputs),
             "input_shapes": input_shapes,
             "signature": signature,
+            "trust": trust,
             "limit": limit,
             "progress": progress,
         }

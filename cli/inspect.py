@@ -19,6 +19,7 @@ from qgraph.cli.options import (
     Outputs,
     Profile,
     Signature,
+    Trust,
     check_model,
     names,
     shapes,
@@ -44,6 +45,7 @@ def inspect(
     text: Annotated[
         bool, typer.Option("--text", help="Print the graph as text, as it was read.")
     ] = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Show inputs, outputs, ops and shapes, and what each pass would do and why not.
@@ -79,6 +81,7 @@ def inspect(
         outputs=names(outputs),
         input_shapes=input_shapes,
         signature=signature,
+        trust=trust,
     )
     if text:
         print(print_graph(graph), end="")

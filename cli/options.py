@@ -50,6 +50,13 @@ Signature = Annotated[
         show_default="serving_default",
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Let a Keras file run what it names: Lambda layers, functions, custom classes.",
+    ),
+]
 InputRanges = Annotated[
     list[str] | None,
     typer.Option(

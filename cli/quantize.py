@@ -26,6 +26,7 @@ from qgraph.cli.options import (
     PlanOption,
     Profile,
     Signature,
+    Trust,
     WeightBytes,
     byte_count,
     check_model,
@@ -91,6 +92,7 @@ def quantize(
     outputs: Outputs = None,
     input_shape: InputShapes = None,
     signature: Signature = None,
+    trust: Trust = False,
     train_data: Annotated[
         str | None,
         typer.Option(
@@ -161,6 +163,7 @@ def quantize(
             outputs=names(outputs),
             input_shapes=input_shapes,
             signature=signature,
+            trust=trust,
             limit=limit,
             input_ranges=input_ranges,
             sensitivity=sensitivity,

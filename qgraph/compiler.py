@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class Quantized:
 
 
 def quantize(
-    model: str | Path | Graph,
+    model: str | Path | Graph | Any,
     calibration: Data | None = None,
     *,
     profile: str | Path | Profile = "graffitist-int8",
@@ -109,6 +110,7 @@ def quantize(
     mean_bits: float | None = None,
     weight_bytes: int | None = None,
     memory: int | None = None,
+    trust: bool = False,
     progress: Progress = silent,
 ) -> Quantized:
     """Quantize a trained network.
@@ -116,8 +118,9 @@ def quantize(
     mode: `static` is without retraining. `retrain` calibrates by the plan
     `equalize=biases,weights=3sd`, unless an effort or plan is given: what comes is to be trained
     further (`qgraph.retrain`).
-    model: a file or directory that `load` reads, or a graph (left as it is). `inputs`, `outputs`,
-    `input_shapes` and `signature` are those of `load`. calibration: typical
+    model: a file or directory that `load` reads, a Keras model in memory, or a graph (left as it
+    is). `inputs`, `outputs`, `input_shapes`, `signature` and `trust` are those of `load`.
+    calibration: typical
     inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
     thresholds come from batch-norm statistics, and nothing can be measured; `input_ranges` then
     says within which two numbers inputs lie (the name `` stands for the only input).
@@ -137,7 +140,7 @@ def quantize(
         plan = replace(TO_TRAIN, method=method or TO_TRAIN.method)
     wish = Wish(effort, plan, method, budget, budget_of(mean_bits, weight_bytes), memory)
     first_plan(wish)  # what is wrong with it is said before anything is read
-    graph = _loaded(model, inputs, outputs, input_shapes, signature, progress)
+    graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
     samples = samples_for(graph, calibration, input_ranges or {}, limit, measures, progress)
     choice = choose(graph, target, samples, wish, progress)
@@ -184,7 +187,7 @@ def finished(
 
 
 def pareto(
-    model: str | Path | Graph,
+    model: str | Path | Graph | Any,
     calibration: Data | None,
     mean_bits: Sequence[float],
     *,
@@ -198,6 +201,7 @@ def pareto(
     input_shapes: Mapping[str, Shape] | None = None,
     signature: str | None = None,
     limit: int | None = None,
+    trust: bool = False,
     progress: Progress = silent,
 ) -> Mixed:
     """What weights of so many bits on average can give, for each of `mean_bits`.
@@ -206,24 +210,25 @@ def pareto(
     """
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     wish = Wish(effort, plan, method, budget)
-    graph = _loaded(model, inputs, outputs, input_shapes, signature, progress)
+    graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     samples = samples_for(graph, calibration, {}, limit, {"mixed precision": True}, progress)
     return pareto_of(graph, target, samples, wish, mean_bits, progress)
 
 
 def _loaded(
-    model: str | Path | Graph,
+    model: str | Path | Graph | Any,
     inputs: Sequence[str] | None,
     outputs: Sequence[str] | None,
     input_shapes: Mapping[str, Shape] | None,
     signature: str | None,
+    trust: bool,
     progress: Progress,
 ) -> Graph:
     progress("loading", 0, 1)
     if isinstance(model, Graph):
         return model.copy()
     ends = {"inputs": inputs, "outputs": outputs}
-    return load(model, **ends, input_shapes=input_shapes, signature=signature)
+    return load(model, **ends, input_shapes=input_shapes, signature=signature, trust=trust)
 
 
 def _built(
@@ -276,8 +281,8 @@ def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Arra
     return converted(graph, first_samples(graph, data, most))
 
 
-def _source(model: str | Path | Graph) -> dict[str, object]:
-    if isinstance(model, Graph):
-        return {"model": model.name, "model_sha256": None}
+def _source(model: str | Path | Graph | Any) -> dict[str, object]:
+    if not isinstance(model, str | Path):  # in memory
+        return {"model": str(model.name), "model_sha256": None}
     path = Path(model)
     return {"model": path.name, "model_sha256": sha256_of(*files_of(path))}

@@ -14,6 +14,7 @@ from qgraph.cli.options import (
     Json,
     Model,
     Outputs,
+    Trust,
     check_model,
     names,
     shapes,
@@ -79,6 +80,7 @@ def evaluate(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Play a policy in float and with fewer bits, on the same seeds.
@@ -108,7 +110,11 @@ def evaluate(
     place = needed(known)
     with at_work(as_json) as progress:
         network = read_policy(
-            source, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
+            source,
+            inputs=names(inputs),
+            outputs=names(outputs),
+            input_shapes=shapes(input_shape),
+            trust=trust,
         )
         program, weights = network.program, network.weights
         made = head_in(place, program.size(program.outputs[0]), known)

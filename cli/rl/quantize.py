@@ -15,6 +15,7 @@ from qgraph.cli.options import (
     Json,
     Model,
     Outputs,
+    Trust,
     check_model,
     names,
     shapes,
@@ -78,6 +79,7 @@ def quantize(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    trust: Trust = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -97,7 +99,11 @@ def quantize(
     known = told(model, environment, head, high)
     with at_work(as_json) as progress:
         network = read_policy(
-            model, inputs=names(inputs), outputs=names(outputs), input_shapes=shapes(input_shape)
+            model,
+            inputs=names(inputs),
+            outputs=names(outputs),
+            input_shapes=shapes(input_shape),
+            trust=trust,
         )
         count = network.program.size(network.program.outputs[0])
         made = (

@@ -21,18 +21,22 @@ TFLITE = b"TFL3"
 
 
 def load(
-    path: str | Path,
+    model: str | Path | Any,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
     signature: str | None = None,
+    trust: bool = False,
 ) -> Graph:
-    """The network in `path`, ready to be transformed.
+    """The network in `model`, ready to be transformed.
 
-    `path` is a frozen GraphDef (`.pb`, `.pbtxt`), a SavedModel directory, a Keras file (`.h5`,
-    `.hdf5`, `.keras`), a checkpoint with its MetaGraph (the `.meta` file or the prefix) or an ONNX
-    model (`.onnx`), for which TensorFlow is not imported.
+    `model` is a model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
+    `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint with
+    its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for which TensorFlow
+    is not imported.
+    `trust` lets a Keras file run what it names: Lambda layers, functions, registered custom
+    classes. Without it, and in every other format, loading runs no code of the file.
     `inputs` and `outputs` name nodes where the graph does not make them plain, `input_shapes`
     overrides the shapes of placeholders, and `signature` picks one of a SavedModel. Raises
     LoadError for a file that cannot be read, GraphError for a graph that does not hold together,
@@ -40,24 +44,26 @@ def load(
 
     The graph computes in float32, whatever float types the model has (`Graph.notes` says so).
     """
-    path = Path(path)
+    if keras.is_model(model):
+        return load_keras(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
+    path = Path(model)
     try:
-        model = _onnx_model(path)
+        proto = _onnx_model(path)
         if signature is not None and not _is_saved_model(path):
             raise UsageError(
                 "only a SavedModel has signatures", node=str(path), hint="leave --signature out"
             )
-        if model is not None:
+        if proto is not None:
             return _in_float32(
                 onnx.import_model(
-                    onnx.read(model, path.parent),
+                    onnx.read(proto, path.parent),
                     inputs=inputs,
                     outputs=outputs,
                     input_shapes=input_shapes,
                     name=path.stem,
                 )
             )
-        frozen = _read(path, outputs, signature)
+        frozen = _read(path, outputs, signature, trust)
         return _import(frozen, path.stem, inputs, outputs, input_shapes)
     except QGraphError as error:
         if error.node is None and isinstance(error, LoadError | GraphError):
@@ -70,11 +76,12 @@ def load(
 def load_keras(
     model: Any,
     *,
+    inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
 ) -> Graph:
-    """A tf-keras model in memory as a Graph, in inference mode."""
-    return _import(keras.freeze_model(model), str(model.name), None, outputs, input_shapes)
+    """A model of Keras 2 or 3 in memory as a Graph, in inference mode."""
+    return _import(keras.freeze_model(model), str(model.name), inputs, outputs, input_shapes)
 
 
 def _import(
@@ -105,7 +112,7 @@ def _in_float32(graph: Graph) -> Graph:
     return single
 
 
-def _read(path: Path, outputs: Sequence[str] | None, signature: str | None) -> Frozen:
+def _read(path: Path, outputs: Sequence[str] | None, signature: str | None, trust: bool) -> Frozen:
     if path.is_dir():
         return saved_model.read(path, signature)
     prefix = checkpoint.prefix_of(path)
@@ -117,7 +124,7 @@ def _read(path: Path, outputs: Sequence[str] | None, signature: str | None) -> F
     if not data:
         raise LoadError("the file is empty", node=str(path))
     if data.startswith((HDF5, ZIP)):
-        return keras.read(path, zipped=data.startswith(ZIP))
+        return keras.read(path, zipped=data.startswith(ZIP), trust=trust)
     if data[4:8] == TFLITE:
         raise LoadError(
             "a TensorFlow Lite file", node=str(path), hint="load the model it was made from"

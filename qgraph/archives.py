@@ -1,0 +1,161 @@
+"""Files of others, read within bounds: zip archives, arrays and JSON.
+
+Whatever is wrong with a file becomes a LoadError. What a file unpacks to is checked before it is
+unpacked, against its own size. Nothing is unpickled, and members of archives are never written
+under their own names.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from qgraph.errors import LoadError, first_line
+from qgraph.ir.types import Array
+
+ROOM, RATIO = 1 << 28, 200  # a file may unpack to so many bytes, or to so many times its size
+MEMBERS = 1 << 17
+LOCAL_HEADER = 30  # bytes before the name of a zip member
+ENCRYPTED = 1
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def most_unpacked(size: int) -> int:
+    """The most bytes that a file of `size` bytes may unpack to."""
+    return max(ROOM, RATIO * size)
+
+
+@contextmanager
+def reading(
+    where: str | Path, problem: str = "cannot be read", hint: str | None = None
+) -> Iterator[None]:
+    """Whatever goes wrong inside is a LoadError at `where`."""
+    try:
+        yield
+    except LoadError as error:
+        error.node = error.node or str(where)
+        raise
+    except Exception as error:  # whatever a foreign file makes of parsers
+        reason = getattr(error, "strerror", None) or first_line(error)
+        if isinstance(error, KeyError):
+            reason = f"{reason} is missing"
+        raise LoadError(f"{problem}: {reason}", node=str(where), hint=hint) from None
+
+
+class Archive:
+    """A zip file whose directory was checked: sizes, overlaps, encryption, methods.
+
+    Raises LoadError, naming `where`.
+    """
+
+    def __init__(self, source: Path | bytes, where: str | Path | None = None) -> None:
+        self.source = source
+        self.where = str(where if where is not None else source)
+        with reading(self.where), self._opened() as archive:
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+            self._check(archive, size)
+            self.members = {info.filename: info for info in archive.infolist()}
+
+    def _opened(self) -> zipfile.ZipFile:
+        source = self.source
+        return zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+
+    def _check(self, archive: zipfile.ZipFile, size: int) -> None:
+        members = sorted(archive.infolist(), key=lambda info: info.header_offset)
+        if len(members) > MEMBERS:
+            raise LoadError(f"an archive of {len(members):,} members")
+        if len({info.filename for info in members}) < len(members):
+            raise LoadError("two members of the archive have the same name")
+        if sum(info.file_size for info in members) > most_unpacked(size):
+            raise LoadError(f"unpacks to more than {most_unpacked(size):,} bytes")
+        ends = [info.header_offset for info in members[1:]] + [archive.start_dir]
+        for info, end in zip(members, ends, strict=True):
+            if info.flag_bits & ENCRYPTED or info.compress_type not in METHODS:
+                raise LoadError("a member of the archive is encrypted or compressed unusually")
+            if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+                raise LoadError("a member of the archive has two sizes")
+            if info.header_offset + LOCAL_HEADER + info.compress_size > end:
+                raise LoadError("members of the archive overlap")
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        """A member as a stream; what goes wrong with it is a LoadError."""
+        with reading(self.where):
+            if name not in self.members:
+                raise LoadError(f"`{name}` is missing from the archive")
+            with self._opened() as archive, archive.open(self.members[name]) as stream:
+                yield stream
+
+    def read(self, name: str) -> bytes:
+        with self.opened(name) as stream:
+            return stream.read()
+
+    def copy(self, name: str, target: Path) -> None:
+        """Write a member to the file `target`."""
+        with self.opened(name) as stream, target.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+
+    def array(self, name: str) -> Array:
+        """A member in .npy form."""
+        with self.opened(name) as stream:
+            header = npy_header(stream, self.members[name].file_size)
+            data: Array = np.frombuffer(stream.read(), header[1])
+            return data.reshape(header[0], order=header[2])
+
+    def start_of(self, name: str) -> int:
+        """Where the content of a stored member begins in the file."""
+        assert isinstance(self.source, Path)
+        member = self.members[name]
+        with reading(self.where), self.source.open("rb") as stream:
+            stream.seek(member.header_offset)
+            header = stream.read(LOCAL_HEADER)
+            name_length, extra = struct.unpack("<HH", header[26:30])
+        return member.header_offset + LOCAL_HEADER + int(name_length) + int(extra)
+
+
+def npy_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any], Any]:
+    """Shape, dtype and memory order of the array that `stream` holds in .npy form.
+
+    Raises ValueError unless the array fills the `size` bytes of the stream, and for objects.
+    """
+    form = np.lib.format
+    first = form.read_magic(stream) == (1, 0)
+    read = form.read_array_header_1_0 if first else form.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("objects are not read")
+    if any(length < 0 for length in shape) or dtype.itemsize == 0:
+        raise ValueError("an array of impossible shape or dtype")
+    if prod(shape) * dtype.itemsize != size - stream.tell():
+        raise ValueError(f"an array of shape {list(shape)[:8]} that its data does not fill")
+    return shape, dtype, "F" if fortran else "C"
+
+
+def read_arrays(source: Path | bytes, where: str | Path | None = None) -> dict[str, Array]:
+    """Every array of an `.npz`. Raises LoadError."""
+    archive = Archive(source, where)
+    return {name.removesuffix(".npy"): archive.array(name) for name in archive.members}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises LoadError."""
+    with reading(path):
+        return parse_json(path.read_bytes())
+
+
+def parse_json(text: bytes | str) -> dict[str, Any]:
+    """A JSON object. Raises ValueError and, where it is nested too deep, RecursionError."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")
+    return found

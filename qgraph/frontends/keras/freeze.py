@@ -1,0 +1,82 @@
+"""A Keras model in memory as a frozen graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qgraph.errors import LoadError, QGraphError, first_line
+from qgraph.frontends.frozen import Frozen, freeze_function
+
+PACKAGES = ("keras", "tf_keras")
+
+
+def is_model(value: object) -> bool:
+    """Whether `value` is a model of Keras 2 or 3; neither is imported to find out."""
+    bases = ((c.__module__.split(".")[0], c.__name__) for c in type(value).__mro__)
+    return any(package in PACKAGES and name == "Model" for package, name in bases)
+
+
+def freeze_model(model: Any) -> Frozen:
+    """A built model in inference mode; inputs and outputs have the names that it gives them.
+
+    Raises LoadError for a model that is not built, or that does not run on TensorFlow.
+    """
+    import tensorflow as tf
+
+    name = str(model.name)
+    _check_backend(model, name)
+    if not getattr(model, "inputs", None):
+        raise LoadError(
+            "the model's inputs are not known", node=name, hint="call or build it first"
+        )
+    specs = [
+        tf.TensorSpec(tensor.shape, tensor.dtype, name=input_name)
+        for tensor, input_name in zip(model.inputs, _input_names(model), strict=True)
+    ]
+
+    def call(*tensors: Any) -> Any:
+        arguments = tf.nest.pack_sequence_as(model.input, list(tensors))
+        return tuple(tf.nest.flatten(model(arguments, training=False)))
+
+    try:
+        function = tf.function(call, autograph=False).get_concrete_function(*specs)
+        return freeze_function(function, _output_names(model))
+    except QGraphError:
+        raise
+    except Exception as error:  # whatever a foreign model makes of TensorFlow
+        raise LoadError(
+            f"no graph can be made of this model: {first_line(error)}", node=name
+        ) from None
+
+
+def _check_backend(model: Any, name: str) -> None:
+    import sys
+
+    keras = sys.modules.get("keras")
+    is_ours = any(base.__module__.startswith("keras.src") for base in type(model).__mro__)
+    backend = getattr(getattr(keras, "backend", None), "backend", lambda: "tensorflow")()
+    if is_ours and backend != "tensorflow":
+        raise LoadError(
+            f"Keras runs on {backend} here",
+            node=name,
+            hint="set KERAS_BACKEND=tensorflow, or use model.export(DIRECTORY)",
+        )
+
+
+def _input_names(model: Any) -> list[str]:
+    names = getattr(model, "input_names", None) or [tensor.name for tensor in model.inputs]
+    return _distinct(str(name).removesuffix(":0") for name in names)
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of the layers that make the outputs, as Keras has them."""
+    names = getattr(model, "output_names", None) or [model.layers[-1].name] * len(model.outputs)
+    return _distinct(map(str, names))
+
+
+def _distinct(names: Any) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        free = (n for n in (name, *(f"{name}_{i}" for i in range(1, len(found) + 2))))
+        found.append(next(n for n in free if n not in found))
+    return found

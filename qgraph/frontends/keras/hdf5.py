@@ -1,0 +1,56 @@
+"""HDF5 files, looked through in a process of its own: libhdf5 loops on some damaged files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qgraph.archives import most_unpacked
+from qgraph.errors import LoadError
+
+SCRIPT = Path(__file__).with_name("hdf5_walk.py")
+SECONDS = 10  # for any file
+BYTES_PER_SECOND = 10_000_000  # beyond that
+SPACE = 1 << 31  # address space of the process, beside twice what may be unpacked
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The root's attributes (None where one is not text), its members, bytes of all arrays."""
+
+    attributes: Mapping[str, str | None]
+    members: tuple[str, ...]
+    size: int
+
+
+def look_through(path: Path, where: str) -> Contents:
+    """What an HDF5 file holds, once all of it was read.
+
+    Raises LoadError, naming `where`, for a file that is damaged, refers to other files, or would
+    take more memory than its size explains.
+    """
+    size = path.stat().st_size
+    most, limit = most_unpacked(size), SECONDS + size / BYTES_PER_SECOND
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), str(path), str(most), str(SPACE + 2 * most)],
+            env=environment,
+            capture_output=True,
+            timeout=limit,
+        )
+        found = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise LoadError(
+            f"the HDF5 library did not read it within {limit:.0f} s: it is damaged", node=where
+        ) from None
+    except (OSError, ValueError):  # it was killed, or memory did not suffice
+        raise LoadError("the HDF5 library cannot read it: it is damaged", node=where) from None
+    if "error" in found:
+        raise LoadError(f"the HDF5 library cannot read it: {found['error']}", node=where)
+    return Contents(found["attributes"], tuple(found["members"]), int(found["bytes"]))

@@ -1,0 +1,155 @@
+"""Keras files, `.keras` (a zip archive) and `.h5`, read by the Keras that wrote them.
+
+The order is what makes it safe: first the file's bounds, then its config, looked through as JSON;
+only then Keras makes a model of it, whose variables may not be larger than the file's weights.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from qgraph.archives import Archive, parse_json, reading
+from qgraph.errors import LoadError, first_line
+from qgraph.frontends.frozen import Frozen
+from qgraph.frontends.keras.freeze import freeze_model
+from qgraph.frontends.keras.hdf5 import look_through
+from qgraph.frontends.keras.screen import EXPORT, check, without_compile
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+SUFFIXES = (".h5", ".hdf5")
+ROOM = 1 << 20  # elements of variables that no file needs to hold: counters, seeds
+
+
+def read(path: Path, *, zipped: bool, trust: bool) -> Frozen:
+    """The model in `path`, frozen for inference.
+
+    With `trust`, code and functions that the file names may run. Raises LoadError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        model = (_of_zip if zipped else _of_hdf5)(path, trust, Path(folder))
+        return freeze_model(model)
+
+
+def _of_zip(path: Path, trust: bool, folder: Path) -> Any:
+    archive = Archive(path)
+    if CONFIG not in archive.members or METADATA not in archive.members:
+        raise LoadError(
+            "a zip archive, but not a Keras model: no config.json and metadata.json", node=str(path)
+        )
+    if WEIGHTS not in archive.members:
+        raise LoadError(f"`{WEIGHTS}` is missing from the file", node=str(path), hint=EXPORT)
+    with reading(path, "its metadata cannot be read"):
+        version = parse_json(archive.read(METADATA)).get("keras_version")
+        config = parse_json(archive.read(CONFIG))
+    archive.copy(WEIGHTS, folder / WEIGHTS)
+    weights = look_through(folder / WEIGHTS, str(path))
+    source = path
+    if not trust:
+        with reading(path, "its config cannot be read"):
+            config = without_compile(config)
+            check(config)
+        source = folder / "model.keras"
+        with zipfile.ZipFile(source, "w") as written:
+            written.writestr(METADATA, archive.read(METADATA))
+            written.writestr(CONFIG, json.dumps(config))
+            written.write(folder / WEIGHTS, WEIGHTS)
+    return _loaded(source, path, version, weights.size, trust)
+
+
+def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
+    contents = look_through(path, str(path))
+    text = contents.attributes.get("model_config")
+    if text is None:
+        is_weights = "layer_names" in contents.attributes or "layers" in contents.members
+        raise LoadError(
+            "the file holds weights only, not the model" if is_weights else "not a Keras model",
+            node=str(path),
+            hint="save the whole model: model.save(FILE.keras) or model.export(DIRECTORY)",
+        )
+    with reading(path, "its model_config cannot be read"):
+        config = parse_json(text)
+    if not trust:
+        with reading(path, "its config cannot be read"):
+            check(config)
+    source = path
+    if path.suffix not in SUFFIXES:  # Keras goes by the suffix
+        source = folder / "model.h5"
+        source.symlink_to(path.resolve())
+    return _loaded(source, path, contents.attributes.get("keras_version"), contents.size, trust)
+
+
+def _loaded(source: Path, path: Path, version: Any, weights: int, trust: bool) -> Any:
+    """The model that Keras makes of `source`, in the version that wrote it."""
+    name, load_model = _library(version, path)
+    try:
+        with _bounded_variables(weights + ROOM):
+            return load_model(str(source), compile=False, safe_mode=not trust)
+    except LoadError as error:
+        error.node = str(path)
+        raise
+    except Exception as error:  # whatever a foreign file makes of Keras
+        raise LoadError(
+            f"{name} cannot read this model: {first_line(error)}", node=str(path), hint=EXPORT
+        ) from None
+
+
+def _library(version: Any, path: Path) -> tuple[str, Any]:
+    """Keras 2 or 3: its name here, and what loads a model."""
+    if not str(version).startswith("3."):
+        import tf_keras
+
+        return "tf-keras", tf_keras.models.load_model
+    try:
+        keras: Any = import_module("keras")
+    except ImportError:
+        keras = None
+    if keras is None or not str(keras.__version__).startswith("3."):
+        raise LoadError(
+            f"written by Keras {str(version)[:20]}, and Keras 3 is not installed",
+            node=str(path),
+            hint=f"pip install 'keras>=3', or {EXPORT}",
+        )
+    if keras.backend.backend() != "tensorflow":
+        raise LoadError(
+            f"Keras runs on {keras.backend.backend()} here",
+            node=str(path),
+            hint=f"set KERAS_BACKEND=tensorflow, or {EXPORT}",
+        )
+    return "Keras 3", keras.models.load_model
+
+
+@contextmanager
+def _bounded_variables(most: int) -> Iterator[None]:
+    """Inside, variables of more than `most` elements together are a LoadError, not memory."""
+    import tensorflow as tf
+
+    made = 0
+
+    def creator(create: Any, **options: Any) -> Any:
+        nonlocal made
+        made += _elements(options)
+        if made > most:
+            raise LoadError("the model's layers are larger than the weights in the file")
+        return create(**options)
+
+    with tf.variable_creator_scope(creator):
+        yield
+
+
+def _elements(options: Any) -> int:
+    """How many elements a variable will have; its initializer is traced, not run."""
+    import tensorflow as tf
+
+    shape, value = options.get("shape"), options.get("initial_value")
+    if shape is None and callable(value):
+        with tf.Graph().as_default():
+            shape = value().shape
+    return math.prod(tf.TensorShape(shape).as_list()) if shape is not None else 0

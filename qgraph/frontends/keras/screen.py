@@ -1,0 +1,148 @@
+"""A model's config, looked through before Keras makes anything of it: no code of a file is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgraph.errors import LoadError
+from qgraph.frontends.keras.known import (
+    ACTIVATIONS,
+    DATA,
+    HOMES,
+    LAYERS,
+    MODELS,
+    OPERATIONS,
+    VALUES,
+    is_known_function,
+)
+from qgraph.frontends.tf_ops import IMPORTERS
+
+CLASSES = MODELS | LAYERS | VALUES | OPERATIONS | DATA
+CALLS = ("TFOpLambda", "SlicingOpLambda")
+OP_LAYER = "TensorFlowOpLayer"
+CODE = ("Lambda", "__lambda__")
+ROOT = re.compile(r"(tf_keras|keras|tensorflow\.keras|tensorflow\.python\.keras)(\.src)?(\.|$)")
+DEEPEST = 200
+SHOWN, LENGTH = 4, 40  # names in a message, characters of each
+
+EXPORT = "save the model with model.export(DIRECTORY) and load that directory"
+TRUST = "if you trust the file: --trust, or trust=True in Python"
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """An object in a config that is not known: its class, its layer's name, what is wrong."""
+
+    kind: str
+    layer: str
+    runs: bool = False  # it would run code or call a function that the file names
+
+    def __str__(self) -> str:
+        return f"`{_short(self.kind)}`" + (f" (layer `{_short(self.layer)}`)" if self.layer else "")
+
+
+def check(config: Any) -> None:
+    """Raise LoadError unless all in a model's `config` is known and harmless."""
+    found = list(dict.fromkeys(_strangers(config, "", 0)))
+    if not found:
+        return
+    runs = [s for s in found if s.runs]
+    listed = ", ".join(map(str, (runs or found)[:SHOWN]))
+    more = len(runs or found) - SHOWN
+    listed += f" and {more} more" if more > 0 else ""
+    if runs:
+        raise LoadError(
+            f"the file holds code or calls that loading would run: {listed}",
+            hint=f"{EXPORT}; {TRUST}",
+        )
+    raise LoadError(f"custom or unknown classes: {listed}", hint=f"{EXPORT}; {TRUST}")
+
+
+def without_compile(config: Any) -> Any:
+    """`config` without how models are trained: losses, metrics and optimizers are not needed."""
+    if isinstance(config, Mapping):
+        return {k: without_compile(v) for k, v in config.items() if k != "compile_config"}
+    if isinstance(config, list):
+        return [without_compile(value) for value in config]
+    return config
+
+
+def _strangers(config: Any, layer: str, depth: int) -> Iterator[Stranger]:
+    if depth > DEEPEST:
+        raise LoadError(f"the model's config is nested more than {DEEPEST} deep")
+    if isinstance(config, list):
+        for value in config:
+            yield from _strangers(value, layer, depth + 1)
+        return
+    if not isinstance(config, Mapping):
+        return
+    inner = config.get("config")
+    if "class_name" in config:
+        name = inner.get("name") if isinstance(inner, Mapping) else None
+        layer = name if isinstance(name, str) else layer
+        yield from _judged(config, layer)
+    for key, value in config.items():
+        if isinstance(key, str) and key.endswith("activation") and isinstance(value, str):
+            if value.lower() not in ACTIVATIONS:
+                yield Stranger(value, layer)
+        elif key == "compile_config":
+            yield Stranger("compile_config", layer, runs=True)
+        else:
+            yield from _strangers(value, layer, depth + 1)
+
+
+def _judged(config: Mapping[str, Any], layer: str) -> Iterator[Stranger]:
+    """What is wrong with one object of a config, if anything is."""
+    kind, module = config["class_name"], config.get("module")
+    registered, inner = config.get("registered_name"), config.get("config")
+    if not isinstance(kind, str):
+        yield Stranger(str(kind), layer, runs=True)
+    elif kind.rpartition(">")[2] in CODE:
+        yield Stranger(kind, layer, runs=True)
+    elif kind == "function":
+        known = isinstance(inner, str) and inner in ACTIVATIONS
+        if not known or module not in (None, "builtins", "keras.activations"):
+            yield Stranger(f"{module}.{inner}", layer, runs=True)
+    elif kind in CALLS or kind == OP_LAYER:
+        called = _called(kind, inner)
+        if called is not None or not _is_at_home(module):
+            yield Stranger(called or f"{module}.{kind}", layer, runs=True)
+    elif kind not in CLASSES:
+        yield Stranger(kind, layer)
+    elif not _is_at_home(module):
+        yield Stranger(f"{module}.{kind}", layer, runs=True)
+    if registered not in (None, "", kind, *(ACTIVATIONS if kind == "function" else ())):
+        yield Stranger(str(registered), layer)
+
+
+def _called(kind: str, inner: Any) -> str | None:
+    """The function or op that a layer would call, unless it is known to be harmless."""
+    inner = inner if isinstance(inner, Mapping) else {}
+    if kind == OP_LAYER:
+        node = inner.get("node_def")
+        op = node.get("op") if isinstance(node, Mapping) else None
+        return None if isinstance(op, str) and op in IMPORTERS else str(op or kind)
+    function = inner.get("function")
+    if kind == "SlicingOpLambda":
+        return None if function == "__operators__.getitem" else f"tf.{function}"
+    known = isinstance(function, str) and is_known_function(function)
+    return None if known else f"tf.{function}"
+
+
+def _is_at_home(module: Any) -> bool:
+    """Whether a module is one of those that Keras writes for its own classes; some write none."""
+    if module in (None, ""):
+        return True
+    match = ROOT.match(module) if isinstance(module, str) else None
+    if match is None:
+        return False
+    home = module[match.end() :].split(".")[0]
+    return home in HOMES or not home
+
+
+def _short(text: str) -> str:
+    plain = "".join(c if c.isprintable() else "?" for c in text[: LENGTH + 1])
+    return plain if len(plain) <= LENGTH else f"{plain[:LENGTH]}..."

@@ -39,7 +39,8 @@ LEGEND = (
     "the paired differences; same action: on what the float policy sees (numbers: within 1 % of "
     "their range); KL actions: between the frequencies of actions, in nats; KL policy: between "
     "what both draw from\n"
-    "papers: weights and activations simulated; weights: weights alone; actor: as packed and run\n"
+    "papers: weights and activations simulated; weights: weights alone; actor: packed as actors in "
+    "training run it; dynamic, static: as `qgraph rl quantize --env` packs\n"
 )
 
 
@@ -55,7 +56,7 @@ def evaluate(
         typer.Option(
             metavar="LIST",
             help="papers (simulated, activations in the same bits), weights (alone), "
-            "actor (packed and run), static (calibrated where it acts, exact to the bit).",
+            "actor (packed as in training), dynamic and static (as `rl quantize --env` packs).",
         ),
     ] = "papers,weights,actor",
     episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Played with each.")] = 100,
@@ -93,12 +94,12 @@ def evaluate(
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
-    from qgraph.rl.policy.study import STATIC, WAYS, forms, study
+    from qgraph.rl.policy.study import PACKED_FORMS, WAYS, forms, study
 
     wanted, chosen = bits_of(bits), names(ways) or []
-    unknown = [way for way in chosen if way not in (*WAYS, STATIC)]
-    if unknown or not chosen:
-        raise UsageError(f"`{ways}` is no list of ways", hint=f"of {', '.join((*WAYS, STATIC))}")
+    known_ways = (*WAYS, *PACKED_FORMS)
+    if not chosen or not set(chosen) <= set(known_ways):
+        raise UsageError(f"`{ways}` is not a list of ways", hint=f"of {', '.join(known_ways)}")
     packed = is_packed(model)
     if packed != (against is not None):
         raise UsageError("--against is for .qpol files, and they need it", node=str(model))

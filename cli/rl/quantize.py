@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from qgraph.rl.policy.about import About
 
 APART = 4  # every fourth observation is kept to compare actions on
+NOT_COMPARED = (
+    "actions were not compared with those of the float policy, and biases were not corrected: "
+    "give --env or --observations"
+)
+NO_HEAD = "actions were not compared with those of the float policy: give --head or --env"
+REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 
 
 class Form(str, Enum):
@@ -71,10 +77,14 @@ def quantize(
     head: HeadOption = None,
     high: HighOption = None,
     first_bits: Annotated[
-        int | None, typer.Option(metavar="N", help="Of the first layer, where they are others.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Of the first layer.", show_default="16 for vectors if N is 8 or less"
+        ),
     ] = None,
     last_bits: Annotated[
-        int | None, typer.Option(metavar="N", help="Of the last layer, likewise.")
+        int | None,
+        typer.Option(metavar="N", help="Of the last layer.", show_default="16 if N is 8 or less"),
     ] = None,
     inputs: Inputs = None,
     outputs: Outputs = None,
@@ -85,8 +95,8 @@ def quantize(
 ) -> None:
     """Pack a policy into one file that acts by itself.
 
-    With --observations or --env, what the policy meets later is compared with what it has seen:
-    observations beyond that are counted.
+    With --observations or --env, biases are corrected, actions are compared with those of the
+    float policy, and observations beyond what was seen are counted later.
     """
     from qgraph.cli.console import at_work
     from qgraph.files import sha256_of
@@ -105,12 +115,14 @@ def quantize(
             input_shapes=shapes(input_shape),
             trust=trust,
         )
+        place = environment or _place(network, known)
         count = network.program.size(network.program.outputs[0])
-        made = (
-            head_alone(count, known) if environment is None else head_in(environment, count, known)
-        )
+        if place is None or observations is not None:
+            made = head_alone(count, known)
+        else:
+            made = head_in(place, count, known)
         seen = _read(observations, network.program.observation, network.program.shape)
-        if seen is None and (environment is not None or form is Form.static):
+        if seen is None and (place is not None or form is Form.static):
             progress("watching", 0, 1)
             seen = _watched(network, known, samples)
         learnt, apart = _parts(seen)
@@ -121,7 +133,7 @@ def quantize(
             network, made, bits, form.value, learnt, about, first_bits, last_bits, progress
         )
         packed.write(output)
-    facts = _facts(network, Policy(packed), apart, output)
+    facts = _facts(network, Policy(packed), learnt if apart is None else apart, output)
     if as_json:
         print(json.dumps(facts))
         return
@@ -145,6 +157,20 @@ def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
     graph = Graph("observations")
     graph.input(name, "float32", (None, *shape))
     return load_data(file, graph)[name]
+
+
+def _place(network: PolicyNetwork, known: About) -> str | None:
+    """The environment that the file beside the policy names, where it can be made and fits."""
+    from qgraph.rl.environments import make
+
+    if known.environment is None:
+        return None
+    try:
+        made = make(known.environment)
+    except UsageError:  # it is of another package, or registered elsewhere
+        return None
+    made.close()
+    return known.environment if tuple(made.shape) == network.program.shape else None
 
 
 def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
@@ -172,7 +198,7 @@ def _facts(
     network: PolicyNetwork, policy: Any, apart: Array | None, output: Path
 ) -> dict[str, Any]:
     from qgraph.rl.policy.affine import Simulated
-    from qgraph.rl.policy.shift import shift
+    from qgraph.rl.policy.shift import doubt, shift
 
     float_bytes = sum(array.size * 4 for array in network.weights.values())
     facts = {
@@ -189,8 +215,13 @@ def _facts(
     }
     if apart is not None and policy.head is not None:
         wanted = Simulated(network.program, network.weights)(apart)
-        found = shift(policy.head, wanted, policy.outputs(apart))
+        outputs = policy.outputs(apart)
+        found = shift(policy.head, wanted, outputs)
         facts.update(compared_on=len(apart), same_action=found.same_action)
+        low = doubt(policy.head, wanted, outputs)
+        facts["warnings"] = [f"{low}; {REMEDIES}"] if low else []
+    else:
+        facts["warnings"] = [NOT_COMPARED if apart is None else NO_HEAD]
     return facts
 
 
@@ -207,7 +238,7 @@ def _print(facts: dict[str, Any], model: Path, known: About) -> None:
         ("size", f"{facts['bytes']:,} bytes, weights in float32 {facts['float_bytes']:,}"),
     ]
     if "same_action" in facts:
-        kept = f"{facts['same_action']:.1%} on {facts['compared_on']} observations kept apart"
+        kept = f"{facts['same_action']:.1%} on {facts['compared_on']} observations"
         rows.append(("same action", kept))
     print_table(f"{facts['output']}, from {model.name}", ("", ""), rows)
     out = console()
@@ -217,3 +248,5 @@ def _print(facts: dict[str, Any], model: Path, known: About) -> None:
     out.print(
         f"next: qgraph rl evaluate {facts['output']}{where} --against {model}", soft_wrap=True
     )
+    for warning in facts["warnings"]:
+        out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True, markup=False)

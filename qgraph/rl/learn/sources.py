@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer
+from qgraph.rl.actor import Actor, ActorProgram, Packer, end_bits
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
 from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
@@ -248,15 +248,9 @@ class LocalActors:
 
 
 def packed_bits(options: Options, program: ActorProgram) -> dict[str, Any]:
-    """Bits of all layers, of the first and of the last, as `Packer` takes them.
-
-    Where nothing is said of the last it has 16 if the others have few: actions hang on small
-    differences of what comes out. So has the first where observations are vectors: features of
-    different size would share one range.
-    """
-    few = options.broadcast_bits <= 8 and compute_bits(options) is None
-    first = 16 if few and len(program.shape) == 1 else None
-    last = 16 if few else None
+    """Bits of all layers, of the first and of the last, as `Packer` takes them."""
+    alike = compute_bits(options) is None  # else there are no others for the ends
+    first, last = end_bits(program, options.broadcast_bits) if alike else (None, None)
     return {
         "bits": options.broadcast_bits,
         "first_bits": first if options.first_bits is None else options.first_bits,

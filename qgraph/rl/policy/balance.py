@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, Step
 from qgraph.rl.policy import floats
+from qgraph.rl.policy.bias import PackerOf
 from qgraph.rl.policy.read import PolicyNetwork
 
 ENOUGH = 1024  # observations to compare on
@@ -46,9 +47,7 @@ def nearer(
     network: PolicyNetwork,
     other: PolicyNetwork,
     observations: Array,
-    bits: int,
-    first_bits: int | None,
-    last_bits: int | None,
+    packer: PackerOf,
 ) -> PolicyNetwork:
     """That of two networks of one function whose packed form is nearer to it."""
     chosen = np.linspace(0, len(observations) - 1, min(ENOUGH, len(observations))).astype(int)
@@ -56,8 +55,8 @@ def nearer(
     wanted = floats.run(network.program, network.weights, seen)[network.program.outputs[0]]
 
     def error(one: PolicyNetwork) -> float:
-        packer = Packer(one.program, bits, first_bits, last_bits)
-        return float(((Actor(packer.pack(one.weights))(seen) - wanted) ** 2).mean())
+        block = packer(one.program).pack(one.weights)
+        return float(((Actor(block)(seen) - wanted) ** 2).mean())
 
     return min((network, other), key=error)
 

@@ -12,9 +12,10 @@ from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.rl.actor import Packer
+from qgraph.rl.actor import ActorProgram, Packer, end_bits
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import balance, nearer
+from qgraph.rl.policy.bias import corrected
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.read import PolicyNetwork
 
@@ -40,12 +41,13 @@ def pack(
     integer program with powers of two as scales, calibrated on `observations` ([n, *shape], as the
     environment gives them), exact to the bit. With observations, those outside of what they span
     are counted later, and held to powers of two; a dynamic form has features on one range where
-    that brings it nearer to float (`qgraph.rl.policy.balance`). head: None where outputs are all
-    that is wanted. about: goes into the file's manifest. first_bits and last_bits: of those layers,
-    dynamic only. Raises UsageError, CalibrationError, UnsupportedError.
+    that brings it nearer to float (`qgraph.rl.policy.balance`), and the biases of its last layers
+    are corrected (`qgraph.rl.policy.bias`). head: None where outputs are all that is wanted.
+    about: goes into the file's manifest. first_bits and last_bits: bits of those layers, dynamic
+    only; by default `end_bits`. Raises UsageError, CalibrationError, UnsupportedError.
     """
     if form not in FORMS:
-        raise UsageError(f"form `{form}` is not there", hint=f"forms: {', '.join(FORMS)}")
+        raise UsageError(f"unknown form `{form}`", hint=f"choose {' or '.join(FORMS)}")
     manifest: dict[str, Any] = {
         "form": form,
         "bits": bits,
@@ -56,11 +58,7 @@ def pack(
         **(about or {}),
     }
     if form == "dynamic":
-        other = None if observations is None else balance(network, observations)
-        if other is not None and observations is not None:
-            network = nearer(network, other, observations, bits, first_bits, last_bits)
-        packer = Packer(network.program, bits, first_bits, last_bits)
-        return Packed(manifest, {"block": packer.pack(network.weights)})
+        return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
         raise CalibrationError(
             "a static policy is calibrated on observations", hint="give --observations or --env"
@@ -68,6 +66,27 @@ def pack(
     if first_bits is not None or last_bits is not None:
         raise UsageError("first and last layers of a static policy have 8 bits by its profile")
     return _static(network, bits, observations, manifest, progress)
+
+
+def _dynamic(
+    network: PolicyNetwork,
+    bits: int,
+    first_bits: int | None,
+    last_bits: int | None,
+    observations: Array | None,
+    manifest: dict[str, Any],
+) -> Packed:
+    def packer(program: ActorProgram) -> Packer:
+        first, last = end_bits(program, bits)
+        first = first if first_bits is None else first_bits
+        return Packer(program, bits, first, last if last_bits is None else last_bits)
+
+    if observations is not None:
+        other = balance(network, observations)
+        if other is not None:
+            network = nearer(network, other, observations, packer)
+        network = corrected(network, observations, packer)
+    return Packed(manifest, {"block": packer(network.program).pack(network.weights)})
 
 
 def profile_for(bits: int) -> Profile:

@@ -11,6 +11,8 @@ from qgraph.rl.head import LOG_STD, Head
 
 BINS = 32  # of a continuous action's range
 NEAR = 0.01  # of its range: two actions are the same
+ALIKE = 0.9  # of actions, below which a policy is doubted
+APART = 0.05  # of the range, mean distance of numbers above which one is
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,24 @@ def shift(head: Head, wanted: Array, found: Array) -> Shift:
     drawn = divergences(head, wanted, found)
     kl_policy = None if drawn is None else float(drawn.mean())
     return Shift(float(same.mean()), float(np.mean(apart)), kl_policy)
+
+
+def doubt(head: Head, wanted: Array, found: Array) -> str | None:
+    """A warning where the actions of a quantized policy are often others than those of float.
+
+    From the outputs of both for the same observations, [n, m]; None where they agree well.
+    """
+    ours, theirs = head.actions(found), head.actions(wanted)
+    if head.discrete:
+        same = float((ours == theirs).mean())
+        if same >= ALIKE:
+            return None
+        return f"only {same:.1%} of {len(ours)} actions equal those of the float policy"
+    span = np.subtract(head.high, head.low)
+    apart = float((np.abs(ours - theirs) / np.where(np.isfinite(span), span, 1)).mean())
+    if apart <= APART:
+        return None
+    return f"actions differ from those of the float policy by {apart:.1%} of their range on average"
 
 
 def frequencies(head: Head, actions: Array, outputs: int) -> Array:

@@ -17,7 +17,7 @@ from qgraph.progress import Progress, silent
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy.affine import FLOAT, HALF, Simulated
-from qgraph.rl.policy.build import STATIC_BITS, pack
+from qgraph.rl.policy.build import FORMS, STATIC_BITS, pack
 from qgraph.rl.policy.play import Outputs, Returns, play, watch
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.policy.read import PolicyNetwork
@@ -27,9 +27,9 @@ Way = Callable[[ActorProgram, Weights, int], Outputs]
 
 
 def _as_actors_run_it(program: ActorProgram, weights: Weights, bits: int) -> Outputs:
-    from qgraph.rl.actor import Actor, Packer
+    from qgraph.rl.actor import Actor, Packer, end_bits
 
-    return Actor(Packer(program, bits=bits).pack(weights))
+    return Actor(Packer(program, bits, *end_bits(program, bits)).pack(weights))
 
 
 WAYS: Mapping[str, Way] = MappingProxyType(
@@ -38,16 +38,18 @@ WAYS: Mapping[str, Way] = MappingProxyType(
         "papers": Simulated.of,
         # weights alone
         "weights": lambda program, weights, bits: Simulated.of(program, weights, bits, FLOAT),
-        # packed weights, 8-bit activations where weights have 8 bits or fewer
+        # packed weights, 8-bit activations where weights have 8 bits or fewer; ends as in training
         "actor": _as_actors_run_it,
     }
 )
 
 
-STATIC = "static"
-# Of what is really packed; the papers' arithmetic has 9 to 15 as well.
+DYNAMIC, STATIC = FORMS
+# The ways that are asked for by name: as `qgraph rl quantize` packs, on what the policy sees.
+PACKED_FORMS = (DYNAMIC, STATIC)
+# Bits of what is really packed; the papers' arithmetic has 9 to 15 as well.
 PACKED: Mapping[str, Sequence[int]] = MappingProxyType(
-    {"actor": (*STATIC_BITS, HALF), STATIC: STATIC_BITS}
+    {"actor": (*STATIC_BITS, HALF), DYNAMIC: (*STATIC_BITS, HALF), STATIC: STATIC_BITS}
 )
 CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps to learn from, and their first seed
 
@@ -119,18 +121,21 @@ def forms(
 ) -> Iterator[Form]:
     """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them.
 
-    A way goes without bits that nothing is packed in. `static` needs a head and an environment.
+    A way goes without bits that nothing is packed in. `dynamic` and `static` are packed on what the
+    float policy sees, and need a head and an environment.
     Raises UnsupportedError for a policy without a static form.
     """
     program, weights = network.program, network.weights
     for way in [way for way in ways if way in WAYS]:
         for b in [b for b in bits if b in PACKED.get(way, range(FLOAT))]:
             yield Form(way, b, WAYS[way](program, weights, b))
-    if STATIC in ways and head is not None and environment is not None:
+    packed = [way for way in ways if way in PACKED_FORMS]
+    if packed and head is not None and environment is not None:
         floating = Simulated(program, weights)
         seen = watch(environment, floating, head, CALIBRATION, CALIBRATION_SEED)
-        for b in [b for b in bits if b in PACKED[STATIC]]:
-            yield Form(STATIC, b, Policy(pack(network, head, b, STATIC, seen)).outputs)
+        for way in packed:
+            for b in [b for b in bits if b in PACKED[way]]:
+                yield Form(way, b, Policy(pack(network, head, b, way, seen)).outputs)
 
 
 def study(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from qgraph.ir.graph import Graph
+from qgraph.rl.actor import Packer
 from qgraph.rl.policy import Policy, floats, pack, read_policy
 from qgraph.rl.policy.balance import balance, nearer
 
@@ -46,15 +47,17 @@ def test_float_outputs_stay_as_they_are():
 
 def test_small_features_keep_their_bits():
     made = network()
-    apart, together = Policy(pack(made, bits=8, observations=seen())), Policy(pack(made, bits=8))
+    alike = {"first_bits": 8, "last_bits": 8}
+    apart = Policy(pack(made, bits=8, observations=seen(), **alike))
+    together = Policy(pack(made, bits=8, **alike))
     assert error_of(apart, made) < 0.2 * error_of(together, made)
 
 
 def test_the_nearer_one_is_kept():
     made = network()
     other = balance(made, seen())
-    assert nearer(made, other, seen(), 8, None, None) is other
-    assert nearer(other, made, seen(), 8, None, None) is other
+    assert nearer(made, other, seen(), Packer) is other
+    assert nearer(other, made, seen(), Packer) is other
 
 
 def test_normalised_observations_are_left_alone():

@@ -60,7 +60,7 @@ def test_actions_are_those_of_the_float_policy_nearly_always(packed, file):
 
 def test_the_dynamic_form_is_the_actor(network, tmp_path):
     policy = load_policy(pack(network, Head("argmax"), 4).write(tmp_path / "p.qpol"))
-    actor, x = Actor(Packer(network.program, 4).pack(network.weights)), seen(50, 1)
+    actor, x = Actor(Packer(network.program, 4, 16, 16).pack(network.weights)), seen(50, 1)
     np.testing.assert_array_equal(policy.outputs(x), actor(x))
 
 
@@ -155,7 +155,7 @@ def test_sections_stay_inside(packed, tmp_path):
 
 def test_what_cannot_be_packed_is_told(network, tmp_path):
     head = Head("argmax")
-    with pytest.raises(UsageError, match="forms"):
+    with pytest.raises(UsageError, match="unknown form `other`"):
         pack(network, head, form="other")
     with pytest.raises(CalibrationError, match="calibrated on observations"):
         pack(network, head, form="static")

@@ -80,7 +80,7 @@ def test_a_policy_is_packed_without_an_environment(model, tmp_path):
     assert (
         "dynamic" in done.out and "none: outputs" in done.out and "qgraph rl evaluate" in done.out
     )
-    assert load_policy(file)(np.zeros(2, "f")).tolist() == [0, 0.5, 0]
+    assert load_policy(file)(np.zeros(2, "f")) == pytest.approx([0, 0.5, 0], abs=1e-5)
     again = run("rl", "quantize", model, "-o", file, "--head", "argmax")
     assert again.code == 8 and "--force" in again.err
     assert run("rl", "quantize", model, "-o", file, "--head", "argmax", "--force").code == 0
@@ -107,3 +107,51 @@ def test_quantize_says_what_does_not_fit_and_leaves_no_file(
     done = run("rl", "quantize", model, "-o", "p.qpol", *options)
     assert done.code == code and told in done.err
     assert {p.name for p in tmp_path.iterdir()} == {"chaser.onnx"}
+
+
+def warnings_of(done):
+    assert done.code == 0, done.err
+    return json.loads(done.out)["warnings"]
+
+
+def test_actions_that_are_not_those_of_float_are_warned_of_last(made, model, tmp_path, monkeypatch):
+    quantize = ("rl", "quantize", model, "-o", tmp_path / "p.qpol", "--force")
+    where = ("--env", "Chase", "--samples", 200)
+    assert warnings_of(run(*quantize, *where, "--json")) == []
+    (found,) = warnings_of(run(*quantize, "--head", "argmax", "--json"))
+    assert "not compared" in found
+    monkeypatch.setattr("qgraph.rl.policy.shift.ALIKE", 1.1)
+    done = run(*quantize, *where)
+    assert done.out.splitlines()[-1].startswith("warning: only ")
+
+
+def test_the_environment_beside_the_policy_is_watched(made, model, tmp_path):
+    model.with_suffix(".json").write_text(json.dumps({"env": "Chase", "action": "argmax"}))
+    done = run("rl", "quantize", model, "-o", tmp_path / "p.qpol", "--samples", 40, "--json")
+    assert warnings_of(done) == [] and json.loads(done.out)["compared_on"] == 10
+    model.with_suffix(".json").write_text(json.dumps({"env": "Nowhere", "action": "argmax"}))
+    done = run("rl", "quantize", model, "-o", tmp_path / "q.qpol", "--json")
+    assert "not compared" in warnings_of(done)[0]
+
+
+def test_ways_are_packed_as_training_and_as_quantize_do(made, model):
+    from qgraph.rl.actor import Actor, Packer
+    from qgraph.rl.learn.options import options_for
+    from qgraph.rl.learn.sources import packed_bits
+    from qgraph.rl.policy import read_policy
+    from qgraph.rl.policy.study import forms
+
+    network = read_policy(model)
+    options = options_for("dqn", "CartPole-v1", actor_bits=4)
+    packer = Packer(network.program, **packed_bits(options, network.program))
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    (form,) = forms(network, [4], ["actor"])
+    np.testing.assert_array_equal(form.policy(x), Actor(packer.pack(network.weights))(x))
+    done = run(
+        "rl", "evaluate", model, "--env", "Chase", "--bits", "8,4", "--ways", "dynamic,static",
+        "--episodes", 2, "--steps", 10, "--json",
+    )  # fmt: skip
+    rows = json.loads(done.out)["rows"]
+    assert [(r["way"], r["bits"]) for r in rows] == [
+        ("dynamic", 8), ("dynamic", 4), ("static", 8), ("static", 4)
+    ]  # fmt: skip

@@ -1,0 +1,72 @@
+"""Biases of the last layers corrected, so that packed outputs are right on average.
+
+Rounding kernels shifts each output by a nearly constant amount. Between action values that lie
+close together this decides the action everywhere: the mean error goes into the bias instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.policy import floats
+from qgraph.rl.policy.read import PolicyNetwork
+
+LAYERS = ("dense", "conv")
+ENOUGH = 16  # observations; of fewer the mean says little
+MOST = 2048  # that are run
+AT_ONCE = 64
+
+PackerOf = Callable[[ActorProgram], Packer]
+
+
+def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> PolicyNetwork:
+    """The network with biases from which its packed form has the float form's mean outputs.
+
+    observations: [n, *shape]; fewer than 16 change nothing. packer: makes the packer of a program.
+    Each layer behind which there is no other is corrected, in order, before its activation.
+    """
+    if len(observations) < ENOUGH:
+        return network
+    chosen = np.linspace(0, len(observations) - 1, min(MOST, len(observations))).astype(int)
+    seen = np.asarray(observations[chosen], np.float32)
+    weights = dict(network.weights)
+    for step in last_layers(network.program):
+        probe, name = _before_activation(network.program, step)
+        actor = Actor(packer(probe).pack(weights))
+        error = np.zeros(network.program.weight_shapes[step.weights[1]])
+        parts = [seen[i : i + AT_ONCE] for i in range(0, len(seen), AT_ONCE)]
+        for part in parts:
+            apart = floats.run(probe, network.weights, part)[name] - actor(part)
+            error += apart.reshape(-1, apart.shape[-1]).mean(0, np.float64) * len(part)
+        weights[step.weights[1]] = (weights[step.weights[1]] + error / len(seen)).astype(np.float32)
+    return replace(network, weights=weights)
+
+
+def last_layers(program: ActorProgram) -> list[Step]:
+    """Layers whose results reach an output through no other layer, in order."""
+    wanted, found = set(program.outputs), []
+    for step in reversed(program.steps):
+        if step.output in wanted:
+            if step.op in LAYERS:
+                found.append(step)
+            else:
+                wanted.update(step.inputs)
+    return found[::-1]
+
+
+def _before_activation(program: ActorProgram, layer: Step) -> tuple[ActorProgram, str]:
+    """The program whose one output is what a layer has before its activation, and its name."""
+    name = f"{layer.output}/before activation"
+    attrs = {k: v for k, v in layer.attrs.items() if k not in ("activation", "alpha")}
+    linear = replace(layer, output=name, attrs=attrs)
+    activation = {"activation": layer.activation, "alpha": layer.alpha}
+    after = Step("activate", (name,), layer.output, (), activation)
+    steps: list[Step] = []
+    for step in program.steps:
+        steps += [linear, after] if step is layer else [step]
+    return replace(program, steps=tuple(steps), outputs=(name,)), name

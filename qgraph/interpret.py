@@ -65,13 +65,20 @@ def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The results of one node, one array for each of `node.values`.
 
     Floating-point exceptions are not warned of. Raises UnsupportedError for an op without a float
-    reference.
+    reference, GraphError where it cannot be computed of these inputs.
     """
     definition = op_definition(node.op, node.name)
     if definition.evaluate is None:
         raise UnsupportedError(f"`{node.op}` has no float reference", node=node.name)
-    with np.errstate(all="ignore"):
-        result = definition.evaluate(node.attrs, inputs)
+    try:
+        with np.errstate(all="ignore"):
+            result = definition.evaluate(node.attrs, inputs)
+    except GraphError as error:
+        raise GraphError(error.message, node=error.node or node.name, hint=error.hint) from None
+    except (ArithmeticError, LookupError, ValueError) as error:
+        shapes = ", ".join(str(list(np.shape(i))) for i in inputs)
+        told = f"`{node.op}` cannot be computed of inputs of shape {shapes}: {error}"
+        raise GraphError(told, node=node.name) from None
     results = result if isinstance(result, tuple) else (result,)
     return tuple(np.asarray(r) for r in results)
 

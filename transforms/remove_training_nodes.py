@@ -23,14 +23,13 @@ PASS_THROUGH = (
     "Print",
     "PlaceholderWithDefault",
 )
-SELECT = ("Select", "SelectV2")
 MASK_OPS = ("add", "sub", "mul", "div", "floor", "cast", "greater_equal", "identity")
 MASK_LIMIT = 64  # steps; no dropout of any TensorFlow needs as many for its mask
 
 # A scaled input times a mask of zeros and ones; `mask` may also be the condition of a select.
 SCALED = Op(("mul", "div"), Var("x"), Var("scale"), bind="scaled")
 MASKED: Pattern = Op("mul", SCALED, Op(("floor", "cast"), Var("inner"), bind="mask"))
-SELECTED: Pattern = Op("opaque", Var("mask"), SCALED, Const(equals=0.0))
+SELECTED: Pattern = Op("select", Var("mask"), SCALED, Const(equals=0.0))
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class RemoveTrainingNodes(RewritePass):
 
     def rules(self) -> tuple[Rule, ...]:
         return (
-            Rule("dropout", ("mul", "opaque"), _dropout),
+            Rule("dropout", ("mul", "select"), _dropout),
             Rule("pass-through", ("opaque",), _pass_through),
         )
 
@@ -61,12 +60,7 @@ class RemoveTrainingNodes(RewritePass):
 
 def _dropout(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
-    if node.op == "mul":
-        found = match(graph, node.name, MASKED)
-    elif node.attrs["kind"] in SELECT:
-        found = match(graph, node.name, SELECTED)
-    else:
-        return False
+    found = match(graph, node.name, MASKED if node.op == "mul" else SELECTED)
     if found is None or not any(map(_is_random, _chain(graph, found["mask"]))):
         return False
     scaled = graph.producer(found["scaled"])

@@ -10,7 +10,13 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.ir.ops.arithmetic import FLOAT_BINARY, FLOAT_UNARY, SAME_SCALE
+from qgraph.ir.ops.arithmetic import (
+    COMPARISONS,
+    FLOAT_BINARY,
+    FLOAT_UNARY,
+    LOGICAL,
+    SAME_SCALE,
+)
 from qgraph.ir.types import Shape
 from qgraph.passes import RewritePass
 from qgraph.rewrite.axes import Group, groups_of
@@ -18,8 +24,8 @@ from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
-UNARY = ("identity", "cast", "relu", "relu6", "leaky_relu", *POINTWISE, *FLOAT_UNARY)
-BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, "greater_equal", "equal")
+UNARY = ("identity", "cast", "logical_not", "relu", "relu6", "leaky_relu", *POINTWISE, *FLOAT_UNARY)
+BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, *COMPARISONS, *LOGICAL)
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
 

@@ -17,13 +17,13 @@ KEEP = frozenset(
         "max_pool", "avg_pool", "relu", "relu6", "leaky_relu", "sigmoid", "tanh", "swish",
         "hard_swish", "hard_sigmoid", "elu", "selu", "gelu", "softplus", "softsign", "softmax",
         "log_softmax", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "square", "reciprocal",
-        "floor", "resize_nearest", "space_to_depth", "depth_to_space",
+        "floor", "logical_not", "resize_nearest", "space_to_depth", "depth_to_space",
     )
 )  # fmt: skip
 BROADCAST = frozenset(
     (
         "add", "sub", "mul", "div", "maximum", "minimum", "squared_difference", "pow",
-        "greater_equal",
+        "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or",
     )
 )  # fmt: skip
 
@@ -47,6 +47,9 @@ class BatchTracker:
             found = {self._origins[s] for s in sources}
             self._origins.setdefault(current, found.pop() if len(found) == 1 else current)
         return self._origins[value]
+
+    def forget(self, value: str) -> None:
+        self._origins.pop(value, None)
 
     def _sources(self, value: str) -> list[str]:
         """Inputs of the node behind `value` whose axis 0, of unknown size, it leaves alone."""

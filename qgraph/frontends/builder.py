@@ -28,10 +28,9 @@ MERGES = ("Merge", "RefMerge")
 
 
 @dataclass(frozen=True)
-class Site(Place["Builder"]):
+class Site(Place["Builder", TFNode]):
     """One TensorFlow node where it is imported: its inputs as values of the IR."""
 
-    node: TFNode
     live: tuple[str | None, ...] = ()
 
 
@@ -95,11 +94,12 @@ class Builder(Construction):
         self, site: Site
     ) -> tuple[tuple[Partial, ...] | None, str | tuple[str | None, ...]]:
         op = site.node.op
-        partials = self._evaluators[op](site) if op in self._evaluators else None
+        partials = self.attempt(self._evaluators[op], site) if op in self._evaluators else None
         if partials is not None and all(p.complete for p in partials):
             return partials, self._constants_for(site, partials)
         try:
-            result = self._importers[op](site) if op in self._importers else None
+            importer = self._importers.get(op)
+            result = None if importer is None else self.attempt(importer, site)
         except GraphError as error:
             return partials, self._opaque_instead(site, partials, error)
         return partials, self._opaque(site, partials) if result is None else result

@@ -5,18 +5,35 @@ A file format's own builder and site add how its nodes and their inputs are read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
+from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape, TensorType
 
 Partials = tuple[Partial, ...] | None
+R = TypeVar("R")
+
+
+class Inexpressible(Exception):
+    """An importer finds, deep inside, that it cannot express the node."""
+
+
+class FileNode(Protocol):
+    """A node of any format, as far as its attributes are watched."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]: ...
+    def with_attrs(self: N, attrs: Mapping[str, Any]) -> N: ...
+    def may_ignore(self, key: str) -> bool:
+        """Whether attribute `key` holds its default, or can never change a number."""
 
 
 class Construction:
@@ -49,6 +66,36 @@ class Construction:
         """The array behind `value`, also through `identity` nodes."""
         return self._constants.get(value)
 
+    def attempt(self, function: Callable[[S], R], place: S) -> R | None:
+        """What `function` makes of a node; None where it cannot express it.
+
+        Nor has it where it left something unread: an input, or an attribute that is not at its
+        default. An attempt that fails leaves nothing in the graph.
+        """
+        before, watched = len(self.graph.nodes), place.watched()
+        result: R | None = None
+        try:
+            result = function(watched)
+        except Inexpressible:
+            return None
+        finally:
+            if result is not None and watched.ignored():
+                result = None
+            if result is None:
+                self._undo(before)
+        return result
+
+    def _undo(self, before: int) -> None:
+        """Remove all nodes but the `before` oldest, and what is known of them."""
+        for name in list(islice(reversed(self.graph.nodes), len(self.graph.nodes) - before)):
+            self.graph.remove(name)
+            self.forget(name)
+
+    def forget(self, value: str) -> None:
+        self._constants.pop(value, None)
+        self.partials.pop(value, None)
+        self.batch.forget(value)
+
     def _pass_constant_through(self, value: str | None) -> None:
         made = self.graph.nodes.get(value) if value is not None else None
         if made is None or value is None or made.op != "identity" or value in self._constants:
@@ -59,15 +106,37 @@ class Construction:
 
 
 C = TypeVar("C", bound=Construction)
+N = TypeVar("N", bound=FileNode)
 
 
 @dataclass(frozen=True)
-class Place(Generic[C]):
+class Place(Generic[C, N]):
     """One node of the file where it is imported: `inputs` are its inputs as values of the IR."""
 
     builder: C
     name: str
-    inputs: tuple[str, ...]
+    inputs: Sequence[str]
+    node: N
+
+    def watched(self: S) -> S:
+        """The same place; what is read of its inputs and attributes is noted."""
+        node = self.node.with_attrs(WatchedAttributes(self.node.attrs))
+        return replace(self, inputs=WatchedInputs(self.inputs), node=node)
+
+    def without_effect(self, *keys: str | int) -> None:
+        """Declare attributes (names) and inputs (numbers) that change nothing here."""
+        attrs, inputs = self.node.attrs, self.inputs
+        if isinstance(attrs, WatchedAttributes):
+            attrs.mark(key for key in keys if isinstance(key, str))
+        if isinstance(inputs, WatchedInputs):
+            inputs.mark(key for key in keys if isinstance(key, int))
+
+    def ignored(self) -> tuple[str | int, ...]:
+        """Inputs and attributes of a watched place that had a say and were not read."""
+        attrs, inputs = self.node.attrs, self.inputs
+        unread = attrs.unread() if isinstance(attrs, WatchedAttributes) else ()
+        missed = inputs.unread() if isinstance(inputs, WatchedInputs) else ()
+        return (*missed, *(key for key in unread if not self.node.may_ignore(key)))
 
     def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
         """The node of the IR that computes this node's (first) output."""
@@ -116,7 +185,7 @@ class Place(Generic[C]):
         )
 
 
-S = TypeVar("S", bound=Place[Any])
+S = TypeVar("S", bound=Place[Any, Any])
 
 
 def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partials]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError
+from qgraph.frontends.tf_schemas import no_effect
 from qgraph.ir.types import Array, Shape
 
 Ref = tuple[str, int]  # node name, output index
@@ -39,39 +40,46 @@ class TFNode:
     inputs: tuple[Ref, ...]
     control: tuple[str, ...]
     proto: Any
+    attrs: Mapping[str, Any]  # as in the NodeDef: name -> AttrValue
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> TFNode:
+        return replace(self, attrs=attrs)
+
+    def may_ignore(self, key: str) -> bool:
+        return no_effect(self.op, key, self.attrs[key])
 
     def has(self, key: str) -> bool:
-        return key in self.proto.attr
+        return key in self.attrs
 
     def integer(self, key: str, default: int = 0) -> int:
-        return int(self.proto.attr[key].i) if self.has(key) else default
+        return int(self.attrs[key].i) if self.has(key) else default
 
     def real(self, key: str, default: float) -> float:
-        return float(self.proto.attr[key].f) if self.has(key) else default
+        return float(self.attrs[key].f) if self.has(key) else default
 
-    def flag(self, key: str) -> bool:
-        return self.has(key) and bool(self.proto.attr[key].b)
+    def flag(self, key: str, default: bool = False) -> bool:
+        return bool(self.attrs[key].b) if self.has(key) else default
 
     def text(self, key: str, default: str = "") -> str:
-        return self.proto.attr[key].s.decode() if self.has(key) else default
+        return self.attrs[key].s.decode() if self.has(key) else default
 
     def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(s.decode() for s in self.proto.attr[key].list.s) if self.has(key) else ()
+        return tuple(s.decode() for s in self.attrs[key].list.s) if self.has(key) else ()
 
     def integers(self, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        found = tuple(int(i) for i in self.proto.attr[key].list.i) if self.has(key) else ()
+        found = tuple(int(i) for i in self.attrs[key].list.i) if self.has(key) else ()
         return found or default
 
     def dtype(self, key: str = "T", default: str = "float32") -> str:
-        return DTYPES.get(self.proto.attr[key].type % 100, default) if self.has(key) else default
+        return DTYPES.get(self.attrs[key].type % 100, default) if self.has(key) else default
 
     def shape(self, key: str = "shape") -> Shape | None:
         """The shape in attribute `key`; None where its rank is unknown or it is missing."""
-        return shape_of(self.proto.attr[key].shape) if self.has(key) else None
+        return shape_of(self.attrs[key].shape) if self.has(key) else None
 
     def recorded_shape(self) -> Shape | None:
         """The shape that the exporter wrote beside the node (`_output_shapes`), if it did."""
-        shapes = self.proto.attr["_output_shapes"].list.shape if self.has("_output_shapes") else ()
+        shapes = self.attrs["_output_shapes"].list.shape if self.has("_output_shapes") else ()
         return shape_of(shapes[0]) if shapes else None
 
 
@@ -96,7 +104,7 @@ def read_nodes(graph_def: Any) -> dict[str, TFNode]:
         control = tuple(i[1:] for i in inputs if i.startswith("^"))
         if proto.name in nodes:
             raise GraphError("two nodes have this name", node=proto.name)
-        nodes[proto.name] = TFNode(proto.name, proto.op, data, control, proto)
+        nodes[proto.name] = TFNode(proto.name, proto.op, data, control, proto, proto.attr)
     return nodes
 
 
@@ -110,7 +118,7 @@ def decode_constant(node: TFNode) -> Array:
 
     Raises LoadError where the tensor's data does not fit its shape.
     """
-    proto = node.proto.attr["value"].tensor
+    proto = node.attrs["value"].tensor
     shape = tuple(int(d.size) for d in proto.tensor_shape.dim)
     name = DTYPES.get(proto.dtype, "")
     content = proto.tensor_content

@@ -50,7 +50,8 @@ def tf1_late(g, x, const):
 
 def tf2(g, x, const, scale=1 / 0.75):
     mask = g.add("greater_equal", random(g, x), const(0.25, "rate"))
-    return opaque(g, "SelectV2", mask, g.add("mul", x, const(scale, "scale")), const(0.0, "zero"))
+    scaled = g.add("mul", x, const(scale, "scale"))
+    return g.add("select", mask, scaled, const(0.0, "zero"), name="dropout")
 
 
 @pytest.mark.parametrize("form", [tf1, tf1_late, tf2])
@@ -78,7 +79,7 @@ def test_a_keep_probability_that_is_fed(late):
         rate = g.add("sub", const(1.0), keep)
         scaled = g.add("div", x, g.add("sub", const(1.0), rate))
         mask = g.add("greater_equal", random(g, x), rate)
-        g.outputs["y"] = opaque(g, "SelectV2", mask, scaled, const(0.0, "zero"))
+        g.outputs["y"] = g.add("select", mask, scaled, const(0.0, "zero"))
     else:
         g.outputs["y"] = tf1(g, x, const, keep)
     RemoveTrainingNodes().run(g)
@@ -87,8 +88,10 @@ def test_a_keep_probability_that_is_fed(late):
 
 def test_an_unknown_type_gives_way_to_the_known_one():
     g, x, const = net()
-    mask = g.add("greater_equal", random(g, x), const(0.5))
-    dropped = opaque(g, "SelectV2", mask, g.add("mul", x, const(2.0)), const(0.0), shape=None)
+    noise = opaque(g, "RandomUniform", x, shape=None)
+    mask = g.add("greater_equal", noise, const(0.5))
+    dropped = g.add("select", mask, g.add("mul", x, const(2.0)), const(0.0))
+    assert g.types[dropped].shape is None
     g.outputs["y"] = g.add("relu", dropped, name="y")
     RemoveTrainingNodes().run(g)
     assert g.types["y"] == TensorType("float64", (None, 4))
@@ -101,7 +104,7 @@ def test_a_mask_that_does_not_undo_its_scale_is_refused():
     RemoveTrainingNodes().run(g, trace)
     assert g.topological() == before.topological()
     assert reasons(trace) == [
-        ("SelectV2", "it scales by 1.5 on average, a dropout by 1"),
+        ("dropout", "it scales by 1.5 on average, a dropout by 1"),
         ("RandomUniform", "the graph is random here, and it is no dropout"),
     ]
 

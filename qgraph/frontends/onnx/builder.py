@@ -20,7 +20,7 @@ from qgraph.frontends.onnx.node import OnnxNode, Ref
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import LARGEST, Partial
-from qgraph.frontends.site import Construction, Place
+from qgraph.frontends.site import Construction, Inexpressible, Place
 from qgraph.interpret import run_node
 from qgraph.ir.narrow_floats import widened_array
 from qgraph.ir.ops import op_definition
@@ -39,15 +39,9 @@ VIEWS = ("transpose", "identity", "squeeze", "expand_dims", "slice")
 NO_MOVES = ("max_pool", "reduce_max")
 
 
-class Inexpressible(Exception):
-    """An importer finds, deep inside, that it cannot express the node."""
-
-
 @dataclass(frozen=True)
-class Site(Place["Builder"]):
+class Site(Place["Builder", OnnxNode]):
     """One ONNX node where it is imported; an input that is left out is ""."""
-
-    node: OnnxNode
 
     def has(self, i: int) -> bool:
         return i < len(self.inputs) and bool(self.inputs[i])
@@ -163,6 +157,10 @@ class Builder(Construction):
         array: Array = widened_array(values)
         return array
 
+    def forget(self, value: str) -> None:
+        super().forget(value)
+        self.images = {v: i for v, i in self.images.items() if value not in (v, i)}
+
     # -- nodes -----------------------------------------------------------------------------
 
     def add_input(self, name: str, dtype: str, shape: Shape | None) -> None:
@@ -186,27 +184,27 @@ class Builder(Construction):
             raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
         except MemoryError:
             raise LoadError(f"this `{node.op}` does not fit into memory", node=node.name) from None
-        for index, value in enumerate(values):
+        for index, value in values.items():
             self._values[node.name, index] = value
             self._pass_constant_through(value)
-        for value, partial in zip(values, partials or (), strict=False):
-            self.partials.setdefault(value, partial)
+        for index, partial in enumerate(partials or ()):
+            if index in values:
+                self.partials.setdefault(values[index], partial)
 
-    def _import(self, site: Site) -> tuple[tuple[str, ...], tuple[Partial, ...] | None]:
+    def _import(self, site: Site) -> tuple[dict[int, str], tuple[Partial, ...] | None]:
+        """The node's values by output, and what is known of the first ones."""
         own = site.node.domain in ("", "ai.onnx")
         key = site.node.op if own else f"{site.node.domain}.{site.node.op}"
-        partials = self._evaluators[key](site) if key in self._evaluators else None
+        partials = self.attempt(self._evaluators[key], site) if key in self._evaluators else None
         if partials is not None and all(p.complete for p in partials):
             found = [self.const(p.values, site.named(i)) for i, p in enumerate(partials)]
-            return tuple(found), partials
-        try:
-            result = self._importers[key](site) if key in self._importers else None
-        except Inexpressible:
-            result = None
-        if result is None:
+            return dict(enumerate(found)), partials
+        result = self.attempt(self._importers[key], site) if key in self._importers else None
+        values = dict(enumerate((result,) if isinstance(result, str) else result or ()))
+        if not all(i in values for i, name in enumerate(site.node.outputs) if name):
             self._ask_for_shapes(site)
             return self._opaque(site, partials), partials
-        return (result,) if isinstance(result, str) else result, partials
+        return values, partials
 
     def _ask_for_shapes(self, site: Site) -> None:
         """Nothing is left as it is because of a shape that the user can tell."""
@@ -215,7 +213,7 @@ class Builder(Construction):
         if unknown and any(types[i].shape is None for i in self.graph.inputs):
             raise GraphError(f"the shape of `{unknown[0]}` is not known", node=site.name)
 
-    def _opaque(self, site: Site, partials: tuple[Partial, ...] | None) -> tuple[str, ...]:
+    def _opaque(self, site: Site, partials: tuple[Partial, ...] | None) -> dict[int, str]:
         node, graph = site.node, self.graph
         present = tuple(v for v in site.inputs if v)
         known = [self.partials.get(v) for v in present]
@@ -229,15 +227,16 @@ class Builder(Construction):
             return self._computed_once(site, source, arrays)
         attrs = {"kind": node.op, "types": types, "source": source}
         name = graph.add("opaque", *present, name=node.name, attrs=attrs, outputs=len(types))
-        return graph.nodes[name].values
+        return dict(zip(node.present, graph.nodes[name].values, strict=True))
 
     def _computed_once(
         self, site: Site, source: OnnxSource, known: Sequence[Array]
-    ) -> tuple[str, ...]:
+    ) -> dict[int, str]:
         """The constants that an op not understood makes of small constants."""
         found = source.run(known)
         arrays = found if isinstance(found, tuple) else (found,)
-        return tuple(self.const(array, site.named(i)) for i, array in enumerate(arrays))
+        present = zip(site.node.present, arrays, strict=True)
+        return {i: self.const(array, site.named(i)) for i, array in present}
 
 
 def elements(shape: Shape | None) -> int | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from qgraph.errors import GraphError, UsageError
 from qgraph.frontends.ends import needed, no_outputs
 from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
 from qgraph.frontends.onnx.builder import Builder
 from qgraph.frontends.onnx.model import Model
-from qgraph.frontends.onnx.node import INPUT, Ref, ir_name
+from qgraph.frontends.onnx.node import INPUT, OnnxNode, Ref, ir_name
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
@@ -51,7 +52,7 @@ def import_model(
         kind = _input_type(model, start, shapes)
         builder.add_input(start, kind.dtype, kind.shape)
     try:
-        for node in order:
+        for node in _without_unused(order, ends.values()):
             builder.add(node)
     except GraphError as error:
         raise with_shape_hint(error, builder.graph) from None
@@ -61,6 +62,14 @@ def import_model(
     sweep(graph, keep=cut)
     verify(graph)
     return graph
+
+
+def _without_unused(order: Sequence[OnnxNode], ends: Iterable[Ref]) -> Iterator[OnnxNode]:
+    """The nodes, those of their outputs left out that nothing uses: exporters often list all."""
+    used = {*ends, *(ref for node in order for ref in node.inputs)}
+    for node in order:
+        outputs = tuple(o if (node.name, i) in used else "" for i, o in enumerate(node.outputs))
+        yield replace(node, outputs=outputs)
 
 
 def _ends(model: Model, outputs: Sequence[str] | None) -> dict[str, Ref]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qgraph.errors import GraphError
+from qgraph.frontends.onnx.schemas import no_effect
 
 Ref = tuple[str, int]  # node name, output index
 
@@ -36,9 +37,20 @@ class OnnxNode:
 
     control: tuple[str, ...] = ()
 
+    def with_attrs(self, attrs: Mapping[str, Any]) -> OnnxNode:
+        return replace(self, attrs=attrs)
+
+    def may_ignore(self, key: str) -> bool:
+        return no_effect(self.op, self.version, self.domain, key, self.attrs[key])
+
     @property
     def inputs(self) -> tuple[Ref, ...]:
         return tuple(ref for ref in self.slots if ref is not None)
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The places of the outputs that are not left out."""
+        return tuple(i for i, name in enumerate(self.outputs) if name)
 
     def integer(self, key: str, default: int = 0) -> int:
         return int(self.attrs.get(key, default))

@@ -23,6 +23,8 @@ def _const(site: Site) -> Result:
 
 
 def _identity(site: Site) -> Result:
+    """The first input; others are only printed."""
+    site.without_effect(*range(1, len(site.inputs)))
     return site.emit("identity", site.inputs[0])
 
 
@@ -49,6 +51,7 @@ def _switch(site: Site) -> Result:
 
 
 def _merge(site: Site) -> Result:
+    site.without_effect(*range(len(site.inputs)))  # one is live
     for index, value in enumerate(site.live):
         if value is not None:
             return (site.emit("identity", value), site.const(index, "index"))

@@ -33,6 +33,39 @@ def _add_n(site: Site) -> Result:
     return site.emit("add", total, rest[-1])
 
 
+def _less(op: str) -> Importer:
+    def importer(site: Site) -> Result:
+        a, b = site.inputs
+        return site.emit(op, b, a) if _numeric(site) else None
+
+    return importer
+
+
+def _equality(op: str) -> Importer:
+    """Without `incompatible_shape_error`, shapes that do not fit are unequal: not expressed."""
+
+    def importer(site: Site) -> Result:
+        strict = site.node.flag("incompatible_shape_error", True)
+        return site.emit(op, *site.inputs) if strict and _numeric(site) else None
+
+    return importer
+
+
+def _select(site: Site) -> Result:
+    """`SelectV2` broadcasts; `Select` also takes one condition for each row, which is left."""
+    if site.type(1).dtype in NOT_NUMPY:
+        return None
+    conditions, values = site.type(0).rank, site.type(1).rank
+    if site.node.op == "Select" and (values is None or conditions not in (0, values)):
+        return None
+    return site.emit("select", *site.inputs)
+
+
+def _is_nan(site: Site) -> Result:
+    x = site.inputs[0]
+    return site.emit("not_equal", x, x) if site.type().is_float else None
+
+
 def _leaky_relu(site: Site) -> Result:
     return site.emit("leaky_relu", site.inputs[0], alpha=site.node.real("alpha", 0.2))
 
@@ -52,7 +85,9 @@ def _cast(site: Site) -> Result:
 
 PLAIN = {
     "Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul",
-    "Maximum": "maximum", "Minimum": "minimum", "GreaterEqual": "greater_equal",
+    "Maximum": "maximum", "Minimum": "minimum",
+    "Greater": "greater", "GreaterEqual": "greater_equal",
+    "LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalNot": "logical_not",
     "SquaredDifference": "squared_difference", "Neg": "neg", "Abs": "abs", "Square": "square",
     "Relu": "relu", "Relu6": "relu6",
 }  # fmt: skip
@@ -67,6 +102,13 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         **{name: _plain(op) for name, op in PLAIN.items()},
         **{name: _float_only(op) for name, op in FLOAT_ONLY.items()},
+        "Less": _less("greater"),
+        "LessEqual": _less("greater_equal"),
+        "Equal": _equality("equal"),
+        "NotEqual": _equality("not_equal"),
+        "IsNan": _is_nan,
+        "Select": _select,
+        "SelectV2": _select,
         "AddN": _add_n,
         "LeakyRelu": _leaky_relu,
         "Softmax": _softmax,

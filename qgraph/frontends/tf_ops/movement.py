@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +17,7 @@ from qgraph.frontends.site import Place
 LARGEST_FILL = 1 << 24
 
 
-def _concat(site: Site, parts: tuple[str, ...], axis: tuple[int, ...] | None) -> Result:
+def _concat(site: Site, parts: Sequence[str], axis: tuple[int, ...] | None) -> Result:
     if axis is None or not parts:
         return None
     if len(parts) == 1:
@@ -77,7 +77,7 @@ def _reshape(site: Site) -> Result:
     return None if shape is None else site.emit("reshape", site.inputs[0], shape=shape)
 
 
-def reshape_target(site: Place[Any], target: Partial) -> tuple[int, ...] | None:
+def reshape_target(site: Place[Any, Any], target: Partial) -> tuple[int, ...] | None:
     """The target with at most one -1: an unknown batch becomes it. None where that cannot be."""
     dims = [None if u else int(v) for v, u in zip(target.values, target.missing, strict=True)]
     if dims.count(None) + dims.count(-1) <= 1:

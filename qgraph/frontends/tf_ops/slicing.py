@@ -14,6 +14,7 @@ from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
 MOST_PIECES = 1 << 16  # that a tensor is taken apart into; what says more is damaged
+MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "begin_mask", "end_mask")
 Part = tuple[int | None, int | None, int]
 
 
@@ -55,8 +56,10 @@ def strided_spec(
 ) -> Spec:
     """The slice of a StridedSlice node, its five bit masks applied."""
 
+    masks = {name: node.integer(name) for name in MASKS}
+
     def bit(mask: str, i: int) -> bool:
-        return bool(node.integer(mask) >> i & 1)
+        return bool(masks[mask] >> i & 1)
 
     entries: list[Any] = []
     for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):

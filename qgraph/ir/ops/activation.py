@@ -99,12 +99,12 @@ def _integer_relu6(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
 
 def _softmax(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     x, axis = inputs[0], attrs.get("axis", -1)
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    e = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
     return e / e.sum(axis=axis, keepdims=True)
 
 
 def _log_softmax(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    x = inputs[0] - inputs[0].max(axis=-1, keepdims=True)
+    x = inputs[0] - inputs[0].max(axis=-1, keepdims=True, initial=-np.inf)
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 

@@ -82,6 +82,17 @@ FLOAT_UNARY: dict[str, Callable[[Any], Any]] = {
     "floor": np.floor,
 }
 
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+}
+LOGICAL: dict[str, Callable[[Any, Any], Any]] = {
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+}
+
 OPS = (
     *(
         OpDef(name, (2, 2), broadcast, _binary(f), _one_scale(f), same_scale=True)
@@ -90,8 +101,9 @@ OPS = (
     OpDef("mul", (2, 2), broadcast, _binary(np.multiply), _product),
     *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in FLOAT_BINARY.items()),
     *(OpDef(name, (1, 1), same_as_first, _unary(f)) for name, f in FLOAT_UNARY.items()),
-    OpDef("greater_equal", (2, 2), _comparison, _binary(np.greater_equal)),
-    OpDef("equal", (2, 2), _comparison, _binary(np.equal)),
+    *(OpDef(name, (2, 2), _comparison, _binary(f)) for name, f in COMPARISONS.items()),
+    *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in LOGICAL.items()),
+    OpDef("logical_not", (1, 1), same_as_first, _unary(np.logical_not)),
     # condition, value where it is true, value where it is false
     OpDef("select", (3, 3), _select_type, lambda attrs, inputs: np.where(*inputs)),
     OpDef("cast", (1, 1), _cast_type, _cast, attrs=("dtype",)),

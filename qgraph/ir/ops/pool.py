@@ -35,11 +35,17 @@ def _pads(attrs: Attrs, x: Any) -> Any:
     return explicit_pads(x.shape[1:3], attrs["ksize"], attrs["strides"], ONE, attrs["padding"])
 
 
+def lowest(dtype: Any) -> Any:
+    """What a maximum over nothing is."""
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
 def max_pool(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     """Largest value under each window; padding never wins."""
     x = inputs[0]
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    x = padded(x, _pads(attrs, x), lowest)
+    x = padded(x, _pads(attrs, x), lowest(x.dtype))
     result: Any = None
     for _, _, view in taps(x, attrs["ksize"], attrs["strides"], ONE):
         result = view.copy() if result is None else np.maximum(result, view, out=result)
@@ -82,6 +88,19 @@ def _reduce(function: Callable[..., Any]) -> Evaluate:
     return evaluate
 
 
+def _reduce_max(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    x, axes = inputs[0], tuple(attrs["axes"])
+    return np.max(x, axis=axes, keepdims=attrs["keepdims"], initial=lowest(x.dtype))
+
+
+def _mean(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    """NaN over nothing, and numpy does not warn."""
+    x, axes, keepdims = inputs[0], tuple(attrs["axes"]), attrs["keepdims"]
+    if x.size == 0:
+        return np.sum(x, axis=axes, keepdims=keepdims) * x.dtype.type(np.nan)
+    return np.mean(x, axis=axes, keepdims=keepdims)
+
+
 def _infer_argmax(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     shape = inputs[0].shape
     if shape is None:
@@ -91,6 +110,8 @@ def _infer_argmax(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
 
 
 def _argmax(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+    if inputs[0].shape[attrs["axis"]] == 0:
+        raise GraphError(f"argmax along axis {attrs['axis']}, which has no elements")
     return inputs[0].argmax(axis=attrs["axis"]).astype(attrs["dtype"])
 
 
@@ -100,14 +121,14 @@ REDUCE = ("axes", "keepdims")
 OPS = (
     OpDef("max_pool", (1, 1), _infer_max_pool, max_pool, moved(max_pool), POOL, moves=True),
     OpDef("avg_pool", (1, 1), _infer_pool, avg_pool, attrs=POOL),
-    OpDef("mean", (1, 1), _infer_reduce, _reduce(np.mean), attrs=REDUCE),
+    OpDef("mean", (1, 1), _infer_reduce, _mean, attrs=REDUCE),
     OpDef("sum", (1, 1), _infer_reduce, _reduce(np.sum), attrs=REDUCE),
     OpDef(
         "reduce_max",
         (1, 1),
         _infer_reduce,
-        _reduce(np.max),
-        moved(_reduce(np.max)),
+        _reduce_max,
+        moved(_reduce_max),
         REDUCE,
         moves=True,
     ),

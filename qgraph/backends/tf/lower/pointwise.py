@@ -90,6 +90,10 @@ def _comparison(op: str) -> Lower:
     return lower
 
 
+def _logical(op: str) -> Lower:
+    return lambda e, node: e.builder.add(op, node.name, [e.tensor(v) for v in node.inputs])
+
+
 def _select(e: Emission, node: Node) -> str:
     condition, *values = node.inputs
     dtype = e.dtypes[node.name]
@@ -126,8 +130,13 @@ POINTWISE: Mapping[str, Lower] = {
     "square": simple("Square"),
     "reciprocal": simple("Reciprocal"),
     "floor": simple("Floor"),
+    "greater": _comparison("Greater"),
     "greater_equal": _comparison("GreaterEqual"),
     "equal": _comparison("Equal"),
+    "not_equal": _comparison("NotEqual"),
+    "logical_and": _logical("LogicalAnd"),
+    "logical_or": _logical("LogicalOr"),
+    "logical_not": _logical("LogicalNot"),
     "select": _select,
     "cast": _cast,
     "relu": simple("Relu"),

@@ -9,7 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.site import Inexpressible
 
 SIXTH = float(np.float32(1 / 6))
 SELU = (1.6732632423543772, 1.0507009873554805)  # alpha, gamma
@@ -147,7 +148,8 @@ def _softmax(op: str) -> Importer:
         x, rank = _float(site), site.rank()
         if site.node.version >= 13:
             return _along(site, op, x, site.axis(site.node.integer("axis", -1), rank))
-        axis = site.axis(site.node.integer("axis", 1), rank) if rank > 1 else 0
+        axis = site.node.integer("axis", 1)
+        axis = site.axis(axis, rank) if rank > 1 else 0
         if axis == rank - 1:
             return site.emit(op, x, axis=-1)
         return _of_rows(site, op, x, axis)

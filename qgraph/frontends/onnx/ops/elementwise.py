@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 
 
@@ -58,10 +60,39 @@ def _mean(site: Site) -> Result:
     return site.emit("mul", total, site.scalar(1 / len(site.inputs), "share"))
 
 
-def _less_or_equal(site: Site) -> Result:
-    if site.type(0).dtype != site.type(1).dtype or site.type().dtype == "string":
+def _compared(op: str, *, swap: bool = False, bools: bool = False) -> Importer:
+    def importer(site: Site) -> Result:
+        kinds = {site.type(i).dtype for i in range(2)}
+        if len(kinds) > 1 or "string" in kinds or (kinds == {"bool"} and not bools):
+            return None
+        a, b = site.inputs
+        return site.emit(op, b, a) if swap else site.emit(op, a, b)
+
+    return importer
+
+
+def _logical(op: str) -> Importer:
+    def importer(site: Site) -> Result:
+        bools = all(site.type(i).dtype == "bool" for i in range(len(site.inputs)))
+        return site.emit(op, *site.inputs) if bools else None
+
+    return importer
+
+
+def _is_nan(site: Site) -> Result:
+    """The one number that does not equal itself."""
+    x = site.inputs[0]
+    return site.emit("not_equal", x, x) if site.type().is_float else None
+
+
+def _is_inf(site: Site) -> Result:
+    node, x = site.node, site.inputs[0]
+    below, above = (node.integer(f"detect_{sign}", 1) for sign in ("negative", "positive"))
+    if not site.type().is_float or not (below or above):
         return None
-    return site.emit("greater_equal", site.inputs[1], site.inputs[0])
+    if below and above:
+        x = site.helper("size", "abs", x)
+    return site.emit("equal", x, site.scalar(np.inf if above else -np.inf, "infinity"))
 
 
 def _where(site: Site) -> Result:
@@ -76,7 +107,6 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
             op: _plain(name)
             for op, name in {
                 "Add": "add", "Sub": "sub", "Mul": "mul", "Neg": "neg", "Abs": "abs",
-                "GreaterOrEqual": "greater_equal", "Equal": "equal",
             }.items()
         },
         **{
@@ -91,7 +121,17 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Min": _fold("minimum"),
         "Sum": _fold("add"),
         "Mean": _mean,
-        "LessOrEqual": _less_or_equal,
+        "Equal": _compared("equal", bools=True),
+        "Greater": _compared("greater"),
+        "GreaterOrEqual": _compared("greater_equal"),
+        "Less": _compared("greater", swap=True),
+        "LessOrEqual": _compared("greater_equal", swap=True),
+        "And": _logical("logical_and"),
+        "Or": _logical("logical_or"),
+        "Not": _logical("logical_not"),
+        "Xor": _logical("not_equal"),
+        "IsNaN": _is_nan,
+        "IsInf": _is_inf,
         "Where": _where,
     }
 )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Inexpressible, Site
+from qgraph.frontends.onnx.builder import Site
+from qgraph.frontends.site import Inexpressible
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
@@ -74,6 +75,21 @@ def explicit(site: Site) -> tuple[Pair, Pair]:
     return ((pads[0], pads[2]), (pads[1], pads[3]))
 
 
+def check_kernel(site: Site, weights: tuple[int, ...]) -> None:
+    """Raise GraphError where attribute `kernel_shape` is not that of weights [o, i, ...]."""
+    given = site.node.integers("kernel_shape")
+    if given and given != weights[2:]:
+        raise GraphError(
+            f"kernel_shape {given} does not fit weights of shape {weights}", node=site.name
+        )
+
+
+def refuse_pads(site: Site) -> None:
+    """Pads beside `auto_pad` have no meaning that all runtimes share."""
+    if any(site.node.integers("pads") or ()):
+        raise Inexpressible
+
+
 def window(
     site: Site, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
 ) -> Any:
@@ -82,10 +98,11 @@ def window(
     if mode == "NOTSET":
         pads = explicit(site)
         return "valid" if pads == NONE else pads
+    refuse_pads(site)
     if mode == "VALID":
         return "valid"
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise GraphError(f"there is no auto_pad `{mode}`", node=site.name)
+        raise GraphError(f"unknown auto_pad `{mode}`", node=site.name)
     if mode == "SAME_UPPER" and site.rank() == 4 and not numbers:
         return "same"
     sizes = site.builder.graph.types[image(site)].shape

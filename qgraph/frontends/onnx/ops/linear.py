@@ -8,16 +8,18 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import (
     Pair,
     back,
+    check_kernel,
     image,
     pair,
     reordered,
     sizes_of,
     window,
 )
+from qgraph.frontends.site import Inexpressible
 
 
 def _conv(site: Site) -> Result:
@@ -29,6 +31,7 @@ def _conv(site: Site) -> Result:
         raise GraphError(f"{groups} groups do not fit weights of {sizes}", node=site.name)
     if channels not in (None, sizes[1] * groups):
         raise GraphError(f"{channels} channels do not fit weights of {sizes}", node=site.name)
+    check_kernel(site, sizes)
     kernel: Pair = (sizes[2], sizes[3]) if len(sizes) == 4 else (1, sizes[-1])
     strides, dilations = pair(site, "strides"), pair(site, "dilations")
     pads = window(site, kernel, strides, dilations)
@@ -77,6 +80,7 @@ def _gemm(site: Site) -> Result:
     b = _scaled(site, b, site.node.real("alpha", 1.0), "b")
     beta = site.node.real("beta", 1.0)
     if not site.has(2) or beta == 0:
+        site.without_effect(2)
         return site.emit("matmul", a, b)
     product = site.helper("matmul", "matmul", a, b)
     c = _scaled(site, site.inputs[2], beta, "c")

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.partial import Partial
+from qgraph.frontends.site import Inexpressible
 from qgraph.frontends.tf_ops.movement import reshape_target
 
 MOST_COPIES = 64
@@ -64,6 +65,7 @@ def _pad(site: Site) -> Result:
 def _mode(site: Site) -> dict[str, Any]:
     mode = site.node.text("mode", "constant")
     if mode in ("reflect", "edge"):
+        site.without_effect("value", 2)
         return {"mode": mode}
     if mode != "constant":
         raise Inexpressible

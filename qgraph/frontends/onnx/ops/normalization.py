@@ -8,9 +8,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.errors import UnsupportedError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.errors import GraphError, UnsupportedError
+from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image
+from qgraph.frontends.site import Inexpressible
 
 EPSILON = 1e-5
 LARGEST_SIZE = 64
@@ -109,10 +110,10 @@ def _windows(site: Site, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
 
 
 def _group_norm(site: Site) -> Result:
-    """Since opset 21: one scale a channel. The channels of a group are one image."""
+    """The channels of a group are one image. One scale a channel; before opset 21, a group."""
     groups, rank = site.node.integer("num_groups"), site.rank()
     shape = site.known_shape()
-    if not site.type().is_float or site.node.version < 21 or rank < 3 or groups < 1:
+    if not site.type().is_float or rank < 3 or groups < 1:
         return None
     if None in shape[1:] or (shape[1] or 0) % groups:
         return None
@@ -123,10 +124,20 @@ def _group_norm(site: Site) -> Result:
     normal = _normalized(site, rows, (2,), site.node.real("epsilon", EPSILON))
     target = (-1, *whole) if shape[0] is None else (shape[0], *whole)
     restored = site.helper("restored", "reshape", normal, shape=target)
-    column = (whole[0], *(1,) * (rank - 2))
-    scale = site.helper("scale", "reshape", site.inputs[1], shape=column)
-    bias = site.helper("bias", "reshape", site.inputs[2], shape=column)
+    scale, bias = (_per_channel(site, i, whole[0], groups) for i in (1, 2))
     return site.emit("add", site.helper("scaled", "mul", restored, scale), bias)
+
+
+def _per_channel(site: Site, i: int, channels: int, groups: int) -> str:
+    """Input `i`, of one number a channel or a group, as [channels, 1, ...]."""
+    value, count = site.inputs[i], channels if site.node.version >= 21 else groups
+    if site.shape(i) != (count,):
+        raise GraphError(f"{site.type(i)} for {count} numbers", node=site.name)
+    column = (channels, *(1,) * (site.rank() - 2))
+    if count != channels:
+        rows = site.helper(f"rows{i}", "reshape", value, shape=(count, 1))
+        value = site.helper(f"channels{i}", "concat", *[rows] * (channels // count), axis=1)
+    return site.helper(f"column{i}", "reshape", value, shape=column)
 
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.site import Inexpressible
 
 
 def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:
     """The axes, from the front, and whether they stay; None where nothing is reduced."""
-    rank = site.rank()
-    given = site.setting("axes", 1)
-    if not given:
-        if site.node.integer("noop_with_empty_axes"):
-            return None
-        given = tuple(range(rank))
-    axes = tuple(sorted({site.axis(a, rank) for a in given}))
-    return axes, bool(site.node.integer("keepdims", 1))
+    rank, given = site.rank(), site.setting("axes", 1)
+    keepdims = bool(site.node.integer("keepdims", 1))
+    if site.node.integer("noop_with_empty_axes") and not given:
+        return None
+    axes = tuple(sorted({site.axis(a, rank) for a in given or range(rank)}))
+    return axes, keepdims
 
 
 def _reduction(op: str, before: str | None = None, after: str | None = None) -> Importer:
@@ -26,6 +25,8 @@ def _reduction(op: str, before: str | None = None, after: str | None = None) -> 
     def importer(site: Site) -> Result:
         x = site.inputs[0]
         if not site.type().is_float and (op, before, after) not in WHOLE:
+            raise Inexpressible
+        if site.type().dtype == "string":
             raise Inexpressible
         found = _axes(site)
         if before:

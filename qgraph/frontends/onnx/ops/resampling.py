@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
+from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
+from qgraph.frontends.partial import Partial
+from qgraph.frontends.site import Inexpressible
 from qgraph.ir.ops import op_definition
 
 MOST_COPIES = 64
@@ -36,35 +38,48 @@ def _factors(site: Site, values: Any) -> tuple[float, ...]:
     return (1.0, scales[2]) if rank == 3 else (scales[2], scales[3])
 
 
-def _sizes(site: Site, values: Any) -> tuple[int, ...]:
-    rank, shape = site.rank(), site.known_shape()
-    sizes = [int(v) for v in np.ravel(values)]
+def _sizes(site: Site, given: Partial) -> tuple[int, ...]:
+    """Height and width that are asked for; batch and channels have to stay as they are."""
+    rank, have = site.rank(), site.dims()
     axes = site.node.integers("axes")
-    if axes is not None:
-        given = {site.axis(a, rank): s for a, s in zip(axes, sizes, strict=True)}
-        if {0, 1} & set(given):
-            raise Inexpressible
-        sizes = [given.get(a, shape[a] or 0) for a in range(rank)]
-    elif shape[1] != sizes[1] or (shape[0] is not None and shape[0] != sizes[0]):
+    places = range(rank) if axes is None else [site.axis(a, rank) for a in axes]
+    if have is None or given.values.ndim != 1 or len(places) != given.values.size:
         raise Inexpressible
-    return (1, sizes[2]) if rank == 3 else (sizes[2], sizes[3])
+    values, unknown = have.values.copy(), have.unknown.copy()
+    values[list(places)], unknown[list(places)] = given.values, given.unknown
+    for at in (0, 1):
+        own, wanted = have.unknown[at], unknown[at]
+        baked = at == 0 and own is not None and wanted is None  # an exporter's own batch
+        if not baked and (own != wanted or (own is None and values[at] != have.values[at])):
+            raise Inexpressible
+    if any(u is not None for u in unknown[2:]):
+        raise Inexpressible
+    return (1, int(values[2])) if rank == 3 else (int(values[2]), int(values[3]))
 
 
 def _resize(site: Site) -> Result:
-    node = site.node
-    first = 1 if node.version < 11 else 2  # scales; in between came a region
-    if node.text("mode", "nearest") != "nearest" or site.rank() not in (3, 4):
-        return None
-    if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        return None
-    older = node.version < 11
+    node, older = site.node, site.node.version < 11
+    first = 1 if older else 2  # scales; in between came a region
     where = "asymmetric" if older else node.text("coordinate_transformation_mode", "half_pixel")
     rounding = "floor" if older else node.text("nearest_mode", "round_prefer_floor")
-    scales, sizes = site.constant(first), site.constant(3) if first == 2 else None
+    if node.text("mode", "nearest") != "nearest" or site.rank() not in (3, 4):
+        return None
+    if where != "tf_crop_and_resize":
+        site.without_effect("extrapolation_value")
+        if not older:
+            site.without_effect(1)  # the region
+    # Of interpolation; nearest neighbours have none.
+    site.without_effect("cubic_coeff_a", "exclude_outside", "antialias")
+    sizes = None if older or not site.has(3) else site.partial(3)
+    if sizes is not None and sizes.values.size:
+        if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+            return None
+        site.without_effect(2)
+        return _to(site, _sizes(site, sizes), None, where, rounding)
+    site.without_effect("keep_aspect_ratio_policy", *(() if older else (3,)))
+    scales = site.constant(first)
     if "scales" in node.attrs:  # Upsample in opset 7
         scales = np.asarray(node.attrs["scales"], np.float32)
-    if sizes is not None and sizes.size:
-        return _to(site, _sizes(site, sizes), None, where, rounding)
     if scales is None or not scales.size:
         return None
     factors = _factors(site, scales)
@@ -124,7 +139,7 @@ def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding
         "round_prefer_ceil": lambda v: np.floor(v + 0.5),
     }
     if rounding not in rounded:
-        raise GraphError(f"there is no nearest_mode `{rounding}`", node=site.name)
+        raise GraphError(f"unknown nearest_mode `{rounding}`", node=site.name)
     return np.clip(rounded[rounding](x), 0, size - 1).astype(np.int64)
 
 
@@ -142,29 +157,43 @@ def _copied(site: Site, factors: tuple[float, ...], where: str, rounding: str) -
 
 
 def _depth_to_space(site: Site) -> Result:
-    block, mode = site.node.integer("blocksize"), site.node.text("mode", "DCR")
-    if site.rank() != 4 or block < 1:
-        return None
-    if mode == "DCR":
-        return in_nhwc(site, "depth_to_space", block=block)
-    shape = site.builder.graph.types[image(site)].shape or ()
-    if mode != "CRD" or None in shape[1:]:
-        return None
-    _, height, width, channels = (d or 0 for d in shape)
-    if channels % (block * block):
-        raise GraphError(f"{channels} channels are no multiple of {block}²", node=site.name)
-    split = (-1, height, width, channels // (block * block), block * block)
-    parts = site.helper("split", "reshape", image(site), shape=split)
-    turned = site.helper("turned", "transpose", parts, perm=(0, 1, 2, 4, 3))
-    joined = site.helper("joined", "reshape", turned, shape=(-1, height, width, channels))
-    return back(site, site.helper("nhwc", "depth_to_space", joined, block=block), 4)
+    block, crd = _block(site)
+    x = image(site)
+    if crd:
+        x = _exchanged(site, x, lambda channels: (channels // block**2, block**2))
+    return back(site, site.helper("nhwc", "depth_to_space", x, block=block), 4)
 
 
 def _space_to_depth(site: Site) -> Result:
-    block = site.node.integer("blocksize")
+    block, crd = _block(site)
+    made = site.helper("blocks", "space_to_depth", image(site), block=block)
+    if crd:
+        made = _exchanged(site, made, lambda channels: (block**2, channels // block**2))
+    return back(site, made, 4)
+
+
+def _block(site: Site) -> tuple[int, bool]:
+    """The side of a block, and whether its place in the block is counted before the channel."""
+    block, mode = site.node.integer("blocksize"), site.node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise GraphError(f"unknown mode `{mode}`; DCR and CRD exist", node=site.name)
     if site.rank() != 4 or block < 1:
-        return None
-    return in_nhwc(site, "space_to_depth", block=block)
+        raise Inexpressible
+    return block, mode == "CRD"
+
+
+def _exchanged(site: Site, x: str, split: Callable[[int], tuple[int, int]]) -> str:
+    """The last axis of `x` seen as two, which change places."""
+    shape = site.builder.graph.types[x].shape or ()
+    if None in shape[1:]:
+        raise Inexpressible
+    _, height, width, channels = (d or 0 for d in shape)
+    outer, inner = split(channels)
+    if outer * inner != channels:
+        raise GraphError(f"{channels} channels do not divide into blocks", node=site.name)
+    parts = site.helper("split", "reshape", x, shape=(-1, height, width, outer, inner))
+    turned = site.helper("turned", "transpose", parts, perm=(0, 1, 2, 4, 3))
+    return site.helper("joined", "reshape", turned, shape=(-1, height, width, channels))
 
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(

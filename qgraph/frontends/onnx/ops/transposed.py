@@ -15,16 +15,28 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.onnx.builder import Importer, Inexpressible, Result, Site
-from qgraph.frontends.onnx.ops.layout import Pair, back, explicit, image, pair
+from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.ops.layout import (
+    Pair,
+    back,
+    check_kernel,
+    explicit,
+    image,
+    pair,
+    refuse_pads,
+)
+from qgraph.frontends.site import Inexpressible
 
 LARGEST_FILTER = 1 << 22
 
 
 def _conv_transpose(site: Site) -> Result:
     weights = site.constant(1)
-    if weights is None or not site.type().is_float or weights.ndim != site.rank():
+    if weights is None or not site.type().is_float or site.rank() not in (3, 4):
         return None
+    if weights.ndim != site.rank():
+        raise GraphError(f"weights of shape {weights.shape} for {site.type()}", node=site.name)
+    check_kernel(site, weights.shape)
     strides = pair(site, "strides")
     w = _dense(site, weights)
     kernel: Pair = (w.shape[2], w.shape[3])
@@ -79,8 +91,11 @@ def _output_padding(site: Site) -> Pair:
 def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:
     """What is taken away at each end; less than nothing where there is to be more."""
     mode, shape = site.node.text("auto_pad", "NOTSET"), site.node.integers("output_shape")
-    if shape is None and mode in ("NOTSET", "VALID"):
-        return explicit(site) if mode == "NOTSET" else ((0, 0), (0, 0))
+    if shape is None and mode == "NOTSET":
+        return explicit(site)
+    refuse_pads(site)
+    if shape is None and mode == "VALID":
+        return ((0, 0), (0, 0))
     spatial = (site.builder.graph.types[image(site)].shape or ())[1:3]
     totals = []
     for i, (k, s, e) in enumerate(zip(kernel, strides, extra, strict=True)):

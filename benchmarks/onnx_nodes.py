@@ -1,0 +1,175 @@
+"""ONNX's own node tests through the door: ``python -m benchmarks.onnx_nodes [--only Resize]``.
+
+The wheel of `onnx` holds some 1,900 models of one node or few, each with inputs and the outputs
+that they give. Each is loaded with weights as constants, which is how networks have them, and run
+by the float reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from qgraph.errors import QGraphError
+from qgraph.ir.types import Array
+
+BEGIN, END = "<!-- node tests -->", "<!-- end of node tests -->"
+
+
+class Verdict(StrEnum):
+    """`equal`: read and equal; `opaque`: equal, but a node is left to ONNX's reference."""
+
+    EQUAL = "equal"
+    OPAQUE = "opaque"
+    REFUSED = "refused"
+    WRONG = "wrong"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    case: str
+    op: str
+    verdict: Verdict
+    reason: str = ""
+
+
+@cache
+def node_cases() -> tuple[Any, ...]:
+    """Every node test of `onnx`: a model, and arrays that go in and come out."""
+    from onnx.backend.test.loader import load_model_tests
+
+    return tuple(load_model_tests(kind="node"))
+
+
+def op_of(case: Any) -> str:
+    """The op of most nodes; a test of a function holds the function's body."""
+    kinds = Counter(node.op_type for node in case.model.graph.node)
+    return str(kinds.most_common(1)[0][0]) if kinds else "none"
+
+
+def with_constants(model: Any, feeds: list[Any]) -> tuple[Any, dict[str, Array]]:
+    """The model with all inputs but one as constants, and what to feed.
+
+    The first input of floats stays, or the first one if none has floats.
+    """
+    import onnx
+
+    inputs = list(model.graph.input)[: len(feeds)]
+    kinds = [np.asarray(f).dtype.kind if isinstance(f, np.ndarray) else "" for f in feeds]
+    first = kinds.index("f") if "f" in kinds else 0
+    frozen = onnx.ModelProto()
+    frozen.CopyFrom(model)
+    kept, fed = [], {}
+    for i, (value, array) in enumerate(zip(inputs, feeds, strict=True)):
+        if i == first or not isinstance(array, np.ndarray):
+            kept.append(value)
+            fed[value.name] = array
+        else:
+            frozen.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+    del frozen.graph.input[:]
+    frozen.graph.input.extend(kept)
+    return frozen, fed
+
+
+def judged(case: Any) -> Outcome:
+    """Load, run and compare one test."""
+    try:
+        return _tried(case)
+    except QGraphError as error:
+        return Outcome(case.name, op_of(case), Verdict.REFUSED, str(error))
+    except Exception as error:  # what escapes the error tree is what is looked for
+        told = f"{type(error).__name__}: {error}"
+        return Outcome(case.name, op_of(case), Verdict.CRASHED, told)
+
+
+def _tried(case: Any) -> Outcome:
+    from qgraph.frontends.onnx import import_model, read
+    from qgraph.frontends.onnx.node import ir_name
+    from qgraph.interpret import evaluate
+
+    verdict, reason = Verdict.EQUAL, ""
+    for feeds, expected in case.data_sets:
+        model, fed = with_constants(case.model, list(feeds))
+        graph = import_model(read(model))
+        left = sorted({n.attrs["kind"] for n in graph.nodes.values() if n.op == "opaque"})
+        if left:
+            verdict, reason = Verdict.OPAQUE, ", ".join(left)
+        run = {ir_name(name): array for name, array in fed.items()}
+        results = evaluate(graph, {k: v for k, v in run.items() if k in graph.inputs})
+        for value, want in zip(case.model.graph.output, expected, strict=True):
+            told = difference(results[ir_name(value.name)], want, case.rtol, case.atol)
+            if told:
+                return Outcome(case.name, op_of(case), Verdict.WRONG, f"{value.name}: {told}")
+    return Outcome(case.name, op_of(case), verdict, reason)
+
+
+def difference(found: Array, want: Any, rtol: float, atol: float) -> str:
+    """How the arrays differ, "" where they don't: by the tolerance that ONNX gives the test."""
+    want = np.asarray(want)
+    if (found.shape, found.dtype) != (want.shape, want.dtype):
+        return f"{found.dtype}{list(found.shape)}, expected {want.dtype}{list(want.shape)}"
+    if want.dtype.kind not in "fc":
+        return f"{int((found != want).sum())} elements" if (found != want).any() else ""
+    close = np.isclose(found, want, rtol, atol, equal_nan=True)
+    return "" if close.all() else f"{int((~close).sum())} of {close.size} elements"
+
+
+def outcomes(only: Iterable[str] = ()) -> Iterator[Outcome]:
+    """What became of every test, or of those of some ops."""
+    wanted = set(only)
+    for case in node_cases():
+        if not wanted or op_of(case) in wanted:
+            yield judged(case)
+
+
+def table(found: Iterable[Outcome]) -> str:
+    """Counts in all and by op, as Markdown."""
+    ops: dict[str, Counter[Verdict]] = defaultdict(Counter)
+    total: Counter[Verdict] = Counter()
+    for outcome in found:
+        ops[outcome.op][outcome.verdict] += 1
+        total[outcome.verdict] += 1
+    head = f"| op | {' | '.join(Verdict)} |\n|---|{'---:|' * len(Verdict)}"
+    rows = [("**all**", total), *sorted(ops.items())]
+    return "\n".join([head, *(_row(op, counts) for op, counts in rows)])
+
+
+def _row(op: str, counts: Counter[Verdict]) -> str:
+    return f"| {op} | {' | '.join(str(counts[v] or '') for v in Verdict)} |"
+
+
+def replaced(text: str, rows: str) -> str:
+    """`text` with `rows` between the two marks."""
+    inside = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return inside.sub(lambda _: f"{BEGIN}\n{rows}\n{END}", text)
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="An op; may be repeated.")] = None,
+    show: Annotated[
+        list[Verdict] | None, typer.Option(help="List tests of this verdict, and why.")
+    ] = None,
+    write: Annotated[Path | None, typer.Option(help="Put the table into this file.")] = None,
+) -> None:
+    """Count what becomes of ONNX's node tests, by op."""
+    found = list(outcomes(only or ()))
+    for outcome in found:
+        if outcome.verdict in (show or ()):
+            print(f"{outcome.verdict} {outcome.case} ({outcome.op}): {outcome.reason}")
+    print(table(found))
+    if write is not None:
+        write.write_text(replaced(write.read_text("utf-8"), table(found)), "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

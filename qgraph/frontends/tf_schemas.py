@@ -1,0 +1,46 @@
+"""What TensorFlow's op definitions say of attributes: defaults, and which never change a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+# By op: attributes that are notes, or checks of what the graph computes.
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
+        **dict.fromkeys(("_FusedConv2D", "_FusedDepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
+        **dict.fromkeys(("MatMul", "BatchMatMulV2", "BatchMatMulV3"), ("grad_x", "grad_y")),
+        **dict.fromkeys(("CheckNumerics", "CheckNumericsV2", "PreventGradient"), ("message",)),
+        **dict.fromkeys(("EnsureShape", "PlaceholderWithDefault"), ("shape",)),
+        "Print": ("message", "first_n", "summarize"),
+        "Gather": ("validate_indices",),
+        "FusedBatchNorm": ("exponential_avg_factor",),  # of training
+        "FusedBatchNormV2": ("exponential_avg_factor",),
+        "FusedBatchNormV3": ("exponential_avg_factor",),
+    }
+)
+
+
+def no_effect(op: str, key: str, value: Any) -> bool:
+    """Whether attribute `key` of an op holds its default, or can never change a number."""
+    if key.startswith("_") or key in WITHOUT_EFFECT.get(op, ()):
+        return True
+    given, defaults = _definition(op)
+    return key in given or (key in defaults and bool(defaults[key] == value))
+
+
+@cache
+def _definition(op: str) -> tuple[frozenset[str], Mapping[str, Any]]:
+    """The attributes that an op's inputs and outputs imply, and the defaults of the others."""
+    from tensorflow.python.framework import op_def_registry
+
+    found = op_def_registry.get(op)
+    if found is None:
+        return frozenset(), {}
+    given = {k for a in found.input_arg for k in (a.type_attr, a.number_attr, a.type_list_attr)}
+    given.update(a.number_attr for a in found.output_arg)
+    defaults = {a.name: a.default_value for a in found.attr if a.HasField("default_value")}
+    return frozenset(given), defaults

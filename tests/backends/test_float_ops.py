@@ -1,5 +1,7 @@
 """Float ops that TensorFlow has under another name, or not at all: as the interpreter has them."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.arithmetic import COMPARISONS, LOGICAL
 
 RNG = np.random.default_rng(0)
 
@@ -21,6 +24,21 @@ def selected(g):
     return g.add("select", g.add("equal", g.add("relu", x), zero), g.const(np.float32(7)), x)
 
 
+def as_float(g, flags):
+    return g.add("cast", flags, attrs={"dtype": "float32"})
+
+
+def compared(op, g):
+    x, steps = value(g, 3, 4), g.const(np.float32([-1, 0, 1, 2]))
+    return as_float(g, g.add(op, g.add("relu", x), g.add("relu", steps)))
+
+
+def logical(op, g):
+    x = value(g, 3, 4)
+    flags = [g.add("greater", x, g.const(np.float32(bound))) for bound in (0, 1)]
+    return as_float(g, g.add(op, *flags[: 1 if op == "logical_not" else 2]))
+
+
 OPS = {
     "elu": lambda g: g.add("elu", value(g, 3, 4), attrs={"alpha": 0.3}),
     "hard_sigmoid": lambda g: g.add(
@@ -31,6 +49,8 @@ OPS = {
         "batch_matmul", value(g, 2, 1, 3, 4), value(g, 5, 4, 2, name="u")
     ),
     "select": selected,
+    **{op: partial(compared, op) for op in COMPARISONS},
+    **{op: partial(logical, op) for op in (*LOGICAL, "logical_not")},
 }
 
 

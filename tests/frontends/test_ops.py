@@ -70,7 +70,24 @@ CASES = {
                    tf.math.rsqrt(positive(x)), tf.square(x), raw.Reciprocal(x=positive(x)),
                    raw.Inv(x=positive(x)), tf.floor(x)],
     ),
-    "greater_equal": (MATRIX, lambda x: tf.cast(x >= 0, x.dtype)),
+    "comparisons": (
+        MATRIX,
+        lambda x: [
+            tf.cast(op(tf.floor(x), [-1.0, 0.0, 1.0, np.nan, np.inf, 0.0]), x.dtype)
+            for op in (tf.greater, tf.greater_equal, tf.less, tf.less_equal, tf.equal, tf.not_equal)
+        ],
+    ),
+    "logic": (
+        MATRIX,
+        lambda x: [
+            *(tf.cast(flags, x.dtype) for flags in (
+                tf.logical_and(x > 0, x < 1), tf.logical_or(x > 1, x < 0), tf.logical_not(x > 0),
+                tf.not_equal(x > 0, x < 1), tf.math.is_nan(tf.sqrt(x)),
+            )),
+            raw.SelectV2(condition=x[:, :1] > 0, t=x, e=tf.cast(7, x.dtype)),
+            raw.Select(condition=x > 0, x=x, y=-x),
+        ],
+    ),
     "cast_int": (MATRIX, lambda x: tf.cast(tf.cast(x * 3, tf.int32), x.dtype)),
     "add_n": (MATRIX, lambda x: [raw.AddN(inputs=[x] * n + [x - 1]) for n in range(3)]),
     "activations": (

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from qgraph.errors import GraphError
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.activation import six_code
+from qgraph.ir.ops.arithmetic import COMPARISONS
 from qgraph.ir.types import Fixed, QuantSpec, TensorType
 from qgraph.numerics import dequantize
 
@@ -63,7 +64,7 @@ FLOAT = {
     "softmax": ({"axis": -1}, [IMAGE]),
     "leaky_relu": ({"alpha": 0.1}, [IMAGE]),
     "cast": ({"dtype": "float32"}, [IMAGE]),
-    "greater_equal": ({}, [IMAGE, (4,)]),
+    **{op: ({}, [IMAGE, (4,)]) for op in COMPARISONS},
     "squared_difference": ({}, [IMAGE, (4,)]),
 }
 

@@ -55,13 +55,20 @@ class OnnxNode:
     def integer(self, key: str, default: int = 0) -> int:
         return int(self.attrs.get(key, default))
 
+    def flag(self, key: str, default: bool = False) -> bool:
+        """An attribute that is 0 or 1; runtimes disagree on what other numbers mean."""
+        value = self.integer(key, int(default))
+        if value not in (0, 1):
+            raise GraphError(f"attribute `{key}` must be 0 or 1, found {value}", node=self.name)
+        return bool(value)
+
     def real(self, key: str, default: float) -> float:
         return float(self.attrs.get(key, default))
 
     def text(self, key: str, default: str = "") -> str:
         value = self.attrs.get(key, default)
         if not isinstance(value, str):
-            raise GraphError(f"attribute `{key}` is no text: {value!r}", node=self.name)
+            raise GraphError(f"attribute `{key}` is not text: {value!r}", node=self.name)
         return value
 
     def integers(self, key: str) -> tuple[int, ...] | None:

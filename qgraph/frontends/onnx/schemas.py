@@ -13,8 +13,8 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "BatchNormalization": ("momentum",),
         "Dropout": ("ratio", "seed"),
         "MaxPool": ("storage_order",),  # of the indices
-        "Cast": ("saturate", "round_mode"),  # of 8-bit floats
-        "CastLike": ("saturate", "round_mode"),
+        "Cast": ("round_mode",),  # to 8-bit floats
+        "CastLike": ("round_mode",),
     }
 )
 

@@ -2,10 +2,24 @@
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
-from tests.helpers.onnx_graphs import assert_like_runtime, f, feed_of, ints, one_op, positive
+from qgraph.errors import GraphError
+from qgraph.interpret import evaluate
+from tests.helpers.onnx_graphs import (
+    assert_like_runtime,
+    f,
+    feed_of,
+    imported,
+    ints,
+    one_op,
+    opaque_kinds,
+    positive,
+)
 
 IMAGE, ROW = f(2, 4, 9, 7), f(3, 6)
+NUMBERS = np.float32([[-1, 0, 1, np.inf, -np.inf, np.nan], [0, 0, 2, 1, np.inf, np.nan]])
+FLAGS = np.array([[True, False], [False, True]])
 
 ELEMENTWISE = {
     **{op: one_op(op, ROW, f(3, 6)) for op in ("Add", "Sub", "Mul", "Max", "Min", "Sum", "Mean")},
@@ -18,8 +32,6 @@ ELEMENTWISE = {
     "Mean_3": one_op("Mean", ROW, f(3, 6), f(6)),
     **{op: one_op(op, ROW) for op in ("Neg", "Abs", "Exp", "Floor", "Reciprocal")},
     **{op: one_op(op, positive(3, 6)) for op in ("Log", "Sqrt")},
-    "GreaterOrEqual": one_op("GreaterOrEqual", ROW, np.float32(0.25)),
-    "LessOrEqual": one_op("LessOrEqual", ROW, np.float32(0.25)),
 }
 WIDE = 4 * f(5, 12)
 ACTIVATIONS = {
@@ -98,3 +110,50 @@ CASES = {**ELEMENTWISE, **ACTIVATIONS, **REDUCTIONS}
 @pytest.mark.parametrize("case", CASES)
 def test_op_computes_what_onnx_runtime_does(case):
     assert_like_runtime(CASES[case], {"x": feed_of(CASES[case])})
+
+
+LOGIC = {
+    **{
+        op: one_op(op, NUMBERS, np.float32([0, 0, 1, np.inf, np.nan, np.nan]))
+        for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    },
+    **{op: one_op(op, FLAGS, np.array([False, True])) for op in ("And", "Or", "Xor", "Equal")},
+    "Not": one_op("Not", FLAGS),
+    "IsNaN": one_op("IsNaN", NUMBERS),
+    **{
+        f"IsInf_{a}{b}": one_op("IsInf", NUMBERS, detect_negative=a, detect_positive=b)
+        for a, b in ((1, 1), (0, 1), (1, 0))
+    },
+}
+
+
+@pytest.mark.parametrize("case", LOGIC)
+def test_logic_of_odd_numbers_is_onnx_runtimes(case):
+    x = FLAGS if LOGIC[case].graph.input[0].type.tensor_type.elem_type == 9 else NUMBERS
+    assert_like_runtime(LOGIC[case], {"x": x})
+
+
+NOTHING = np.zeros((2, 0, 3), np.float32)
+
+
+@pytest.mark.parametrize("axes", [ints(1), ints(0), None])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize(
+    "op",
+    ["ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+     "ReduceLogSum"],
+)  # fmt: skip
+def test_reductions_over_nothing_are_onnxs(op, keepdims, axes):
+    model = one_op(op, NOTHING, axes, opset=20, inputs=(2, "n", 3), keepdims=keepdims)
+    graph = imported(model)
+    (found,) = evaluate(graph, {"x": NOTHING}).values()
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": NOTHING})
+    assert opaque_kinds(graph) == []
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    assert np.array_equal(found, wanted)
+
+
+def test_argmax_over_nothing_is_an_error_that_names_the_node():
+    graph = imported(one_op("ArgMax", NOTHING, axis=1, keepdims=0, inputs=(2, "n", 3)))
+    with pytest.raises(GraphError, match="y: argmax along axis 1"):
+        evaluate(graph, {"x": NOTHING})

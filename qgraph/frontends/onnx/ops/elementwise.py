@@ -87,7 +87,7 @@ def _is_nan(site: Site) -> Result:
 
 def _is_inf(site: Site) -> Result:
     node, x = site.node, site.inputs[0]
-    below, above = (node.integer(f"detect_{sign}", 1) for sign in ("negative", "positive"))
+    below, above = (node.flag(f"detect_{sign}", True) for sign in ("negative", "positive"))
     if not site.type().is_float or not (below or above):
         return None
     if below and above:

@@ -127,7 +127,7 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) 
 
 def with_ceiling(site: Site, padding: Any, kernel: Pair, strides: Pair) -> Any:
     """`padding`, more of it behind where the last, incomplete window counts (`ceil_mode`)."""
-    if not site.node.integer("ceil_mode") or padding == "same":
+    if not site.node.flag("ceil_mode") or padding == "same":
         return padding
     pads = NONE if padding == "valid" else padding
     sizes = site.builder.graph.types[image(site)].shape

@@ -75,8 +75,8 @@ def _scaled(site: Site, value: str, factor: float, what: str) -> str:
 def _gemm(site: Site) -> Result:
     if not site.type().is_float:
         return None
-    a = _turned(site, 0, "a") if site.node.integer("transA") else site.inputs[0]
-    b = _turned(site, 1, "b") if site.node.integer("transB") else site.inputs[1]
+    a = _turned(site, 0, "a") if site.node.flag("transA") else site.inputs[0]
+    b = _turned(site, 1, "b") if site.node.flag("transB") else site.inputs[1]
     b = _scaled(site, b, site.node.real("alpha", 1.0), "b")
     beta = site.node.real("beta", 1.0)
     if not site.has(2) or beta == 0:

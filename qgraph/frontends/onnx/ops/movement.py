@@ -83,7 +83,7 @@ def _reshape(site: Site) -> Result:
         target = Partial.known(np.asarray(site.node.integers("shape"), np.int64))
     if target is None or target.values.ndim != 1:
         return None
-    if not site.node.integer("allowzero"):
+    if not site.node.flag("allowzero"):
         target = _zeros_filled(site, target)
     found = reshape_target(site, target)
     if found is None or min(found, default=0) < -1:
@@ -134,6 +134,8 @@ def _unsqueeze(site: Site) -> Result:
         return None
     rank = site.rank() + len(axes)
     places = sorted({site.axis(a, rank) for a in axes})
+    if len(places) != len(axes):
+        raise GraphError(f"axes {axes} name one axis twice", node=site.name)
     if not places:
         return site.emit("identity", site.inputs[0])
     value = site.inputs[0]

@@ -19,7 +19,7 @@ LARGEST_SIZE = 64
 
 def _batch_norm(site: Site) -> Result:
     node = site.node
-    if node.integer("training_mode") or any(node.outputs[1:]):
+    if node.flag("training_mode") or any(node.outputs[1:]):
         raise UnsupportedError(
             "a batch norm in training mode", node=site.name, hint="export the model for inference"
         )

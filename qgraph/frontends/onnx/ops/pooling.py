@@ -39,12 +39,12 @@ def _max_pool(site: Site) -> Result:
 def _average_pool(site: Site) -> Result:
     """Padding that counts is put around the image first, and is then no padding any more."""
     kernel, strides = _window(site)
-    counted = bool(site.node.integer("count_include_pad"))
+    counted = site.node.flag("count_include_pad")
     pads, x = window(site, kernel, strides, (1, 1), numbers=counted), image(site)
     if counted and pads not in ("valid", NONE):
         around = ((0, 0), *pads, (0, 0))
         x = site.helper("padded", "pad", x, paddings=around, mode="constant", value=0)
-        room = site.node.integer("ceil_mode")
+        room = site.node.flag("ceil_mode")
         pads = _around(with_ceiling(site, pads, kernel, strides), pads) if room else "valid"
     else:
         pads = with_ceiling(site, pads, kernel, strides)

@@ -12,8 +12,8 @@ from qgraph.frontends.site import Inexpressible
 def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:
     """The axes, from the front, and whether they stay; None where nothing is reduced."""
     rank, given = site.rank(), site.setting("axes", 1)
-    keepdims = bool(site.node.integer("keepdims", 1))
-    if site.node.integer("noop_with_empty_axes") and not given:
+    keepdims = site.node.flag("keepdims", True)
+    if site.node.flag("noop_with_empty_axes") and not given:
         return None
     axes = tuple(sorted({site.axis(a, rank) for a in given or range(rank)}))
     return axes, keepdims
@@ -46,11 +46,11 @@ WHOLE = (("reduce_max", None, None),)
 
 
 def _argmax(site: Site) -> Result:
-    if site.node.integer("select_last_index") or site.type().dtype in ("string", "bool"):
+    if site.node.flag("select_last_index") or site.type().dtype in ("string", "bool"):
         return None
     axis = site.axis(site.node.integer("axis"), site.rank())
     attrs = {"axis": axis, "dtype": "int64"}
-    if not site.node.integer("keepdims", 1):
+    if not site.node.flag("keepdims", True):
         return site.emit("argmax", site.inputs[0], **attrs)
     found = site.helper("argmax", "argmax", site.inputs[0], **attrs)
     return site.emit("expand_dims", found, axis=axis)

@@ -56,7 +56,7 @@ def _divide(site: Site, args: list[Partial]) -> Partial | None:
 
 
 def _modulo(site: Site, args: list[Partial]) -> Partial | None:
-    if np.any(args[1].values[~args[1].missing] == 0) or site.node.integer("fmod"):
+    if np.any(args[1].values[~args[1].missing] == 0) or site.node.flag("fmod"):
         return None
     return elementwise(lambda x, y: x % _nonzero(y), args)
 
@@ -75,10 +75,10 @@ def _reduction(function: Callable[..., Any]) -> Evaluator:
     def evaluate(site: Site, args: list[Partial]) -> Partial | None:
         x = args[0]
         axes = site.setting("axes", 1)
-        if not axes and site.node.integer("noop_with_empty_axes"):
+        if not axes and site.node.flag("noop_with_empty_axes"):
             return x
         at = tuple(axes) if axes else tuple(range(x.values.ndim))
-        return reduced(function, x, at, bool(site.node.integer("keepdims", 1)))
+        return reduced(function, x, at, site.node.flag("keepdims", True))
 
     return of_all(evaluate)
 
@@ -123,7 +123,7 @@ def _unsqueeze(site: Site, args: list[Partial]) -> Partial | None:
 
 
 def _reshape(site: Site, args: list[Partial]) -> Partial | None:
-    if len(args) != 2 or not args[1].complete or site.node.integer("allowzero"):
+    if len(args) != 2 or not args[1].complete or site.node.flag("allowzero"):
         return None
     shape = args[0].values.shape
     target = [shape[i] if d == 0 else d for i, d in enumerate(args[1].values.tolist())]

@@ -50,16 +50,18 @@ def _identity(site: Site) -> Result:
 
 
 def _dropout(site: Site) -> Result:
-    """Inference: the input; the mask, where anything asks for it, keeps all."""
+    """Inference: the input. The mask, where anything asks for it, is left to ONNX."""
     training = site.constant(2)
     if site.has(2) and (training is None or bool(training.any())):
         raise UnsupportedError(
             "dropout that is at work", node=site.name, hint="export the model for inference"
         )
+    site.without_effect(1)  # the ratio
     return site.emit("identity", site.inputs[0])
 
 
 def _cast(site: Site) -> Result:
+    site.node.flag("saturate", True)
     target = dtype_name(site.node.integer("to"), site.name)
     source = site.type().dtype
     if "string" in (target, source):
@@ -70,6 +72,7 @@ def _cast(site: Site) -> Result:
 
 
 def _cast_like(site: Site) -> Result:
+    site.node.flag("saturate", True)
     target, source = site.type(1).dtype, site.type(0).dtype
     if "string" in (target, source):
         return None

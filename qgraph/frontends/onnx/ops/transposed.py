@@ -85,7 +85,13 @@ def _output_padding(site: Site) -> Pair:
     values = site.node.integers("output_padding")
     if not values:
         return (0, 0)
-    return (values[0], values[1]) if site.rank() == 4 else (0, values[0])
+    spatial = site.rank() - 2
+    if len(values) != spatial:
+        raise GraphError(f"output_padding {values} for {spatial} axes", node=site.name)
+    extra = (values[0], values[1]) if spatial == 2 else (0, values[0])
+    if any(e and e >= s for e, s in zip(extra, pair(site, "strides"), strict=True)):
+        raise Inexpressible
+    return extra
 
 
 def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:

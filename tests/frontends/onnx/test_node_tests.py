@@ -1,0 +1,28 @@
+"""ONNX's own node tests: whatever is read is right, and nothing escapes the error tree."""
+
+import pytest
+
+from benchmarks.onnx_nodes import BEGIN, END, Outcome, Verdict, outcomes, replaced, table
+
+
+@pytest.mark.slow
+def test_no_node_test_is_wrong_or_crashes():
+    found = list(outcomes())
+    bad = [o for o in found if o.verdict in (Verdict.WRONG, Verdict.CRASHED)]
+    assert not bad, "\n".join(f"{o.case}: {o.reason}" for o in bad)
+    assert sum(o.verdict is Verdict.EQUAL for o in found) > 700
+
+
+def test_table_counts_by_op_and_replaces_the_one_in_a_document():
+    rows = table([
+        Outcome("a", "Add", Verdict.EQUAL),
+        Outcome("b", "Add", Verdict.REFUSED, "why"),
+        Outcome("c", "Abs", Verdict.EQUAL),
+    ])  # fmt: skip
+    assert rows.splitlines()[2:] == [
+        "| **all** | 2 |  | 1 |  |  |",
+        "| Abs | 1 |  |  |  |  |",
+        "| Add | 1 |  | 1 |  |  |",
+    ]
+    text = f"before\n{BEGIN}\nold\n{END}\nafter"
+    assert replaced(text, rows) == f"before\n{BEGIN}\n{rows}\n{END}\nafter"

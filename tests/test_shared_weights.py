@@ -184,6 +184,12 @@ def test_layers_of_two_towers_stay_shared(tmp_path, mode) -> None:
     assert len(weight_quantizers(made.graph)) == 2
 
 
+def test_every_form_carries_two_towers(tmp_path) -> None:
+    siamese().save(tmp_path / "model.h5")
+    found = verify(quantize(tmp_path / "model.h5", pairs()).save(tmp_path / "out"))
+    assert found.equal and not found.refused
+
+
 def test_towers_are_trained_by_one_variable_each(tmp_path) -> None:
     siamese().save(tmp_path / "model.h5")
     made = quantize(tmp_path / "model.h5", pairs(), mode="retrain")

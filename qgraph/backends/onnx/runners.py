@@ -29,7 +29,8 @@ def onnx_runtime(path: Path) -> Runner:
     model = onnx.load(path)
     meta = metadata_of(model)
     inner = with_outputs(model, (t["value"] for t in meta["tensors"].values()))
-    optimised, plain = session(path, optimised=True), session(inner, optimised=False)
+    whole = path if (apart := with_own_weights(model)) is None else apart
+    optimised, plain = session(whole, optimised=True), session(inner, optimised=False)
     inside = [o.name for o in plain.get_outputs()]
     exits = {name: e["value"] for name, e in meta["exits"].items()}
 
@@ -111,6 +112,40 @@ def with_outputs(model: onnx.ModelProto, values: Iterable[str]) -> onnx.ModelPro
         helper.make_empty_tensor_value_info(v) for v in dict.fromkeys(values) if v not in there
     )
     return copy
+
+
+def with_own_weights(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """A copy in which no two nodes share dequantized weights; None where none do.
+
+    `session.x64quantprecision` rewrites 8-bit weights once for each product that takes them, and
+    ONNX Runtime 1.32 fails at the second rewrite of one initializer.
+    """
+    constants = {i.name: i for i in model.graph.initializer}
+    uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in copy.graph.node:
+        for place, value in enumerate(node.input):
+            uses.setdefault(value, []).append((node, place))
+    shared = [
+        node
+        for node in copy.graph.node
+        if node.op_type == "DequantizeLinear"
+        and constants.keys() >= set(node.input)
+        and len(uses.get(node.output[0], ())) > 1
+    ]
+    for node in shared:
+        for count, (user, place) in enumerate(uses[node.output[0]][1:], start=1):
+            own = onnx.NodeProto()
+            own.CopyFrom(node)
+            own.name = own.output[0] = user.input[place] = f"{node.output[0]}/use{count}"
+            for i, value in enumerate(node.input):
+                own.input[i] = f"{value}/use{count}"
+                held = copy.graph.initializer.add()
+                held.CopyFrom(constants[value])
+                held.name = own.input[i]
+            copy.graph.node.insert(0, own)
+    return copy if shared else None
 
 
 def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:

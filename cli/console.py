@@ -138,6 +138,13 @@ def print_last(output: Path, command: str) -> None:
     out.print(f"next: {command}", soft_wrap=True)
 
 
+def print_warnings(warnings: Sequence[str]) -> None:
+    """One bold line each. They come after everything else, where they are seen."""
+    out = console()
+    for warning in warnings:
+        out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True)
+
+
 def import_tensorflow_quietly() -> None:
     """Import TensorFlow without the notices that it writes past every log level.
 

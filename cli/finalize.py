@@ -46,4 +46,4 @@ def finalize(
         print(json.dumps({"output": str(target), **manifest}))
         return
     print_quantized(manifest)
-    print_files(target)
+    print_files(target, manifest["warnings"])

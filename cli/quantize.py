@@ -177,7 +177,7 @@ def quantize(
         else:
             retrain.save(result, output, force=force)
     if retrains and train_data is None:
-        print_training_files(output, as_json)
+        print_training_files(output, result.facts, as_json)
         return
     if train_data is not None:
         options = Options(epochs=epochs)
@@ -190,7 +190,7 @@ def quantize(
         print(json.dumps({"output": str(output), **manifest}))
         return
     print_quantized(manifest)
-    print_files(output)
+    print_files(output, manifest["warnings"])
 
 
 def beside(model: Path, kind: str) -> Path:

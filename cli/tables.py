@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.artifacts import FILES
-from qgraph.cli.console import Names, console, print_last, print_table
+from qgraph.cli.console import Names, console, print_last, print_table, print_warnings
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.report.advice import trained
 from qgraph.words import counted, percent
@@ -46,8 +46,7 @@ def print_quantized(manifest: Mapping[str, Any]) -> None:
         _print_agreement(manifest["agreement"])
     for note in manifest["notes"]:
         console().print(f"note: {note}\n", soft_wrap=True)
-    for warning in manifest["warnings"]:
-        console().print(f"warning: {warning}\n", style="yellow", soft_wrap=True)
+    print_inputs_seen(manifest["inputs_seen"])
     kept = manifest["float_ops"]
     if kept:
         shown = ", ".join(f"{op['name']} ({op['op']})" for op in kept[:FLOAT_OPS_SHOWN])
@@ -211,8 +210,15 @@ def print_next_bits(given: str, budgets: Sequence[float]) -> None:
     console().print(f"next: qgraph quantize {given} --mean-bits {bits} -o out", soft_wrap=True)
 
 
-def print_files(output: Path) -> None:
-    """What was written, and what to type next."""
+def print_inputs_seen(seen: Mapping[str, Sequence[float]]) -> None:
+    """The range of each input on the samples."""
+    ranges = [f"{name} in [{low:g}, {high:g}]" for name, (low, high) in seen.items()]
+    if ranges:
+        console().print(f"Inputs seen: {', '.join(ranges)}.\n", soft_wrap=True)
+
+
+def print_files(output: Path, warnings: Sequence[str]) -> None:
+    """What was written, what to type next, and last the `warnings`."""
     print_table(
         "what was written",
         ("=file", "what it is"),
@@ -220,3 +226,4 @@ def print_files(output: Path) -> None:
     )
     where = shlex.quote(str(output))
     print_last(output, f"qgraph verify {where}, qgraph report {where}")
+    print_warnings(warnings)

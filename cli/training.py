@@ -6,15 +6,15 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from qgraph.cli.console import at_work, console, print_last, print_table
+from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
 
 if TYPE_CHECKING:
     from qgraph.train.loop import Trainer
@@ -127,16 +127,20 @@ def print_next(directory: Path) -> None:
     console().print(f"next: {command}", soft_wrap=True)
 
 
-def print_training_files(directory: Path, as_json: bool) -> None:
-    """What `quantize --mode retrain` wrote, and what to type next."""
+def print_training_files(directory: Path, facts: Mapping[str, Any], as_json: bool) -> None:
+    """What `quantize --mode retrain` wrote, what to type next, and last the warnings in `facts`."""
+    from qgraph.cli.tables import print_inputs_seen
     from qgraph.retrain import FILES
 
     if as_json:
-        print(json.dumps({"output": str(directory), "files": [*FILES]}))
+        told = {key: facts[key] for key in ("inputs_seen", "warnings")}
+        print(json.dumps({"output": str(directory), "files": [*FILES], **told}))
         return
+    print_inputs_seen(facts["inputs_seen"])
     print_table("what was written", ("=file", "what it is"), [*FILES.items()])
     where = shlex.quote(str(directory))
     print_last(directory, f"qgraph train {where} --data TRAIN.npz --validation VALIDATION.npz")
+    print_warnings(facts["warnings"])
 
 
 def _row(score: Score, best: Score | None) -> tuple[str, ...]:

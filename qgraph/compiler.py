@@ -38,6 +38,7 @@ from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
+from qgraph.static.cautions import TRAINING_WITHOUT_DATA, agreement_of, of_result
 from qgraph.static.choice import Choice, Wish, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.mixed import Mixed
@@ -60,7 +61,8 @@ class Quantized:
 
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
     `measured` how far one is from the other, on the samples `few` (none where they were invented);
-    `sample` the calibration inputs (one batch) whose codes are saved.
+    `sample` the calibration inputs (one batch) whose codes are saved. `cautions` are those of
+    `facts["warnings"]` that come from what was measured of this result.
     """
 
     graph: Graph
@@ -73,6 +75,7 @@ class Quantized:
     sample: Mapping[str, Array]
     few: Mapping[str, Array]
     facts: Mapping[str, object] = field(default_factory=dict)
+    cautions: Sequence[str] = ()
 
     @property
     def sqnr(self) -> Mapping[str, float]:
@@ -146,12 +149,13 @@ def quantize(
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress)
+    unguided = [TRAINING_WITHOUT_DATA] if mode == "retrain" and samples.invented else []
     facts: dict[str, object] = {
         **_source(model),
         "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
         **samples.facts,
         **choice.facts(),
-        "warnings": [*samples.warnings, *choice.warnings()],
+        "warnings": [*unguided, *samples.warnings, *choice.warnings()],
         "notes": list(graph.notes),
         "agreement": _agreement(graph, samples, choice.parts),
         "training": None,
@@ -160,12 +164,13 @@ def quantize(
     few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample, method = _first_batch(graph, samples.data), choice.plan.method
     made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
-    if sensitivity:
-        looked_at = _first(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
-        facts["sensitivity"] = analysis(
-            graph, floating, made.measured, looked_at, lambda i, n: progress("analysing", i, n)
-        )
-    return made
+    if not sensitivity:
+        return made
+    looked_at = _first(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
+    found = analysis(
+        graph, floating, made.measured, looked_at, lambda i, n: progress("analysing", i, n)
+    )
+    return replace(made, facts={**made.facts, "sensitivity": found})
 
 
 def finished(
@@ -178,11 +183,18 @@ def finished(
     few: Mapping[str, Array],
     facts: Mapping[str, object],
 ) -> Quantized:
-    """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`."""
+    """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`.
+
+    Where that distance is a reason not to use it, `facts["warnings"]` says so.
+    """
     found = _bounded(graph, profile, trace)
     measured = measure(graph, floating, few) if few else measure_constants(graph)
+    cautions = of_result(graph, agreement_of(facts), measured)
+    others: Any = facts["warnings"]
+    facts = {**facts, "warnings": [*others, *cautions]}
+    options = Calibration(method)
     return Quantized(
-        graph, floating, profile, Calibration(method), trace, found, measured, sample, few, facts
+        graph, floating, profile, options, trace, found, measured, sample, few, facts, cautions
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from qgraph.exact.statistics import Statistics, decibel, joined, statistics_of
+from qgraph.exact.statistics import Statistics, decibel, joined, past_ends, statistics_of
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -21,13 +21,15 @@ class Measured:
     """What `samples` samples showed: by quantizer SQNR in dB and statistics, by output SQNR.
 
     The signal is the float network's tensor, the noise what the quantized network has in its
-    place, all errors before it included. Infinite where there is no noise.
+    place, all errors before it included. Infinite where there is no noise. `clipped` is the share
+    of values in the quantized network that a quantizer moves by more than a step.
     """
 
     samples: int
     sqnr: Mapping[str, float]
     outputs: Mapping[str, float]
     statistics: Mapping[str, Statistics]
+    clipped: Mapping[str, float] = field(default_factory=dict)
 
 
 def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Measured:
@@ -42,14 +44,18 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
         for public, value in floating.outputs.items()
         if floating.types[value].is_float
     }
+    ways_in = {
+        n.name: n.inputs[0] for n in quantizers if n.op == "quantize" and constants[n.name] is None
+    }
     chunks = chunk_inputs(quantized, data)
     count = len(next(iter(chunks.values())))
 
-    def at(i: int) -> tuple[dict[str, Powers], dict[str, Powers], dict[str, Statistics | None]]:
+    def at(i: int) -> Part:
         feeds = {name: arrays[i] for name, arrays in chunks.items()}
         ends = [*outputs.values()]
         wanted = evaluate(floating, feeds, sorted({*pairs.values(), *(a for a, _ in ends)}))
-        found = evaluate(quantized, feeds, sorted({*pairs, *(b for _, b in ends)}))
+        outcomes = {*pairs, *ways_in.values(), *(b for _, b in ends)}
+        found = evaluate(quantized, feeds, sorted(outcomes))
         return (
             {name: _powers(wanted[value], found[name]) for name, value in pairs.items()},
             {public: _powers(wanted[a], found[b]) for public, (a, b) in outputs.items()},
@@ -57,6 +63,10 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
                 name: statistics_of(wanted[value], specs[name])
                 for name, value in pairs.items()
                 if constants[name] is None
+            },
+            {
+                name: (sum(past_ends(found[value], specs[name])), found[value].size)
+                for name, value in ways_in.items()
             },
         )
 
@@ -77,6 +87,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
         _decibels([part[0] for part in parts]),
         _decibels([part[1] for part in parts]),
         statistics,
+        {name: _share([part[3][name] for part in parts]) for name in ways_in},
     )
 
 
@@ -92,6 +103,10 @@ def measure_constants(quantized: Graph) -> Measured:
 
 
 Powers = tuple[float, float]
+Clips = tuple[int, int]  # values that are clipped, all values
+Part = tuple[
+    dict[str, Powers], dict[str, Powers], dict[str, Statistics | None], dict[str, Clips]
+]  # what one chunk of samples shows
 
 
 def _powers(wanted: Array, found: Array) -> Powers:
@@ -101,6 +116,11 @@ def _powers(wanted: Array, found: Array) -> Powers:
 
 def _decibels(parts: list[dict[str, Powers]]) -> dict[str, float]:
     return {name: decibel(*np.sum([part[name] for part in parts], axis=0)) for name in parts[0]}
+
+
+def _share(parts: list[Clips]) -> float:
+    clipped, values = np.sum(parts, axis=0)
+    return float(clipped / max(values, 1))
 
 
 def original(quantized: Graph, name: str) -> str:

@@ -62,14 +62,21 @@ class Statistics:
         return first, self.histogram.log2_width + doublings, [*map(int, found)]
 
 
+def past_ends(values: Array, spec: QuantSpec) -> tuple[int, int]:
+    """How many values lie below and above what `spec` holds, by more than a step."""
+    exponent = aligned(spec.exponent, values.shape)
+    below = np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent))
+    above = np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent))
+    return int(below), int(above)
+
+
 def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
     """Of the values before a quantizer of `spec`; None where they are none or not finite."""
     values = np.asarray(values, np.float32)
     if not values.size or not np.isfinite(values).all():
         return None
+    below, above = past_ends(values, spec)
     exponent = aligned(spec.exponent, values.shape)
-    below = int(np.count_nonzero(values < np.ldexp(spec.lo - 1.0, -exponent)))
-    above = int(np.count_nonzero(values > np.ldexp(spec.hi + 1.0, -exponent)))
     low, high = range_of([values], "")
     # Above the greatest element, so that an edge is never counted below itself.
     histogram = histogram_of([values], low, nextafter(high, inf) if high > 0 else high)

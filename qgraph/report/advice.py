@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qgraph.static.agreement import LEVELS, level_of
 from qgraph.static.causes import VANISHED, rounds_to_zero
+from qgraph.static.cautions import CLIPPED
 from qgraph.words import counted, noise_share, percent
 
-# SQNR in dB at the outputs, share of equal answers: the least that each verdict asks for.
-LEVELS = (
-    (40.0, 0.99, "Very close to float"),
-    (25.0, 0.95, "Close to float"),
-    (15.0, 0.80, "Noticeably off"),
-)
 NOTICEABLE = 2
 COLLAPSED = "Far from float"
 WEAK_DB = 20.0
 LOST_DB = 3.0
-CLIPPED = 0.01
 LOST_BITS = 1
 FEW_SAMPLES = 32
 TELLING_SAMPLES = 8  # fewer that calibration saw too say nothing of others
-ENOUGH_ANSWERS = 50
-RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
 NAMED = 3
 SCALED_INPUTS = (
     "What scales input features is a shift each for whoever turns inputs into codes; a `--plan` "
@@ -49,25 +42,13 @@ def _noise(facts: Facts) -> tuple[str, float] | None:
 
 
 def level(facts: Facts) -> int | None:
-    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured.
-
-    The share of equal answers decides if there are enough of them to tell it, else the worse of
-    both.
-    """
+    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured."""
     noise, agreement = _noise(facts), facts["summary"]["agreement"]
     share = agreement["top1"] if agreement else None
     if noise is None and share is None:
         return None
     decibel = noise[1] if noise else float("inf")
-    answers = agreement["samples"] if share is not None else 0
-    answers *= answers >= ENOUGH_ANSWERS
-    passed = (
-        i
-        for i, (db, same, _) in enumerate(LEVELS)
-        if (decibel >= db or answers * (1 - same) >= RULE_OF_THREE)
-        and (share is None or share >= same)
-    )
-    return next(passed, len(LEVELS))
+    return level_of(decibel, share, agreement["samples"] if agreement else 0)
 
 
 def verdict(facts: Facts) -> str:
@@ -149,12 +130,8 @@ def _without_data(facts: Facts) -> list[dict[str, str]]:
 
 
 def _domain(facts: Facts) -> list[dict[str, str]]:
-    if not facts["summary"]["domain"]:
-        return []
-    return [
-        _step("Check the calibration samples.", f"{text[0].upper()}{text[1:]}.")
-        for text in facts["summary"]["warnings"]
-    ]
+    texts = [(facts["summary"]["domain"] or {}).get("warning"), *facts["summary"]["input_doubts"]]
+    return [_step("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text]
 
 
 def _effort(facts: Facts) -> list[dict[str, str]]:

@@ -76,6 +76,8 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
         "notes": manifest["notes"],
         "data_free": manifest["data_free"],
         "domain": manifest["domain"],
+        "inputs_seen": manifest["inputs_seen"],
+        "input_doubts": manifest["input_doubts"],
         "training": manifest["training"],
         "plan": str(Plan(**manifest["plan"])),
         "biases_corrected": bool(manifest["plan"].get("correct_bias")),

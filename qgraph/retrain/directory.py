@@ -26,7 +26,7 @@ from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.state import state_of
 
-FORMAT = 1  # of training.json and what it stands for
+FORMAT = 2  # of training.json and what it stands for
 INFERENCE = "inference"
 FILES = MappingProxyType(
     {
@@ -95,7 +95,7 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         "method": result.calibration.method,
         "established": sorted(result.graph.facts),
         "norms": [{name: getattr(n, name) for name in NORM_NAMES} for n in norms],
-        "facts": finite_all(result.facts),
+        "facts": finite_all({**result.facts, "warnings": _lasting_warnings(result)}),
     }
     with whole_directory(path, (*FILES, *ADDED) if force else ()) as draft:
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
@@ -105,6 +105,12 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         (draft / "training.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         write_npz(draft / "arrays.npz", arrays)
     return path
+
+
+def _lasting_warnings(result: Quantized) -> list[str]:
+    """Those that training does not change: of the samples, not of the result before training."""
+    told: Any = result.facts["warnings"]
+    return [warning for warning in told if warning not in result.cautions]
 
 
 def check_trainable(graph: Graph) -> None:

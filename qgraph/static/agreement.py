@@ -31,6 +31,33 @@ class Agreement:
     samples: int
 
 
+# SQNR in dB at the outputs, share of equal answers: the least that each level asks for. What
+# reaches none of them is far from the float network.
+LEVELS = (
+    (40.0, 0.99, "Very close to float"),
+    (25.0, 0.95, "Close to float"),
+    (15.0, 0.80, "Noticeably off"),
+)
+ENOUGH_ANSWERS = 50
+RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
+
+
+def level_of(sqnr: float, top1: float | None, samples: int) -> int:
+    """Where outputs stand in `LEVELS`; its length where they reach none.
+
+    The share of equal answers decides if there are enough of them to tell it, else the worse of
+    both.
+    """
+    answers = samples if top1 is not None and samples >= ENOUGH_ANSWERS else 0
+    reached = (
+        i
+        for i, (least, same, _) in enumerate(LEVELS)
+        if (sqnr >= least or answers * (1 - same) >= RULE_OF_THREE)
+        and (top1 is None or top1 >= same)
+    )
+    return next(reached, len(LEVELS))
+
+
 def decisions(graph: Graph) -> list[str]:
     """The values that outputs are decided by: an output itself, or the logits of a softmax."""
     found = []

@@ -13,15 +13,18 @@ from qgraph.progress import Progress
 from qgraph.quant.data import Data, load_data
 from qgraph.quant.data_free import NO_DATA, Range, invent
 from qgraph.quant.domain import SAMPLES, domain_of
+from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.recipes import CLEAN, FLOAT, FOLD
-from qgraph.static.parts import first_samples
+from qgraph.static.cautions import of_evidence
+from qgraph.static.parts import first_samples, samples_of
 
 
 @dataclass(frozen=True)
 class Samples:
     """Samples by input name, the folded float graph that they are for, what is known of both.
 
-    `facts` for the manifest: `data_free` (what was assumed of inputs) and `domain`.
+    `facts` for the manifest: `data_free` (what was assumed of inputs), `domain`, and `inputs_seen`
+    (the range of each input) with `input_doubts` (what is odd about it).
     """
 
     data: Mapping[str, Array]
@@ -53,14 +56,26 @@ def samples_for(
         PassManager(FLOAT).run(original)
         made = invent(original, input_ranges)
         warnings = [NO_DATA, *made.notes]
-        facts = {"data_free": dict(made.inputs), "domain": None}
+        facts: dict[str, object] = {
+            "data_free": dict(made.inputs),
+            "domain": None,
+            "inputs_seen": {},
+            "input_doubts": [],
+        }
         return Samples(made.data, original, warnings, facts, True)
     if input_ranges:
         raise UsageError("input ranges are for runs without data", hint="leave one of them out")
     data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
     PassManager(CLEAN).run(original)
-    seen = domain_of(original, first_samples(original, data, SAMPLES))
+    compared = domain_of(original, first_samples(original, data, SAMPLES))
+    seen = ranges_seen(original, data)
+    odd = doubts(original, seen, with_norms=compared is not None)
     PassManager(FOLD).run(original)
-    warnings = [seen.warning] if seen and seen.warning else []
-    domain = asdict(seen) if seen else None
-    return Samples(data, original, warnings, {"data_free": None, "domain": domain}, False)
+    facts = {
+        "data_free": None,
+        "domain": {**asdict(compared), "warning": compared.warning} if compared else None,
+        "inputs_seen": {name: list(ends) for name, ends in seen.items()},
+        "input_doubts": odd,
+    }
+    unlike = [compared.warning] if compared and compared.warning else []
+    return Samples(data, original, [*unlike, *odd, *of_evidence(samples_of(data))], facts, False)

@@ -64,7 +64,8 @@ def test_keys_go_with_the_number_of_the_format(manifest):
         "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
         "layers", "tensors", "scale_groups", "float_ops", "files",
-        "warnings", "notes", "domain", "data_free", "training", "established", "tensorflow_names",
+        "warnings", "notes", "inputs_seen", "input_doubts", "domain", "data_free", "training",
+        "established", "tensorflow_names",
     }  # fmt: skip
 
 

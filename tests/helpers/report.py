@@ -108,6 +108,8 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "agreement": None,
         "warnings": [],
         "notes": [],
+        "inputs_seen": {"image": [0.0, 1.0]},
+        "input_doubts": [],
         "data_free": None,
         "domain": None,
         "training": None,

@@ -1,0 +1,82 @@
+"""What a user has to know before trusting a quantized network: the warnings of a result.
+
+docs/static.md ("Warnings") lists them with their thresholds, which stand here and in
+`qgraph.static.agreement` (`LEVELS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.exact.compare import Measured
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import QuantSpec
+from qgraph.static.agreement import LEVELS, Agreement, level_of
+from qgraph.words import counted, percent
+
+# Fewer samples say little of others: neither ranges nor figures can be relied on.
+FEW_SAMPLES = 16
+# The share of values that a quantizer may clip before it is pointed out.
+CLIPPED = 0.01
+NAMED = 3
+
+TRAINING_WITHOUT_DATA = (
+    "--mode retrain without calibration data: training begins from thresholds that come from "
+    "invented samples; give typical inputs with --calibration"
+)
+
+
+def of_evidence(samples: int) -> list[str]:
+    """A warning where `samples`, all that were given, are too few to tell anything."""
+    if samples >= FEW_SAMPLES:
+        return []
+    return [
+        f"only {counted(samples, 'sample')} given: with fewer than {FEW_SAMPLES}, ranges and the "
+        "figures above say little of other inputs; some hundred are better"
+    ]
+
+
+def of_result(graph: Graph, agreement: Agreement | None, measured: Measured) -> list[str]:
+    """Warnings where outputs are far from the float network's, and where much is clipped."""
+    return [*_far_outputs(agreement), *_clipping(graph, measured.clipped)]
+
+
+def _far_outputs(found: Agreement | None) -> list[str]:
+    if found is None or level_of(found.sqnr, found.top1, found.samples) < len(LEVELS):
+        return []
+    parts = [f"SQNR of the outputs {found.sqnr:.1f} dB"]
+    if found.top1 is not None:
+        parts.append(f"{percent(found.top1)} decide as the float network")
+    return [
+        f"the result is far from the float network: {', '.join(parts)} on "
+        f"{counted(found.samples, 'sample')}; `qgraph analyze` shows which layers hurt and why"
+    ]
+
+
+def _clipping(graph: Graph, clipped: Mapping[str, float]) -> list[str]:
+    much = sorted((n for n, share in clipped.items() if share > CLIPPED), key=lambda n: -clipped[n])
+    if not much:
+        return []
+    texts = [f"`{n}` clips {percent(clipped[n])}{_range(graph, n)}" for n in much[:NAMED]]
+    more = f"; {len(much) - NAMED} more clip over {percent(CLIPPED)}" if len(much) > NAMED else ""
+    return [f"many values are clipped on the samples: {'; '.join(texts)}{more}"]
+
+
+def _range(graph: Graph, name: str) -> str:
+    spec: QuantSpec = graph.nodes[name].attrs["spec"]
+    if not isinstance(spec.exponent, int):
+        return ""
+    low, high = (float(np.ldexp(float(code), -spec.exponent)) for code in (spec.lo, spec.hi))
+    return f" (it holds {low:.4g} to {high:.4g})"
+
+
+def agreement_of(facts: Mapping[str, Any]) -> Agreement | None:
+    """The agreement that a result's facts hold, if one was measured."""
+    found = facts.get("agreement")
+    if not found:
+        return None
+    sqnr = found["sqnr"]
+    return Agreement(float("inf") if sqnr is None else sqnr, found["top1"], found["samples"])

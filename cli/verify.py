@@ -147,9 +147,10 @@ def _difference(first: Mapping[str, Any]) -> str:
 
 
 def _against(directory: Path, file: Path, as_json: bool) -> None:
+    from qgraph.archives import read_arrays
     from qgraph.cli.console import at_work, console
     from qgraph.errors import ExactnessError
-    from qgraph.stored import load_network, read_arrays
+    from qgraph.stored import load_network
     from qgraph.verification.dump import against
 
     with at_work(as_json):

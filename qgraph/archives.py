@@ -25,8 +25,10 @@ from qgraph.ir.types import Array
 
 ROOM, RATIO = 1 << 28, 200  # a file may unpack to so many bytes, or to so many times its size
 MEMBERS = 1 << 17
+BLOCK = 1 << 22
 LOCAL_HEADER = 30  # bytes before the name of a zip member
 ENCRYPTED = 1
+UNREADABLE = "cannot be read"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -37,31 +39,34 @@ def most_unpacked(size: int) -> int:
 
 @contextmanager
 def reading(
-    where: str | Path, problem: str = "cannot be read", hint: str | None = None
+    where: str | Path | None, problem: str = UNREADABLE, hint: str | None = None
 ) -> Iterator[None]:
     """Whatever goes wrong inside is a LoadError at `where`."""
+    place = None if where is None else str(where)
     try:
         yield
     except LoadError as error:
-        error.node = error.node or str(where)
+        error.node, error.hint = error.node or place, error.hint or hint
         raise
     except Exception as error:  # whatever a foreign file makes of parsers
         reason = getattr(error, "strerror", None) or first_line(error)
         if isinstance(error, KeyError):
             reason = f"{reason} is missing"
-        raise LoadError(f"{problem}: {reason}", node=str(where), hint=hint) from None
+        raise LoadError(f"{problem}: {reason}", node=place, hint=hint) from None
 
 
 class Archive:
     """A zip file whose directory was checked: sizes, overlaps, encryption, methods.
 
-    Raises LoadError, naming `where`.
+    Raises LoadError, naming `where`, with `problem` in front of what was found.
     """
 
-    def __init__(self, source: Path | bytes, where: str | Path | None = None) -> None:
-        self.source = source
+    def __init__(
+        self, source: Path | bytes, where: str | Path | None = None, problem: str = UNREADABLE
+    ) -> None:
+        self.source, self.problem = source, problem
         self.where = str(where if where is not None else source)
-        with reading(self.where), self._opened() as archive:
+        with reading(self.where, problem), self._opened() as archive:
             size = len(source) if isinstance(source, bytes) else source.stat().st_size
             self._check(archive, size)
             self.members = {info.filename: info for info in archive.infolist()}
@@ -73,26 +78,26 @@ class Archive:
     def _check(self, archive: zipfile.ZipFile, size: int) -> None:
         members = sorted(archive.infolist(), key=lambda info: info.header_offset)
         if len(members) > MEMBERS:
-            raise LoadError(f"an archive of {len(members):,} members")
+            raise ValueError(f"an archive of {len(members):,} members")
         if len({info.filename for info in members}) < len(members):
-            raise LoadError("two members of the archive have the same name")
+            raise ValueError("two members of the archive have the same name")
         if sum(info.file_size for info in members) > most_unpacked(size):
-            raise LoadError(f"unpacks to more than {most_unpacked(size):,} bytes")
+            raise ValueError(f"it unpacks to more than {most_unpacked(size):,} bytes")
         ends = [info.header_offset for info in members[1:]] + [archive.start_dir]
-        for info, end in zip(members, ends, strict=True):
+        for info, end in zip(members, ends, strict=False):
             if info.flag_bits & ENCRYPTED or info.compress_type not in METHODS:
-                raise LoadError("a member of the archive is encrypted or compressed unusually")
+                raise ValueError("a member of the archive is encrypted or compressed unusually")
             if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-                raise LoadError("a member of the archive has two sizes")
+                raise ValueError("a member of the archive has two sizes")
             if info.header_offset + LOCAL_HEADER + info.compress_size > end:
-                raise LoadError("members of the archive overlap")
+                raise ValueError("members of the archive overlap")
 
     @contextmanager
     def opened(self, name: str) -> Iterator[IO[bytes]]:
         """A member as a stream; what goes wrong with it is a LoadError."""
-        with reading(self.where):
+        with reading(self.where, self.problem):
             if name not in self.members:
-                raise LoadError(f"`{name}` is missing from the archive")
+                raise ValueError(f"`{name}` is missing from the archive")
             with self._opened() as archive, archive.open(self.members[name]) as stream:
                 yield stream
 
@@ -108,9 +113,7 @@ class Archive:
     def array(self, name: str) -> Array:
         """A member in .npy form."""
         with self.opened(name) as stream:
-            header = npy_header(stream, self.members[name].file_size)
-            data: Array = np.frombuffer(stream.read(), header[1])
-            return data.reshape(header[0], order=header[2])
+            return _array(stream, self.members[name].file_size)
 
     def start_of(self, name: str) -> int:
         """Where the content of a stored member begins in the file."""
@@ -141,9 +144,31 @@ def npy_header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[
     return shape, dtype, "F" if fortran else "C"
 
 
-def read_arrays(source: Path | bytes, where: str | Path | None = None) -> dict[str, Array]:
+def _array(stream: IO[bytes], size: int) -> Array:
+    shape, dtype, order = npy_header(stream, size)
+    array: Array = np.empty(shape, dtype, order)
+    rest = memoryview(array.reshape(-1, order="A").view(np.uint8).data)
+    while rest:
+        block = stream.read(min(len(rest), BLOCK))
+        if not block:
+            raise EOFError("an array is cut short")
+        rest[: len(block)] = block
+        rest = rest[len(block) :]
+    stream.read(1)  # the end is where a checksum is compared
+    return array
+
+
+def read_npy(path: Path) -> Array:
+    """The array in an `.npy` file. Raises LoadError."""
+    with reading(path), path.open("rb") as stream:
+        return _array(stream, path.stat().st_size)
+
+
+def read_arrays(
+    source: Path | bytes, where: str | Path | None = None, problem: str = UNREADABLE
+) -> dict[str, Array]:
     """Every array of an `.npz`. Raises LoadError."""
-    archive = Archive(source, where)
+    archive = Archive(source, where, problem)
     return {name.removesuffix(".npy"): archive.array(name) for name in archive.members}
 
 

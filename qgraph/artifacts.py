@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.archives import read_json
 from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
@@ -224,10 +225,10 @@ def manifest_of(path: Path) -> dict[str, Any] | None:
     """
     folder = path if (path / "manifest.json").is_file() else path.parent
     try:
-        found = json.loads((folder / "manifest.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        found = read_json(folder / "manifest.json")
+    except LoadError:
         return None
-    if not isinstance(found, dict) or not {"format", "versions", "files"} <= found.keys():
+    if not {"format", "versions", "files"} <= found.keys() or not isinstance(found["files"], dict):
         return None
     if found["format"] != FORMAT:
         if folder != path:

@@ -111,7 +111,7 @@ class RunError(QGraphError):
     exit_code = 12
 
 
-def first_line(error: BaseException, limit: int = 200) -> str:
+def first_line(error: object, limit: int = 200) -> str:
     """What a foreign exception says, on one line and not too long; its type if it says nothing."""
     text = (str(error).strip().splitlines() or [""])[0].strip() or type(error).__name__
     return text if len(text) <= limit else f"{text[:limit]}..."

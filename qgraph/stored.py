@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
+from qgraph.archives import read_arrays, reading
 from qgraph.artifacts import read_manifest
 from qgraph.backends.forms import Network
-from qgraph.errors import GraphError, LoadError, TextError
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph
 from qgraph.ir.types import Array
@@ -22,15 +19,11 @@ from qgraph.quant.profile import load_profile
 def load_graph(folder: Path) -> Graph:
     """The calibrated graph of an output directory. Raises LoadError."""
     about = read_manifest(folder)
-    try:
+    with reading(folder, "is not as it was written", "quantize the model again"):
         text = (folder / "graph.txt").read_text("utf-8")
         graph = parse_graph(text, part(read_arrays(folder / "network.npz"), "constant"))
-        graph.facts.update(about["established"])
-    except (OSError, ValueError, KeyError, TypeError, GraphError, TextError) as error:
-        raise LoadError(
-            f"is not as it was written: {error}", node=str(folder), hint="quantize the model again"
-        ) from None
-    return graph
+        graph.facts.update(map(str, about["established"]))
+        return graph
 
 
 def load_network(folder: str | Path) -> Network:
@@ -41,28 +34,16 @@ def load_network(folder: str | Path) -> Network:
     """
     folder = Path(folder)
     graph = load_graph(folder)
-    sample = part(read_arrays(folder / "tensors.npz"), "input")
-    shapes = {
-        name: (graph.types[name].shape or (None,))[:1] + array.shape[1:]
-        for name, array in sample.items()
-        if array.ndim
-    }
-    return Network(
-        graph,
-        lower(graph, shapes),
-        load_profile(folder / "profile.yaml"),
-        sample,
-        part(read_arrays(folder / "network.npz"), "sample"),
-    )
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Every array of an `.npz`. Raises LoadError."""
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise LoadError(f"cannot be read: {error}", node=str(path)) from None
+    with reading(folder, "is not as it was written", "quantize the model again"):
+        sample = part(read_arrays(folder / "tensors.npz"), "input")
+        shapes = {
+            name: (graph.types[name].shape or (None,))[:1] + array.shape[1:]
+            for name, array in sample.items()
+            if array.ndim
+        }
+        profile = load_profile(folder / "profile.yaml")
+        few = part(read_arrays(folder / "network.npz"), "sample")
+    return Network(graph, lower(graph, shapes), profile, sample, few)
 
 
 def part(arrays: Mapping[str, Array], kind: str) -> dict[str, Array]:

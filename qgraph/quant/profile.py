@@ -18,6 +18,7 @@ Every key is optional; what is left out has the value of the `graffitist-int8` p
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
@@ -26,9 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.error import MarkedYAMLError
 
-from qgraph.errors import ProfileError
+from qgraph.errors import ProfileError, first_line
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS
+
+LARGEST = 1 << 20  # bytes of a profile
+DEEPEST = 20
 
 
 @dataclass(frozen=True)
@@ -99,24 +104,50 @@ def load_profile(name_or_path: str | Path) -> Profile:
     if text in builtin_profiles():
         source = (resources.files("qgraph.quant") / "profiles" / f"{text}.yaml").read_text("utf-8")
     else:
-        try:
-            source = Path(name_or_path).read_text("utf-8")
-        except OSError as error:
-            raise ProfileError(
-                f"no such profile: {error.strerror or error}",
-                node=text,
-                hint=f"built in: {', '.join(builtin_profiles())}; or give a YAML file",
-            ) from None
-        except UnicodeDecodeError:
-            raise ProfileError("not YAML, not even text", node=text) from None
+        source = _source(name_or_path)
     try:
-        data = yaml.safe_load(source)
-    except yaml.YAMLError as error:
+        data = yaml.load(source, _Loader)
+    except Exception as error:  # dates and numbers that are none, beside what yaml itself raises
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or error
+        problem = first_line(getattr(error, "problem", None) or error)
         raise ProfileError(f"not YAML{where}: {problem}", node=text) from None
     return parse_profile(data, text)
+
+
+def _source(path: str | Path) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            source = file.read(LARGEST + 1)
+        if len(source) > LARGEST:
+            raise ProfileError(f"larger than {LARGEST:,} bytes: not a profile", node=str(path))
+        return source.decode()
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ProfileError("not YAML, not even text", node=str(path)) from None
+        raise ProfileError(
+            f"no such profile: {getattr(error, 'strerror', None) or error}",
+            node=str(path),
+            hint=f"built in: {', '.join(builtin_profiles())}; or give a YAML file",
+        ) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases, which can stand for billions of values, and not deeply nested."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise MarkedYAMLError(problem="aliases are not read in profiles", problem_mark=mark)
+        if self.depth >= DEEPEST:
+            raise MarkedYAMLError(problem=f"nested more than {DEEPEST} deep", problem_mark=mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 def dump_profile(profile: Profile) -> str:
@@ -169,11 +200,17 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
     )
 
 
+def _short(value: Any) -> str:
+    """`value` as Python writes it, cut to a length that a message can have."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
 def _mapping(value: Any, where: str, what: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ProfileError(f"{what} must be a mapping, found {value!r}", node=where)
+        raise ProfileError(f"{what} must be a mapping, found {_short(value)}", node=where)
     return value
 
 
@@ -182,13 +219,13 @@ class _Checker:
     where: str
 
     def fail(self, key: str, expected: str, found: Any) -> ProfileError:
-        return ProfileError(f"`{key}` must be {expected}, found {found!r}", node=self.where)
+        return ProfileError(f"`{key}` must be {expected}, found {_short(found)}", node=self.where)
 
     def known(self, data: Mapping[str, Any], keys: set[str], prefix: str) -> None:
         unknown = [k for k in data if k not in keys]
         if unknown:
             raise ProfileError(
-                f"unknown key `{prefix}{unknown[0]}`",
+                f"unknown key `{prefix}{str(unknown[0])[:60]}`",
                 node=self.where,
                 hint=f"known: {', '.join(sorted(keys))}",
             )

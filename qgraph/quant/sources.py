@@ -7,22 +7,21 @@ compressed, or batch by batch, goes to a temporary file first, so that it need n
 from __future__ import annotations
 
 import importlib
-import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from qgraph.archives import Archive, npy_header
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array
 from qgraph.quant.spill import Scratch
 
 BLOCK = 1 << 22
-LOCAL_HEADER = 30  # bytes before the name of a zip member
 NUMBERS = "fiub"  # kinds of dtype
 
 OnRead = Callable[[int], None]
@@ -36,20 +35,27 @@ def read_file(path: Path) -> Mapping[str, Array]:
     """Arrays of a `.npy` (its name is empty) or `.npz`, each opened when it is asked for."""
     with _told_by_file(path):
         if not zipfile.is_zipfile(path):
-            return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
-        found = _Archive(path)
+            return {"": _mapped(path)}
+        found = _Arrays(Archive(path))
         if not found:
             raise ValueError("no arrays")
         return found
 
 
-class _Archive(Mapping[str, Array]):
+def _mapped(path: Path) -> Array:
+    with path.open("rb") as stream:
+        shape, dtype, order = npy_header(stream, path.stat().st_size)
+        if not prod(shape):
+            return np.zeros(shape, dtype)
+        return np.memmap(path, dtype, "r", stream.tell(), shape, order)
+
+
+class _Arrays(Mapping[str, Array]):
     """The arrays of a `.npz`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with zipfile.ZipFile(path) as archive:
-            self.members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.members = {name.removesuffix(".npy"): name for name in archive.members}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.members)
@@ -58,42 +64,19 @@ class _Archive(Mapping[str, Array]):
         return len(self.members)
 
     def __getitem__(self, name: str) -> Array:
-        member = self.members[name]
-        with (
-            _told_by_file(self.path),
-            zipfile.ZipFile(self.path) as archive,
-            archive.open(member) as stream,
-        ):
-            shape, dtype, order = _header(stream)
+        member, path = self.members[name], Path(self.archive.where)
+        info = self.archive.members[member]
+        with _told_by_file(path), self.archive.opened(member) as stream:
+            shape, dtype, order = npy_header(stream, info.file_size)
             if not prod(shape):
                 return np.zeros(shape, dtype)
-            if member.compress_type == zipfile.ZIP_STORED:
-                offset = _start_of(self.path, member) + stream.tell()
-                return np.memmap(self.path, dtype, "r", offset, shape, order)
+            if info.compress_type == zipfile.ZIP_STORED:
+                offset = self.archive.start_of(member) + stream.tell()
+                return np.memmap(path, dtype, "r", offset, shape, order)
             scratch = Scratch()
             while block := stream.read(BLOCK):
                 scratch.write(block, scratch.size)
             return scratch.array(dtype, shape, order)
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], Any]:
-    """Shape, dtype and memory order of the array that `stream` holds in .npy form."""
-    form = np.lib.format
-    first = form.read_magic(stream) == (1, 0)
-    read = form.read_array_header_1_0 if first else form.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
-    if dtype.hasobject:
-        raise ValueError("objects are not read")
-    return shape, dtype, "F" if fortran else "C"
-
-
-def _start_of(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the content of a stored member begins in its archive."""
-    with path.open("rb") as stream:
-        stream.seek(member.header_offset)
-        header = stream.read(LOCAL_HEADER)
-    name, extra = struct.unpack("<HH", header[26:30])
-    return member.header_offset + len(header) + int(name) + int(extra)
 
 
 @contextmanager

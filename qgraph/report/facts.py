@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from qgraph.archives import read_json, reading
 from qgraph.artifacts import CERTIFICATE, read_manifest
 from qgraph.errors import LoadError
 from qgraph.files import sha256_of
@@ -21,7 +21,11 @@ _FORCES = "forces one scale on "
 
 def read_facts(folder: Path) -> Facts:
     """The facts of a network that `qgraph quantize` wrote. Raises LoadError."""
-    manifest = read_manifest(folder)
+    with reading(folder, "is not as it was written", "quantize the model again"):
+        return _facts(folder, read_manifest(folder))
+
+
+def _facts(folder: Path, manifest: Mapping[str, Any]) -> Facts:
     statistics = _read(folder, "statistics.json", manifest)
     log = _read(folder, "rewrites.json", manifest)
     tensors = {
@@ -56,7 +60,7 @@ def _read(folder: Path, name: str, manifest: Mapping[str, Any]) -> Any:
         raise LoadError(
             "is missing, or not as it was written", node=str(path), hint="quantize the model again"
         )
-    return json.loads(path.read_text("utf-8"))
+    return read_json(path)
 
 
 def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Facts:
@@ -88,11 +92,12 @@ def _summary(manifest: Mapping[str, Any], statistics: Mapping[str, Any]) -> Fact
 def _certificate(folder: Path, manifest: Mapping[str, Any]) -> Facts | None:
     """What `qgraph verify` compared, if it was this network; None where it was not run."""
     try:
-        found: Facts = json.loads((folder / CERTIFICATE).read_text("utf-8"))
-        if found["hashes"]["graph"] != manifest["files"].get("graph.txt"):
-            return None
-        return {key: found[key] for key in ("equal", "cases", "forms")}
-    except (OSError, ValueError, KeyError, TypeError):
+        with reading(folder / CERTIFICATE):
+            found: Facts = read_json(folder / CERTIFICATE)
+            if found["hashes"]["graph"] != manifest["files"].get("graph.txt"):
+                return None
+            return {key: found[key] for key in ("equal", "cases", "forms")}
+    except LoadError:
         return None
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from qgraph.archives import read_arrays, read_json, reading
 from qgraph.artifacts import constants, finite_all, versions
 from qgraph.compiler import Quantized
-from qgraph.errors import LoadError, QGraphError, UnsupportedError
+from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import check_free, whole_directory
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph, print_graph
@@ -20,7 +20,7 @@ from qgraph.ir.types import Array
 from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.rewrite.trace import Trace
-from qgraph.stored import part, read_arrays
+from qgraph.stored import part
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
@@ -128,8 +128,9 @@ def check_trainable(graph: Graph) -> None:
 def load(path: str | Path) -> Training:
     """What `save` wrote. Raises LoadError."""
     path = Path(path)
-    try:
-        about = json.loads((path / "training.json").read_text("utf-8"))
+    problem = "is not what `qgraph quantize --mode retrain` wrote"
+    with reading(path, problem, "give the directory that its -o named"):
+        about = read_json(path / "training.json")
         if about["format"] != FORMAT:
             raise LoadError(
                 f"was written by another version of qgraph: format {about['format']}, "
@@ -137,31 +138,18 @@ def load(path: str | Path) -> Training:
                 node=str(path),
                 hint="quantize the model again",
             )
-        arrays: dict[str, Any] = read_arrays(path / "arrays.npz")
+        arrays = read_arrays(path / "arrays.npz")
         graph = parse_graph((path / "graph.txt").read_text("utf-8"), part(arrays, "constant"))
         floating = parse_graph((path / "float.txt").read_text("utf-8"), part(arrays, "float"))
-        graph.facts.update(about["established"])
-        trace = Trace.from_json(json.loads((path / "rewrites.json").read_text("utf-8")))
-        norms = tuple(
-            Norm(**names, **{part: arrays[f"norm/{i}/{part}"] for part in NORM_ARRAYS})
-            for i, names in enumerate(about["norms"])
-        )
+        graph.facts.update(map(str, about["established"]))
+        trace = Trace.from_json(read_json(path / "rewrites.json"))
+        norms = tuple(_norm(i, names, arrays) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise _foreign(path, error) from None
-    except LoadError:
-        raise
-    except QGraphError as error:
-        raise _foreign(path, error) from None
-    sample, few = part(arrays, "sample"), part(arrays, "few")
-    return Training(
-        graph, floating, norms, profile, about["method"], trace, sample, few, about["facts"]
-    )
+        sample, few = part(arrays, "sample"), part(arrays, "few")
+        method, facts = str(about["method"]), dict(about["facts"])
+    return Training(graph, floating, norms, profile, method, trace, sample, few, facts)
 
 
-def _foreign(path: Path, error: Exception) -> LoadError:
-    return LoadError(
-        f"is not what `qgraph quantize --mode retrain` wrote: {type(error).__name__}: {error}",
-        node=str(path),
-        hint="give the directory that its -o named",
-    )
+def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any]) -> Norm:
+    values = {name: arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS}
+    return Norm(**{name: names[name] for name in NORM_NAMES}, **values)

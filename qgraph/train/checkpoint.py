@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.archives import parse_json, read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
@@ -42,20 +42,16 @@ class Checkpoint:
 
 def read_checkpoint(path: Path, network: str) -> Checkpoint:
     """Raises LoadError for what is no checkpoint, and for one of another network."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            facts = json.loads(arrays[FACTS].tobytes())
-            names = [name for name in arrays.files if name.startswith(VARIABLE)]
-            variables = {
-                from_entry_name(name.removeprefix(VARIABLE)): arrays[name] for name in names
-            }
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise LoadError(
-            f"is not a checkpoint that can be read: {error}",
-            node=str(path),
-            hint="remove it, or go back to another one",
-        ) from None
-    found = facts.pop("network")
+    problem, hint = "is not a checkpoint that can be read", "remove it, or go back to another one"
+    with reading(path, problem, hint):
+        arrays = read_arrays(path, problem=problem)
+        facts = parse_json(arrays[FACTS].tobytes())
+        variables = {
+            from_entry_name(name.removeprefix(VARIABLE)): array
+            for name, array in arrays.items()
+            if name.startswith(VARIABLE)
+        }
+        found = str(facts.pop("network"))
     if found != network:
         raise LoadError(
             f"is of another network: {found[:12]}, this one is {network[:12]}",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Protocol
 
+from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.loop import BEST, CHECKPOINTS, network_of, restore
@@ -25,10 +25,8 @@ def save_checkpoint(model: Learner, path: str | Path) -> Path:
     network, TrainingError where numbers are not finite, OutputError.
     """
     network = network_of(model.network.graph)
-    try:
-        about = json.loads((Path(path) / "training.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LoadError(f"is no training directory: {error}", node=str(path)) from None
+    with reading(path, "is not a training directory"):
+        about = read_json(Path(path) / "training.json")
     if about.get("network") != network:
         raise LoadError(
             "is the training directory of another network",

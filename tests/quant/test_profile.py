@@ -153,3 +153,36 @@ PROFILE = st.builds(
 @given(PROFILE)
 def test_a_profile_written_is_the_profile_read(profile):
     assert parse_profile(yaml.safe_load(dump_profile(profile))) == profile
+
+
+BOMB = "name:\n" + "".join(
+    f"- &{name} [{', '.join([before] * 9)}]\n"
+    for name, before in [("a0", "x"), *((f"a{i + 1}", f"*a{i}") for i in range(12))]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "line 3: aliases are not read"),
+        ("a: &a [*a]", "aliases are not read"),
+        ("bits: " + "[" * 5000 + "]" * 5000, "nested more than 20 deep"),
+        ("name: 2024-13-45", "not YAML"),
+        ("shift: " + "9" * 5000, "not YAML"),
+        ("? [1, 2]\n: 3", "not YAML"),
+        ("name: [" + "x, " * 5000 + "x]", "`name` must be text"),
+        ("x" * 900 + ": 1", "unknown key"),
+        ("description: " + "x" * (1 << 20), "larger than"),
+    ],
+)
+def test_hostile_yaml_is_refused_at_once_and_in_few_words(tmp_path, text, message):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(ProfileError, match=message) as caught:
+        load_profile(path)
+    assert len(caught.value.message) < 300
+
+
+def test_profile_that_is_a_directory(tmp_path):
+    with pytest.raises(ProfileError, match="no such profile: Is a directory"):
+        load_profile(tmp_path)

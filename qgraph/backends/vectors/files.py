@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import LoadError
+from qgraph.archives import read_npy, reading
 from qgraph.ir.types import Array, Codes
 
 # Elements of the largest tensor that has a .hex beside it.
@@ -52,9 +52,9 @@ def hexadecimal(codes: Array, bits: int) -> bytes:
 def read(place: Path, facts: Mapping[str, Any], shape: tuple[int, ...], ending: str) -> Codes:
     """Codes from one of the files of a tensor; `facts` are the index's. Raises LoadError."""
     path = place.with_name(f"{place.name}.{ending}")
-    try:
+    with reading(path):
         if ending == "npy":
-            codes: Any = np.load(path, allow_pickle=False)
+            codes: Any = read_npy(path)
         elif ending == "bin":
             codes = np.frombuffer(path.read_bytes(), np.dtype(facts["storage"]).newbyteorder("<"))
         else:
@@ -62,5 +62,3 @@ def read(place: Path, facts: Mapping[str, Any], shape: tuple[int, ...], ending: 
             sign = facts["signed"] << (facts["bits"] - 1)
             codes = (held ^ sign) - sign
         return np.asarray(codes, np.int64).reshape(shape)
-    except (OSError, ValueError) as error:
-        raise LoadError(f"cannot be read: {error}", node=str(path)) from None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from qgraph.archives import parse_json, reading
 from qgraph.backends.vectors.files import read, sha256
-from qgraph.errors import ExactnessError, LoadError
+from qgraph.errors import ExactnessError
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.program import Entry, Program, Step, Tensor, run
 from qgraph.program.run import RULES
@@ -22,15 +22,20 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
 
 def read_index(folder: Path) -> dict[str, Any]:
     """`index.json` of a folder. Raises LoadError."""
-    try:
-        found: dict[str, Any] = json.loads((folder / "index.json").read_text("utf-8"))
-        return found
-    except (OSError, ValueError) as error:
-        raise LoadError(f"has no index: {error}", node=str(folder)) from None
+    with reading(folder, "has no index"):
+        return parse_json((folder / "index.json").read_bytes())
 
 
 def read_program(folder: Path, index: Index) -> Program:
-    """The network again, from the index and the `.hex` of constants, `.bin` where there is none."""
+    """The network again, from the index and the `.hex` of constants, `.bin` where there is none.
+
+    Raises LoadError.
+    """
+    with reading(folder, "is not as it was written"):
+        return _program(folder, index)
+
+
+def _program(folder: Path, index: Index) -> Program:
     constants: dict[str, Array] = {}
     for name, where in index["constants"].items():
         facts = index["tensors"][name]

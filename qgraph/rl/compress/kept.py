@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.archives import read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.npz import npz_bytes
 from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.form import Memory
-from qgraph.stored import part, read_arrays
+from qgraph.stored import part
 
 FILE = "students.npz"
 LINKS = "links"  # whose students they are
@@ -41,5 +42,6 @@ def read_students(folder: Path) -> Memory:
     arrays = read_arrays(folder / FILE)
     if LINKS not in arrays:
         raise LoadError("is no file of students", node=str(folder / FILE))
-    links = json.loads(str(arrays[LINKS]))
-    return {link: {Place.KEPT: part(arrays, str(i))} for i, link in enumerate(links)}
+    with reading(folder / FILE):
+        links = json.loads(str(arrays[LINKS]))
+        return {str(link): {Place.KEPT: part(arrays, str(i))} for i, link in enumerate(links)}

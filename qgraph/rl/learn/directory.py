@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError, OutputError, UsageError
 from qgraph.files import write_whole
 from qgraph.rl.learn.options import Options
@@ -52,10 +53,8 @@ class RunDirectory:
 
     def options(self) -> Options:
         """Those that the run began with. Raises LoadError."""
-        try:
-            return Options.from_json(json.loads((self.path / OPTIONS).read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LoadError(f"cannot be read: {error}", node=str(self.path / OPTIONS)) from None
+        with reading(self.path / OPTIONS):
+            return Options.from_json(read_json(self.path / OPTIONS))
 
     def begin(self, options: Options) -> None:
         content = json.dumps(options.as_json(), indent=1) + "\n"

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.archives import parse_json, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
@@ -86,16 +87,14 @@ def _parsed(data: Array) -> Packed:
         raise LoadError(f"has {len(data)} bytes, it should have {size}", hint=AGAIN)
     if hashlib.sha256(data[HEADER.size :].data).digest() != digest:
         raise LoadError("is damaged: its checksum is another", hint=AGAIN)
-    try:
-        manifest = json.loads(data[HEADER.size : HEADER.size + length].tobytes())
+    with reading(None, "is not as it was written", AGAIN):
+        manifest = parse_json(data[HEADER.size : HEADER.size + length].tobytes())
         sections, at = {}, HEADER.size + _aligned(length)
         for name, count in manifest.pop("sections").items():
             if not 0 <= count <= len(data) - at:
                 raise ValueError(f"section `{name}` leaves the file")
             sections[str(name)] = data[at : at + count]
             at += _aligned(count)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LoadError(f"is not as it was written: {error}", hint=AGAIN) from None
     return Packed(manifest, sections)
 
 

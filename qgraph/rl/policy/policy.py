@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qgraph.archives import reading
 from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
@@ -44,7 +45,7 @@ class Policy:
         about = packed.manifest
         self.sections = packed.sections
         self._static: Static | None = None
-        try:
+        with reading(None, "its manifest does not hold", AGAIN):
             self.about = about
             self.form = str(about["form"])
             self.shape = tuple(int(size) for size in about["shape"])
@@ -53,8 +54,6 @@ class Policy:
             self._range = _ends(about["range"])
             self._held = None if self._range is None else _held(*self._range)
             self._run = self._runner(packed, level)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LoadError(f"its manifest does not hold: {error}", hint=AGAIN) from None
         self.counts = {"observations": 0, "outside": 0, "saturated": 0}
 
     def __call__(self, observations: Array, rng: np.random.Generator | None = None) -> Array:

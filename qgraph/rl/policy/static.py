@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from qgraph.archives import read_arrays
 from qgraph.backends.engine import LEVELS, Engine, FloatEngine
-from qgraph.errors import GraphError, TextError
 from qgraph.exact.reference import as_float
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph
@@ -41,13 +39,14 @@ def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
 
 
 class Static:
-    """Runs the engine's program of a file. Raises ValueError and others for what does not hold."""
+    """Runs the engine's program of a file, parsed at once; raises whatever parsing does."""
 
     def __init__(self, packed: Packed, level: str = "auto") -> None:
         about = packed.manifest
         self._packed, self._level = packed, level
         self._name = str(about["input"])
         self.reach: tuple[Array, Array] | None = None
+        self.session = self._parsed()
         if "entry" not in about:
             self.run: Callable[[Array], Mapping[str, Array]] = self._whole
             graph = self.session.graph
@@ -68,17 +67,11 @@ class Static:
         self._floats = FloatEngine.of(self._engine, self._spec, dict(self._exits.values()))
         self.run = self._integers if self._floats is None else self._at_once
 
-    @cached_property
-    def session(self) -> Session:
+    def _parsed(self) -> Session:
         """The calibrated graph, its program, and the engine."""
         sections = self._packed.sections
-        try:
-            content = io.BytesIO(sections["constants"].tobytes())
-            with np.load(content, allow_pickle=False) as found:
-                constants = part({name: found[name] for name in found.files}, "constant")
-            graph = parse_graph(sections["graph"].tobytes().decode(), constants)
-        except (TextError, GraphError, OSError, EOFError) as error:
-            raise ValueError(str(error)) from None
+        constants = part(read_arrays(sections["constants"].tobytes(), "its constants"), "constant")
+        graph = parse_graph(sections["graph"].tobytes().decode(), constants)
         graph.facts.update(str(fact) for fact in self._packed.manifest["facts"])
         engine, program = self._open(), lower(graph)
         entries = tuple(entry.tensor for entry in program.entries)

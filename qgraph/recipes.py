@@ -12,6 +12,7 @@ from qgraph.transforms.absorb_biases import AbsorbBiases
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from qgraph.transforms.canonicalize_arithmetic import CanonicalizeArithmetic
 from qgraph.transforms.collapse_concat import CollapseConcat
+from qgraph.transforms.compose_functions import ComposeFunctions
 from qgraph.transforms.convert_dilations import ConvertDilations
 from qgraph.transforms.equalize_channels import EqualizeChannels
 from qgraph.transforms.fix_input_shape import FixInputShape
@@ -50,9 +51,10 @@ CLEAN: tuple[Pass, ...] = (
     RecognizeBatchNorm(),  # before constants fold: mean and variance are still apart
     FoldConstants(),
     ShareConstants(),  # transposes of one weight are one constant
-    RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
+    RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
+    ComposeFunctions(),  # after: what has a name keeps it
     FoldFlattens(),
     SinkSqueezes(),
     ConvertDilations(),
@@ -72,7 +74,9 @@ FOLD: tuple[Pass, ...] = (
 )
 FLOAT: tuple[Pass, ...] = (*CLEAN, *FOLD)
 # What actors have as it is: they need not write it in fixed point's few forms.
-ACTORS_HAVE = (LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise)
+ACTORS_HAVE = (
+    ComposeFunctions, LowerLeakyRelu, ConvertDilations, MeanToAvgPool, AvgPoolToDepthwise,
+)  # fmt: skip
 # A policy as it was trained -> the forms that `qgraph.rl.policy.read` knows.
 POLICY: tuple[Pass, ...] = tuple(step for step in FLOAT if not isinstance(step, ACTORS_HAVE))
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.arithmetic import (
     COMPARISONS,
     FLOAT_BINARY,
@@ -17,6 +16,7 @@ from qgraph.ir.ops.arithmetic import (
     LOGICAL,
     SAME_SCALE,
 )
+from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.types import Shape
 from qgraph.passes import RewritePass
 from qgraph.rewrite.axes import Group, groups_of
@@ -24,7 +24,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
-UNARY = ("identity", "cast", "logical_not", "relu", "relu6", "leaky_relu", *POINTWISE, *FLOAT_UNARY)
+UNARY = ("identity", "cast", "logical_not", "relu", "relu6", "leaky_relu", *TABLES, *FLOAT_UNARY)
 BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, *COMPARISONS, *LOGICAL)
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")

@@ -17,7 +17,8 @@ KEEP = frozenset(
         "max_pool", "avg_pool", "relu", "relu6", "leaky_relu", "sigmoid", "tanh", "swish",
         "hard_swish", "hard_sigmoid", "elu", "selu", "gelu", "softplus", "softsign", "softmax",
         "log_softmax", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "square", "reciprocal",
-        "floor", "logical_not", "resize_nearest", "space_to_depth", "depth_to_space",
+        "erf", "expm1", "log1p", "floor", "logical_not", "resize_nearest", "space_to_depth",
+        "depth_to_space",
     )
 )  # fmt: skip
 BROADCAST = frozenset(

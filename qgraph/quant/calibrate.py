@@ -21,7 +21,7 @@ from qgraph.errors import ExactnessError, UsageError
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
@@ -224,7 +224,7 @@ class _Sweep:
         if self._holds_constant(node):
             return self._of_constant(node), self._is_zero_constant(node)
         if node.op == "lookup":  # what a table stands for, before it is quantized
-            function = partial(POINTWISE[node.attrs["function"]], node.attrs)
+            function = partial(TABLES[node.attrs["function"]], node.attrs)
             chunks = self.values.mapped(source, function)
         else:
             chunks = self.values.chunks(source)

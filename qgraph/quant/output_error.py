@@ -18,7 +18,7 @@ import numpy.typing as npt
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.standardize import normal
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import fake_quantize
@@ -76,7 +76,7 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0],)
     if node.op == "lookup":
         x = inputs[0]
-        exact = POINTWISE[node.attrs["function"]](node.attrs, x.astype(np.float64))
+        exact = TABLES[node.attrs["function"]](node.attrs, x.astype(np.float64))
         return (exact.astype(x.dtype),)
     if node.op == "standardize":
         return (normal(node.attrs, inputs[0]).astype(inputs[0].dtype),)

@@ -9,14 +9,18 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.composed import Step
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import QuantSpec
 
 QUANTIZERS = ("quantize", "lookup", "standardize")
 CLIPS = ("maximum", "minimum")
 _NEVER_NEGATIVE = frozenset(
-    {"relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square"}
-)
+    (
+        "relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square", "abs",
+        "sqrt", "rsqrt",
+    )
+)  # fmt: skip
 _SIGN_KEEPING = frozenset({"add", "mul", "bias_add", "minimum", "avg_pool", "mean", "sum"})
 
 
@@ -34,12 +38,22 @@ def _nonnegative(node: Node, inputs: list[bool]) -> bool:
     if node.op == "const":
         value = node.attrs["value"]
         return bool(value.dtype.kind in "fiu" and (value >= 0).all())
+    if node.op == "composed":
+        return _composed_nonnegative(node.attrs["steps"], inputs[0])
     if node.op == "maximum":
         return any(inputs)
     if node.op == "pad" and node.attrs.get("value", 0) < 0:
         return False
     keeps = node.op in _SIGN_KEEPING or op_definition(node.op).moves or bool(node.attrs.get("pool"))
     return keeps and bool(inputs) and all(inputs)
+
+
+def _composed_nonnegative(steps: Sequence[Step], x: bool) -> bool:
+    known = [x]
+    for op, arguments, extra in steps:
+        inputs = [known[a] if isinstance(a, int) else a >= 0 for a in arguments]
+        known.append(_nonnegative(Node("", op, attrs=dict(extra)), inputs))
+    return known[-1]
 
 
 def has_integer_form(node: Node) -> bool:

@@ -6,14 +6,14 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array
 from qgraph.rewrite.channels import flattened, is_spatial
 from qgraph.rewrite.constants import Float64, Mask, channel_vector, channels_of, is_unpadded
 
 _ELEMENTWISE = frozenset(
-    {"relu", "relu6", "identity", "bias_add", "add", "sub", "mul", "maximum", "minimum", *POINTWISE}
+    {"relu", "relu6", "identity", "bias_add", "add", "sub", "mul", "maximum", "minimum", *TABLES}
 )
 
 

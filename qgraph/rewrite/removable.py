@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.composed import TABLES
 from qgraph.rewrite.channels import ChannelMap, Ids, channel_map
 from qgraph.rewrite.constant_channels import constant_channels, live_pairs
 from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
@@ -21,7 +21,7 @@ class Removable:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.channels: ChannelMap = channel_map(graph, frozenset(POINTWISE))
+        self.channels: ChannelMap = channel_map(graph, frozenset(TABLES))
         self.known = constant_channels(graph)
         self.gone = (_constant(self.channels, self.known) | ~_read(graph, self.channels)) & (
             _made_by_layers(self.channels) & ~self.channels.frozen

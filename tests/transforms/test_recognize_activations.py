@@ -7,17 +7,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import TensorType
 from qgraph.transforms.recognize_activations import RecognizeActivations
-from tests.helpers.evaluate import reasons, run_pass
-
-
-class Erf:
-    def run(self, inputs):
-        return np.vectorize(math.erf)(inputs[0])
-
-
-class Erfc:
-    def run(self, inputs):
-        return np.vectorize(math.erfc)(inputs[0])
+from tests.helpers.evaluate import run_pass
 
 
 def relu(g, x, c):
@@ -74,16 +64,14 @@ def hard_swish_of_minimum(g, x, c):
 
 def gelu_erf(g, x, c):
     inner = g.add("div", x, c(math.sqrt(2)))
-    attrs = {"kind": "Erf", "types": (g.types[x],), "source": Erf()}
-    erf = g.add("opaque", inner, attrs=attrs)
-    return g.add("mul", g.add("mul", c(0.5), x), g.add("add", c(1.0), erf))
+    return g.add("mul", g.add("mul", c(0.5), x), g.add("add", c(1.0), g.add("erf", inner)))
 
 
 def gelu_erfc(g, x, c):
     """tf.nn.gelu of TensorFlow 2.21."""
     inner = g.add("mul", g.add("neg", x), c(math.sqrt(1 / 2)))
-    attrs = {"kind": "Erfc", "types": (g.types[x],), "source": Erfc()}
-    return g.add("mul", g.add("mul", c(0.5), x), g.add("opaque", inner, attrs=attrs))
+    erfc = g.add("sub", c(1.0), g.add("erf", inner))
+    return g.add("mul", g.add("mul", c(0.5), x), erfc)
 
 
 def gelu_tanh(g, x, c):
@@ -174,16 +162,9 @@ def test_a_sigmoid_of_something_else_is_no_swish():
     assert not run_pass(RecognizeActivations(), g).rewrites
 
 
-def test_another_opaque_op_is_no_gelu():
-    g = build(gelu_erf)
-    g.set_attrs("opaque", kind="Erfinv")
-    assert not run_pass(RecognizeActivations(), g).rewrites
-
-
-def test_a_constant_that_widens_the_result_is_refused():
+def test_a_constant_that_widens_the_result_is_left_alone():
     g = Graph("net")
     x = g.input("x", "float64", (1, 4))
     g.outputs["y"] = g.add("maximum", x, g.const(np.zeros((3, 1)), "c"), name="y")
-    [(node, reason)] = reasons(run_pass(RecognizeActivations(), g))
-    assert node == "y" and "widens" in reason
+    assert not run_pass(RecognizeActivations(), g).rewrites
     assert g.types["y"] == TensorType("float64", (3, 4)) and g.nodes["y"].op == "maximum"

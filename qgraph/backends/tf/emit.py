@@ -19,6 +19,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.names import Namespace, tensorflow_name
 from qgraph.numerics import quantized_constant
 from qgraph.quant.topology import value_exponent
+from qgraph.rewrite.functions import written_out
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> An
 
 
 def _emission(graph: Graph, known: Mapping[str, Bound] | None = None) -> Emission:
+    graph = written_out(graph)
     found = bounds(graph) if known is None else known
     ends = end_names(graph)
     emission = Emission(graph, GraphDefBuilder(ends.taken), found)

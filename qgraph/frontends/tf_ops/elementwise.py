@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.tf_node import NOT_NUMPY
 
@@ -66,6 +68,14 @@ def _is_nan(site: Site) -> Result:
     return site.emit("not_equal", x, x) if site.type().is_float else None
 
 
+def _erfc(site: Site) -> Result:
+    """1 - erf(x)"""
+    if not site.type().is_float:
+        return None
+    one = site.const(np.ones((), site.type().dtype), "one")
+    return site.emit("sub", one, site.helper("erf", "erf", site.inputs[0]))
+
+
 def _leaky_relu(site: Site) -> Result:
     return site.emit("leaky_relu", site.inputs[0], alpha=site.node.real("alpha", 0.2))
 
@@ -96,6 +106,7 @@ FLOAT_ONLY = {
     "Sqrt": "sqrt", "Rsqrt": "rsqrt", "Reciprocal": "reciprocal", "Inv": "reciprocal",
     "Floor": "floor", "Elu": "elu", "Selu": "selu", "Sigmoid": "sigmoid", "Tanh": "tanh",
     "Softplus": "softplus", "Softsign": "softsign", "LogSoftmax": "log_softmax",
+    "Expm1": "expm1", "Log1p": "log1p", "Erf": "erf",
 }  # fmt: skip
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
@@ -110,6 +121,7 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Select": _select,
         "SelectV2": _select,
         "AddN": _add_n,
+        "Erfc": _erfc,
         "LeakyRelu": _leaky_relu,
         "Softmax": _softmax,
         "Cast": _cast,

@@ -9,6 +9,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops import (
     activation,
     arithmetic,
+    composed,
     linear,
     movement,
     norm,
@@ -21,7 +22,17 @@ from qgraph.ir.ops.base import OpDef
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {
         definition.name: definition
-        for module in (structure, linear, norm, standardize, activation, arithmetic, pool, movement)
+        for module in (
+            structure,
+            linear,
+            norm,
+            standardize,
+            activation,
+            composed,
+            arithmetic,
+            pool,
+            movement,
+        )
         for definition in module.OPS
     }
 )

@@ -60,6 +60,7 @@ POINTWISE: Mapping[str, PointwiseFunction] = {
     "gelu": _gelu,
     "softplus": lambda attrs, x: np.logaddexp(x, 0),
     "softsign": lambda attrs, x: x / (1 + np.abs(x)),
+    "erf": lambda attrs, x: _erf(x),
 }
 
 

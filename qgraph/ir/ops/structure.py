@@ -9,8 +9,8 @@ import numpy as np
 
 from qgraph import numerics
 from qgraph.errors import GraphError
-from qgraph.ir.ops.activation import POINTWISE
 from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.types import Fixed, QuantSpec, TensorType, type_of
 
 
@@ -44,7 +44,7 @@ def _requantize(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
 
 
 def _lookup_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    if attrs["function"] not in POINTWISE:
+    if attrs["function"] not in TABLES:
         raise GraphError(f"`{attrs['function']}` is not a pointwise function")
     return _quantized_type(attrs, inputs)
 
@@ -52,17 +52,23 @@ def _lookup_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
 def table(attrs: Attrs, exponent: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Output codes of a table for every input code, lowest first (docs/numerics.md, 3).
 
-    `attrs["domain"]` is the input's QuantSpec, `exponent` its exponent.
+    `attrs["domain"]` is the input's QuantSpec, `exponent` its exponent. Infinities saturate. Raises
+    GraphError where the function has no value at an input code.
     """
     domain: QuantSpec = attrs["domain"]
     codes = np.arange(domain.lo, domain.hi + 1, dtype=np.int64)
-    value = POINTWISE[attrs["function"]](attrs, np.ldexp(codes.astype(np.float64), -exponent))
+    with np.errstate(all="ignore"):
+        value = TABLES[attrs["function"]](attrs, np.ldexp(codes.astype(np.float64), -exponent))
+    undefined = np.isnan(value)
+    if undefined.any():
+        first = np.ldexp(float(codes[undefined.argmax()]), -exponent)
+        raise GraphError(f"its function `{attrs['function']}` has no value at {first:g}")
     return numerics.quantize(value, attrs["spec"]).codes
 
 
 def _lookup(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     x = inputs[0]
-    value = POINTWISE[attrs["function"]](attrs, x.astype(np.float64))
+    value = TABLES[attrs["function"]](attrs, x.astype(np.float64))
     return numerics.fake_quantize(value, attrs["spec"]).astype(x.dtype)
 
 

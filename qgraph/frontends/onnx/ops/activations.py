@@ -181,7 +181,7 @@ def _of_rows(site: Site, op: str, x: str, axis: int) -> Result:
 
 PLAIN = {
     "Sigmoid": "sigmoid", "Tanh": "tanh", "HardSwish": "hard_swish", "Softplus": "softplus",
-    "Softsign": "softsign",
+    "Softsign": "softsign", "Erf": "erf",
 }  # fmt: skip
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(

@@ -1,0 +1,137 @@
+"""One op in place of several that together are a function of each element alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.linear import COMPUTE
+from qgraph.passes import Pass
+from qgraph.quant.topology import is_nonnegative
+from qgraph.rewrite.functions import NEAR, Function, functions_at
+from qgraph.rewrite.rewriter import Rewriter
+
+# Without an integer form now, but with one in the end where they stand before layers.
+ON_THE_WAY = frozenset({"avg_pool", "batch_norm", "layer_norm", "leaky_relu", "identity"})
+# A table of 8-bit codes has steps of about so much of its range: what moves by a quarter of its
+# own range in one of them needs floats.
+STEP, STEEPEST = 1 / 16, 0.25
+
+
+@dataclass(frozen=True)
+class ComposeFunctions(Pass):
+    """Arithmetic between a tensor and a result at every place of it becomes one `composed` op.
+
+    It will be one table, rounded once, where its ops would be several tables, products and sums,
+    or float. Only between layers: before the first and behind the last, arithmetic stays float.
+    Sums, products with constants and clips alone stay as they are: integers have them, and layers
+    take them in. So do those that the function begins with. Refusals: no finite value for an input
+    near 0 that its tensor may have; a logarithm, or what else is too steep for codes.
+    """
+
+    name: ClassVar[str] = "compose-functions"
+
+    def apply(self, rewriter: Rewriter) -> None:
+        rewriter.rule = "compose"
+        graph = rewriter.graph
+        nodes = list(graph.topological())
+        order = {node.name: index for index, node in enumerate(nodes)}
+        nonnegative, behind = is_nonnegative(graph), _behind_layers(nodes)
+        into: set[str] = set()  # values that only integer arithmetic takes
+        left: set[str] = set()  # parts of functions that stay float
+        for name in (node.name for node in reversed(nodes)):  # the longest functions first
+            if name not in graph.nodes or not _all_take_codes(graph, name, into):
+                continue
+            into.add(name)
+            function = None if name in left else _best(graph, name, order)
+            if function is not None and function.source in behind:
+                reason = _unfit(function, nonnegative(function.source))
+                if reason is None:
+                    _compose(rewriter, function)
+                else:
+                    rewriter.refuse(graph.nodes[name], reason)
+                    left.update(node.name for node in function.nodes)
+
+
+def _compose(rewriter: Rewriter, function: Function) -> None:
+    node, attrs = rewriter.graph.nodes[function.root], {"steps": function.steps}
+    rewriter.put(Node(node.name, "composed", (function.source,), attrs, node.control))
+
+
+def _unfit(function: Function, nonnegative: bool) -> str | None:
+    """Why a function is no table, if it is not."""
+    if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
+        return "stays float: as a function of each element it is not finite everywhere"
+    values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))
+    if np.abs(np.diff(values)).max() > STEEPEST * np.ptp(values):
+        return "stays float: as a function of each element it is too steep for a table"
+    return None
+
+
+def _all_take_codes(graph: Graph, value: str, into: set[str]) -> bool:
+    users = graph.users(value)
+    return (
+        bool(users)
+        and not graph.is_output(value)
+        and all(_takes_codes(graph, user, into) for user in users)
+    )
+
+
+def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
+    """True where a node works on codes, and whatever takes its result does."""
+    if user.op in COMPUTE or op_definition(user.op).pointwise:
+        return True
+    if user.op == "mean":  # over channels it is part of a norm
+        last = (graph.types[user.inputs[0]].rank or 0) - 1
+        spatial = last not in user.attrs["axes"] and -1 not in user.attrs["axes"]
+        return spatial and user.name in into
+    return user.name in into and _may_be_integer(user)
+
+
+def _may_be_integer(node: Node) -> bool:
+    definition = op_definition(node.op)
+    return definition.integer is not None or definition.pointwise or node.op in ON_THE_WAY
+
+
+def _best(graph: Graph, root: str, order: dict[str, int]) -> Function | None:
+    """The longest function with `root` as its result, without the arithmetic it begins with."""
+    if root not in graph.nodes:
+        return None
+    best: Function | None = None
+    taken = 0
+    for function in functions_at(graph, root, order):
+        fresh = function.nodes[: len(function.nodes) - taken]
+        taken = len(function.nodes)
+        if any(not _is_integer(graph, node) or node.op in POINTWISE for node in fresh):
+            best = function
+    return best if best is not None and _gains(graph, best) else None
+
+
+def _gains(graph: Graph, function: Function) -> bool:
+    """True unless it is one op that integers have."""
+    if len(function.nodes) > 1:
+        return True
+    (node,) = function.nodes
+    return not (_is_integer(graph, node) or op_definition(node.op).pointwise)
+
+
+def _is_integer(graph: Graph, node: Node) -> bool:
+    """True for an op on codes, but a product of two functions of x."""
+    if node.op == "mul" and all(graph.constant(v) is None for v in node.inputs):
+        return False
+    return op_definition(node.op).integer is not None
+
+
+def _behind_layers(nodes: list[Node]) -> set[str]:
+    """Values that a layer comes before, without float arithmetic in between."""
+    found: set[str] = set()
+    for node in nodes:
+        reached = any(value in found for value in node.inputs)
+        if node.op in COMPUTE or (reached and (_may_be_integer(node) or node.op == "mean")):
+            found.update(node.values)
+    return found

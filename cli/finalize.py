@@ -31,16 +31,15 @@ def finalize(
     as_json: Json = False,
 ) -> None:
     """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it."""
-    from qgraph.artifacts import check_output, read_manifest
+    from qgraph.artifacts import read_manifest, reserve, write
     from qgraph.cli.console import at_work
     from qgraph.cli.tables import print_files, print_quantized
 
     target = output or directory / "inference"
-    check_output(target, force=force)
-    with at_work(as_json):
+    with reserve(target, force=force) as place, at_work(as_json):
         from qgraph import retrain
 
-        retrain.finalize(directory, last=last).save(target, force=force)
+        write(retrain.finalize(directory, last=last), place)
     manifest = read_manifest(target)
     if as_json:
         print(json.dumps({"output": str(target), **manifest}))

@@ -139,43 +139,41 @@ def quantize(
     if output is None:
         bits = "mixed" if mean_bits or weight_bytes else f"int{target.bits.weight}"
         output = beside(model, "retrain" if retrains else bits)
-    (retrain if retrains else artifacts).check_output(output, force=force)
-    check_model(model)
-    if calibration is not None:
-        check_source(calibration)
-    input_ranges, input_shapes = ranges(input_range), shapes(input_shape)
-    wish = Wish(effort and effort.value, plan, method and method.value)
-    first_plan(wish)
-    room = byte_count(weight_bytes)
-    budget_of(mean_bits, room)
-    with at_work(as_json) as progress, _evidence_kept(output):
-        _check_onnx(model, names(inputs), names(outputs), input_shapes)
-        result = compiler.quantize(
-            model,
-            calibration,
-            profile=target,
-            mode=mode.value,
-            effort=wish.effort,
-            plan=plan,
-            budget=budget,
-            method=wish.method,
-            inputs=names(inputs),
-            outputs=names(outputs),
-            input_shapes=input_shapes,
-            signature=signature,
-            trust=trust,
-            limit=limit,
-            input_ranges=input_ranges,
-            sensitivity=sensitivity,
-            mean_bits=mean_bits,
-            weight_bytes=room,
-            progress=progress,
-        )
-        progress("writing", 0, 1)
-        if not retrains:
-            result.save(output, force=force)
-        else:
-            retrain.save(result, output, force=force)
+    form = retrain if retrains else artifacts
+    with form.reserve(output, force=force) as place:
+        check_model(model)
+        if calibration is not None:
+            check_source(calibration)
+        input_ranges, input_shapes = ranges(input_range), shapes(input_shape)
+        wish = Wish(effort and effort.value, plan, method and method.value)
+        first_plan(wish)
+        room = byte_count(weight_bytes)
+        budget_of(mean_bits, room)
+        with at_work(as_json) as progress, _evidence_kept(output):
+            _check_onnx(model, names(inputs), names(outputs), input_shapes)
+            result = compiler.quantize(
+                model,
+                calibration,
+                profile=target,
+                mode=mode.value,
+                effort=wish.effort,
+                plan=plan,
+                budget=budget,
+                method=wish.method,
+                inputs=names(inputs),
+                outputs=names(outputs),
+                input_shapes=input_shapes,
+                signature=signature,
+                trust=trust,
+                limit=limit,
+                input_ranges=input_ranges,
+                sensitivity=sensitivity,
+                mean_bits=mean_bits,
+                weight_bytes=room,
+                progress=progress,
+            )
+            progress("writing", 0, 1)
+            form.write(result, place)
     if retrains and train_data is None:
         print_training_files(output, result.facts, as_json)
         return

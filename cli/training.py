@@ -92,16 +92,19 @@ def train_in(
 ) -> Trainer:
     """What `qgraph.retrain.train` does, under a progress bar; then the table of validations."""
     from qgraph import retrain
+    from qgraph.drafts import sole_user
 
-    with at_work(as_json):
-        if not fast:
-            retrain.make_deterministic()
-        if threads is not None:
-            retrain.use_threads(threads)
-        trainer = retrain.trainer(directory, data, validation, options, restart=restart)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), training_bar(as_json) as watch:
-        trainer.watch = watch
-        trainer.run()
+    with sole_user(directory):
+        with at_work(as_json):
+            if not fast:
+                retrain.make_deterministic()
+            if threads is not None:
+                retrain.use_threads(threads)
+            trainer = retrain.trainer(directory, data, validation, options, restart=restart)
+        prints = redirect_stdout(sys.stderr) if as_json else nullcontext()
+        with prints, training_bar(as_json) as watch:
+            trainer.watch = watch
+            trainer.run()
     if not as_json:
         _print_history(trainer)
     return trainer

@@ -6,6 +6,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +22,7 @@ from qgraph.compiler import Quantized
 from qgraph.errors import LoadError
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
-from qgraph.files import check_free, sha256_of, whole_directory
+from qgraph.files import Reserved, reserved, sha256_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
@@ -50,21 +51,24 @@ FILES = MappingProxyType(
 REPORT, CERTIFICATE = "report.html", "certificate.json"
 
 
-def check_output(path: Path, *, force: bool = False) -> None:
-    """Raise OutputError unless `save` can write to `path`."""
-    check_free(path, _replaceable(force))
+def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
+    """Reserve a place for `write`. `force` lets it replace what an earlier run wrote there.
 
-
-def _replaceable(force: bool) -> tuple[str, ...]:
-    return (*FILES, REPORT, CERTIFICATE) if force else ()
+    Raises OutputError where something else stands there, or another run is at work on it.
+    """
+    return reserved(path, (*FILES, REPORT, CERTIFICATE) if force else ())
 
 
 def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
-    """Write everything for `result` into the directory `path`, whole or not at all.
+    """`reserve`, and `write` at once."""
+    with reserve(path, force=force) as place:
+        write(result, place)
+    return path
 
-    `force` replaces what an earlier run wrote there, and nothing else. Raises OutputError.
-    """
-    with whole_directory(path, _replaceable(force)) as draft:
+
+def write(result: Quantized, place: Reserved) -> None:
+    """Write everything for `result`, whole or not at all. Raises OutputError."""
+    with place.written() as draft:
         graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
         write_saved_model(graph_def, result.graph, draft / "saved_model")
@@ -77,7 +81,6 @@ def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
         hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
         _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})
-    return path
 
 
 def _write_json(path: Path, data: Any) -> None:

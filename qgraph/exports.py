@@ -13,7 +13,7 @@ from typing import Any
 from qgraph.artifacts import versions
 from qgraph.backends.forms import Form, Network
 from qgraph.errors import UnsupportedError, UsageError
-from qgraph.files import check_free, sha256_of, whole_directory
+from qgraph.files import sha256_of, whole_directory
 
 # By name: where it is, and what it is.
 FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
@@ -58,11 +58,10 @@ def export(
     """
     chosen = form(name, options)
     replaceable = _written(path) if force else ()
-    check_free(path, replaceable)
-    reason = chosen.refusal(network)
-    if reason is not None:
-        raise UnsupportedError(f"{name} cannot carry this network: {reason}")
     with whole_directory(path, replaceable) as draft:
+        reason = chosen.refusal(network)
+        if reason is not None:
+            raise UnsupportedError(f"{name} cannot carry this network: {reason}")
         chosen.write(network, draft)
         files = sorted(p for p in draft.rglob("*") if p.is_file())
         names = [p.relative_to(draft).as_posix() for p in files]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from qgraph import drafts
 from qgraph.errors import OutputError
 
 
@@ -44,47 +46,72 @@ def check_free(path: Path, replaceable: Collection[str] = ()) -> None:
         )
 
 
-@contextmanager
-def whole_directory(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
-    """A temporary directory that becomes `path` when the block ends well, else vanishes.
+@dataclass(frozen=True)
+class Reserved:
+    """The place for an output directory, reserved for this run (see `reserved`)."""
 
-    What stood at `path` stays as it was until then (see `check_free` for what may stand there).
+    path: Path
+    draft: Path
+    replaceable: Collection[str]
+
+    @contextmanager
+    def written(self) -> Iterator[Path]:
+        """A temporary directory that becomes the output when the block ends well, else vanishes.
+
+        What stood there stays as it was until then. Raises OutputError.
+        """
+        with _told_as_output_error(self.path):
+            self.draft.mkdir()
+            yield self.draft
+            _sync(self.draft)
+            check_free(self.path, self.replaceable)  # nothing that came meanwhile is lost
+            _take_place(self.draft, self.path, self.draft.with_name(drafts.OLD))
+            _sync_entry(self.path.parent)
+
+
+@contextmanager
+def reserved(path: Path, replaceable: Collection[str] = ()) -> Iterator[Reserved]:
+    """Reserve `path` for the output directory of this run, before the work that fills it.
+
+    See `check_free` for what may stand there. Raises OutputError, also where another run has
+    reserved it or works in it.
     """
     check_free(path, replaceable)
     path = path.resolve()
     missing = [parent for parent in path.parents if not parent.exists()]
-    with _told_as_output_error(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            workshop = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            try:
-                draft = workshop / "new"
-                draft.mkdir()
-                yield draft
-                _sync(draft)
-                _take_place(draft, path, workshop / "old")
-            finally:
-                shutil.rmtree(workshop, ignore_errors=True)
-        except BaseException:
-            for parent in missing:
-                with suppress(OSError):
-                    parent.rmdir()
-            raise
+    try:
+        with ExitStack() as stack:
+            with _told_as_output_error(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_dir():
+                    stack.enter_context(drafts.sole_user(path))
+                place, _ = stack.enter_context(drafts.held(path, drafts.DIRECTORY))
+                check_free(path, replaceable)  # it may have been given back what stood there
+            yield Reserved(path, place / drafts.NEW, replaceable)
+    except BaseException:
+        for parent in missing:
+            with suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+@contextmanager
+def whole_directory(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
+    """`reserved`, and `written` at once."""
+    with reserved(path, replaceable) as place, place.written() as draft:
+        yield draft
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write one file, whole or not at all; what stood there is replaced. Raises OutputError."""
-    with _told_as_output_error(path):
-        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-                os.fchmod(stream.fileno(), 0o666 & ~_umask())
-                os.fsync(stream.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            os.unlink(draft)
-            raise
+    with _told_as_output_error(path), drafts.held(path, drafts.FILE) as (draft, handle):
+        os.ftruncate(handle, 0)
+        with os.fdopen(os.dup(handle), "wb") as stream:
+            stream.write(content)
+            os.fchmod(stream.fileno(), 0o666 & ~_umask())
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
 
 
 def _umask() -> int:
@@ -107,25 +134,54 @@ def _failure(path: Path, error: OSError) -> OutputError:
 
 
 def _take_place(draft: Path, path: Path, old: Path) -> None:
-    """Rename `draft` to `path`; what stood there comes back if that fails."""
-    try:
-        if path.exists():
-            path.rename(old)
+    """Rename `draft` to `path`, in one step where the system can exchange two names.
+
+    Elsewhere what stood there is moved to `old` first, and comes back if the second step fails.
+    """
+    if not path.exists():
         draft.rename(path)
-    except BaseException:
-        if old.exists():
-            old.rename(path)
-        raise
+    elif not _exchanged(draft, path):
+        try:
+            path.rename(old)
+            draft.rename(path)
+        except BaseException:
+            if old.exists():
+                old.rename(path)
+            raise
+
+
+RENAME_EXCHANGE, AT_FDCWD = 2, -100  # of linux/fs.h and fcntl.h
+# Where the kernel, its security policy or the file system does not know the exchange.
+UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Swap two names on one file system in one step; False where that is not possible."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    if rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0:
+        return True
+    found = ctypes.get_errno()
+    if found in UNKNOWN:
+        return False
+    raise OSError(found, os.strerror(found), str(other))
 
 
 def _sync(folder: Path) -> None:
     """Have the disk hold all that is in `folder`, so that the rename cannot come first."""
     for entry in [folder, *folder.rglob("*")]:
-        handle = os.open(entry, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_entry(entry)
+
+
+def _sync_entry(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sha256_of(*paths: Path) -> str:

@@ -1,12 +1,19 @@
 """A directory is written whole or not at all, whatever happens on the way."""
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from qgraph import drafts, files
+from qgraph.drafts import sole_user
 from qgraph.errors import OutputError
-from qgraph.files import check_free, sha256_of, whole_directory, write_whole
+from qgraph.files import check_free, reserved, sha256_of, whole_directory, write_whole
 
 
 def write(path: Path, text: str, **options) -> None:
@@ -49,6 +56,7 @@ def test_the_old_is_kept_until_the_new_is_in_place(tmp_path, monkeypatch, step, 
             raise error
         return rename(source, target)
 
+    monkeypatch.setattr("qgraph.files._exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(OutputError if error is OSError else error):
         write(out, "new", replaceable=("sub",))
@@ -105,3 +113,175 @@ def test_one_file_is_replaced_or_left(tmp_path, monkeypatch):
 
 def fail(*_):
     raise OSError(28, "disk full")
+
+
+# -- one step -------------------------------------------------------------------------------
+
+
+def test_a_replaced_directory_is_never_missing(tmp_path):
+    out, stop, missing = tmp_path / "out", threading.Event(), []
+
+    def watch():
+        while not stop.is_set():
+            if not (out / "sub").is_dir():
+                missing.append(1)
+
+    write(out, "0")
+    if not files._exchanged(out, tmp_path / "out"):
+        pytest.skip("the file system cannot exchange names")
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for i in range(20):
+        write(out, str(i), replaceable=("sub",))
+    stop.set()
+    watcher.join()
+    assert not missing
+    assert everything_in(tmp_path) == {"out/sub/file": "19"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_exchange_that_fails_leaves_the_old(tmp_path, monkeypatch, error):
+    write(tmp_path / "out", "old")
+
+    def failing(one, other):
+        raise error
+
+    monkeypatch.setattr(files, "_exchanged", failing)
+    with pytest.raises(OutputError if error is OSError else error):
+        write(tmp_path / "out", "new", replaceable=("sub",))
+    assert everything_in(tmp_path) == {"out/sub/file": "old"}
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_came_meanwhile_is_not_replaced(tmp_path):
+    with (
+        pytest.raises(OutputError, match="holds `thesis`, which is not replaced"),
+        whole_directory(tmp_path / "out", ("sub",)) as draft,
+    ):
+        (draft / "sub").write_text("new")
+        write(tmp_path / "elsewhere", "")
+        (tmp_path / "elsewhere").rename(tmp_path / "out")
+        (tmp_path / "out/thesis").write_text("years of work")
+    assert (tmp_path / "out/thesis").read_text() == "years of work"
+
+
+# -- runs beside each other -----------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from qgraph.files import reserved
+from qgraph import drafts
+with {what} as place:
+    {step}
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_run(what: str, path: Path, step: str = "pass"):
+    """A process that holds `path`; killed without a chance to clean up."""
+    text = HOLDER.format(what=what, step=step).replace("PATH", f"Path({str(path)!r})")
+    command = [sys.executable, "-c", text]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+DIRECTORY, FILE = "reserved(PATH)", "drafts.held(PATH, drafts.FILE)"
+
+
+def test_of_two_runs_that_write_one_directory_the_second_says_so(tmp_path):
+    out = tmp_path / "new/out"
+    with another_run(DIRECTORY, out):
+        held = {p.name for p in out.parent.iterdir()}
+        with pytest.raises(OutputError, match="out: another run is writing here"):
+            write(out, "mine")
+        assert {p.name for p in out.parent.iterdir()} == held
+        write(tmp_path / "new/other", "another place")
+    write(out, "mine")
+    assert everything_in(tmp_path) == {
+        "new/out/sub/file": "mine",
+        "new/other/sub/file": "another place",
+    }
+
+
+def test_of_two_runs_that_write_one_file_the_second_says_so(tmp_path):
+    with another_run(FILE, tmp_path / "page"):
+        with pytest.raises(OutputError, match="page: another run is writing here"):
+            write_whole(tmp_path / "page", b"mine")
+        write_whole(tmp_path / "other", b"another place")
+    write_whole(tmp_path / "page", b"mine")
+    assert {p.name for p in tmp_path.iterdir()} == {"page", "other"}
+
+
+def test_a_directory_in_use_is_not_replaced(tmp_path):
+    write(tmp_path / "out", "old")
+    with another_run("drafts.sole_user(PATH)", tmp_path / "out"):
+        with pytest.raises(OutputError, match="another run is writing here"):
+            write(tmp_path / "out", "new", replaceable=("sub",))
+        with (
+            pytest.raises(OutputError, match="another run is writing here"),
+            sole_user(tmp_path / "out"),
+        ):
+            pass
+    write(tmp_path / "out", "new", replaceable=("sub",))
+    assert everything_in(tmp_path) == {"out/sub/file": "new"}
+
+
+@pytest.mark.parametrize("next_one", ["out", "other"])
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path, next_one):
+    deep = "(place.draft / 'deep').mkdir(parents=True)"
+    with another_run(DIRECTORY, tmp_path / "out", deep), another_run(FILE, tmp_path / "page"):
+        pass
+    assert {p.name for p in tmp_path.iterdir()} == {".out.qgraph-dir", ".page.qgraph-file"}
+    write(tmp_path / next_one, "new")
+    assert [p.name for p in tmp_path.iterdir()] == [next_one]
+    assert everything_in(tmp_path) == {f"{next_one}/sub/file": "new"}
+
+
+def test_only_leftovers_are_removed(tmp_path):
+    (tmp_path / ".bashrc").write_text("mine")
+    (tmp_path / "data.qgraph-dir").mkdir()
+    write_whole(tmp_path / "page", b"new")
+    assert {p.name for p in tmp_path.iterdir()} == {".bashrc", "data.qgraph-dir", "page"}
+
+
+def test_an_output_that_a_killed_run_had_moved_away_comes_back(tmp_path):
+    """Without an exchange there is a moment in which the old output has no name."""
+    step = "place.draft.mkdir(); PATH.rename(place.draft.with_name('old'))"
+    write(tmp_path / "out", "old")
+    with another_run("reserved(PATH, ('sub',))", tmp_path / "out", step):
+        pass
+    assert not (tmp_path / "out").exists()
+    write(tmp_path / "other", "")
+    with pytest.raises(OutputError, match="exists and is not empty"), reserved(tmp_path / "out"):
+        pass
+    assert everything_in(tmp_path) == {"out/sub/file": "old", "other/sub/file": ""}
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "r\udce9seau", " ", "a\nb"])
+def test_outputs_of_any_name(tmp_path, name):
+    write(tmp_path / name, "old")
+    write(tmp_path / name, "new", replaceable=("sub",))
+    assert (tmp_path / name / "sub/file").read_text() == "new"
+    longest = name[:-1] + "y"
+    write_whole(tmp_path / longest, b"page")
+    assert {p.name for p in tmp_path.iterdir()} == {name, longest}
+
+
+def test_a_file_system_without_locks_is_written_all_the_same(tmp_path, monkeypatch):
+    def without(handle, operation):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(drafts.fcntl, "flock", without)
+    (tmp_path / ".other.qgraph-dir").mkdir()  # it may be of a run that lives
+    write(tmp_path / "out", "new")
+    write_whole(tmp_path / "page", b"new")
+    assert {p.name for p in tmp_path.iterdir()} == {".other.qgraph-dir", "out", "page"}

@@ -10,10 +10,11 @@ from qgraph.retrain.directory import (
     FILES,
     INFERENCE,
     Training,
-    check_output,
     check_trainable,
     load,
+    reserve,
     save,
+    write,
 )
 from qgraph.retrain.finalize import finalize
 from qgraph.retrain.run import facts_of, make_deterministic, train, trainer, use_threads
@@ -26,7 +27,6 @@ __all__ = [
     "FILES",
     "INFERENCE",
     "Training",
-    "check_output",
     "check_trainable",
     "facts_of",
     "finalize",
@@ -35,9 +35,11 @@ __all__ = [
     "load_checkpoint",
     "make_deterministic",
     "module",
+    "reserve",
     "save",
     "save_checkpoint",
     "train",
     "trainer",
     "use_threads",
+    "write",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from qgraph.archives import read_arrays, read_json, reading
 from qgraph.artifacts import constants, finite_all, versions
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
-from qgraph.files import check_free, whole_directory
+from qgraph.files import Reserved, reserved
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
@@ -66,18 +67,28 @@ class Training:
         return TrainingGraph(self.graph, self.norms)
 
 
-def check_output(path: Path, *, force: bool = False) -> None:
-    """Raise OutputError unless `save` can write to `path`."""
-    check_free(path, (*FILES, *ADDED) if force else ())
+def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserved]:
+    """Reserve a place for `write`. `force` lets it replace one that is there, checkpoints too.
+
+    Raises OutputError where something else stands there, or another run is at work on it.
+    """
+    return reserved(path, (*FILES, *ADDED) if force else ())
 
 
 def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
+    """`reserve`, and `write` at once."""
+    path = Path(path)
+    check_trainable(result.graph)
+    with reserve(path, force=force) as place:
+        write(result, place)
+    return path
+
+
+def write(result: Quantized, place: Reserved) -> None:
     """Write a directory to train in, whole or not at all.
 
-    `force` replaces one that is there, with its checkpoints. Raises UnsupportedError for a network
-    that cannot be trained, OutputError.
+    Raises UnsupportedError for a network that cannot be trained, OutputError.
     """
-    path = Path(path)
     check_trainable(result.graph)
     norms = norms_of(result.floating)
     arrays: dict[str, Any] = {
@@ -97,14 +108,13 @@ def save(result: Quantized, path: str | Path, *, force: bool = False) -> Path:
         "norms": [{name: getattr(n, name) for name in NORM_NAMES} for n in norms],
         "facts": finite_all({**result.facts, "warnings": _lasting_warnings(result)}),
     }
-    with whole_directory(path, (*FILES, *ADDED) if force else ()) as draft:
+    with place.written() as draft:
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
         (draft / "float.txt").write_text(print_graph(result.floating), "utf-8")
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "rewrites.json").write_text(json.dumps(result.trace.to_json(), indent=1), "utf-8")
         (draft / "training.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         write_npz(draft / "arrays.npz", arrays)
-    return path
 
 
 def _lasting_warnings(result: Quantized) -> list[str]:

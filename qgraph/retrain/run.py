@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from qgraph.drafts import sole_user
 from qgraph.retrain.directory import load
 from qgraph.train.data import Source, training_data
 from qgraph.train.fused import set_threads
@@ -32,10 +33,11 @@ def train(
     TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError, CalibrationError,
     UsageError, TrainingError, OutputError.
     """
-    made = trainer(path, data, validation, options, restart=restart)
-    made.save_seconds, made.watch = save_seconds, watch
-    made.run()
-    return made
+    with sole_user(Path(path)):
+        made = trainer(path, data, validation, options, restart=restart)
+        made.save_seconds, made.watch = save_seconds, watch
+        made.run()
+        return made
 
 
 def trainer(

@@ -67,7 +67,7 @@ def test_places_that_cannot_be_written(quantize):
 
 def test_parents_are_made_and_taken_back(quantize, tmp_path, monkeypatch):
     assert quantize(tmp_path / "a/b/out").code == 0
-    monkeypatch.setattr("numpy.savez_compressed", fail_with(OSError(errno.ENOSPC, "disk full")))
+    monkeypatch.setattr("qgraph.artifacts.write_npz", fail_with(OSError(errno.ENOSPC, "disk full")))
     assert_refused(quantize(tmp_path / "c/d/out"), "c/d/out: cannot be written: disk full")
     assert left_in(tmp_path) == {"a"}
 
@@ -100,7 +100,7 @@ def fail_with(error):
     [
         "pathlib.Path.write_bytes",
         "qgraph.artifacts.write_saved_model",
-        "numpy.savez_compressed",
+        "qgraph.artifacts.write_npz",
         "qgraph.artifacts.print_graph",
         "qgraph.files._sync",
     ],
@@ -149,6 +149,7 @@ def test_what_stood_there_comes_back_if_the_swap_fails(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         rename(source, target)
 
+    monkeypatch.setattr("qgraph.files._exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), whole_directory(tmp_path / "out", ["old"]) as draft:
         (draft / "new").write_text("new")

@@ -14,14 +14,12 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram, Step, Weights
+from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.policy import floats
+from qgraph.rl.policy.floats import LAYERS
 
 FLOAT, HALF = 32, 16
 LEAST = 2
-LAYERS = ("dense", "conv")
-# Values that are the observation still, with other units.
-PLAIN = ("affine", "clip", "flatten")
 
 
 def dequantized(x: Array, bits: int, axes: tuple[int, ...] | None = None) -> Array:
@@ -53,8 +51,8 @@ class Simulated:
     """A policy with kernels in so many bits, and what goes into its layers in so many others.
 
     Kernels of conv layers have a range for each output channel, others one for all; what goes into
-    a layer has one for each observation. Observations themselves stay float32, normalised or not,
-    and so do biases and norms.
+    a layer has one for each observation, the observation itself too. Biases and norms stay float32.
+    `qgraph.rl.sb3.QuantizationAware` trains with the same arithmetic.
     """
 
     program: ActorProgram
@@ -76,22 +74,9 @@ class Simulated:
 
     def __call__(self, observations: Array) -> Array:
         """The first output, [n, m]."""
-        between = _between_layers(self.program) if self.activation_bits < FLOAT else set()
 
-        def change(step: Step, made: Array) -> Array:
-            if step.output not in between:
-                return made
-            return dequantized(made, self.activation_bits, tuple(range(1, made.ndim)))
+        def feed(x: Array) -> Array:
+            return dequantized(x, self.activation_bits, tuple(range(1, x.ndim)))
 
-        found = floats.run(self.program, self.weights, observations, change)
+        found = floats.run(self.program, self.weights, observations, feed)
         return found[self.program.outputs[0]]
-
-
-def _between_layers(program: ActorProgram) -> set[str]:
-    """Values that go into layers and are not observations."""
-    observed = {program.observation}
-    for step in program.steps:
-        if step.op in PLAIN and observed.issuperset(step.inputs):
-            observed.add(step.output)
-    into = {step.inputs[0] for step in program.steps if step.op in LAYERS}
-    return into - observed

@@ -14,9 +14,9 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.policy import floats
+from qgraph.rl.policy.floats import LAYERS
 from qgraph.rl.policy.read import PolicyNetwork
 
-LAYERS = ("dense", "conv")
 ENOUGH = 16  # observations; of fewer the mean says little
 MOST = 2048  # that are run
 AT_ONCE = 64

@@ -12,22 +12,24 @@ from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram, Step, Weights
 
-Change = Callable[[Step, Array], Array]
+Feed = Callable[[Array], Array]
+LAYERS = ("dense", "conv")  # steps with kernels
 
 
 def run(
-    program: ActorProgram, weights: Weights, observations: Array, change: Change | None = None
+    program: ActorProgram, weights: Weights, observations: Array, feed: Feed | None = None
 ) -> dict[str, Array]:
     """Outputs by name, [n, ...] float32, for observations [n, *program.shape].
 
-    `change` has the last word on what each step makes.
+    feed: what goes into each layer, dense or conv, is changed by it.
     """
     values = {program.observation: np.asarray(observations, np.float32)}
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
         own = [np.asarray(weights[name], np.float32) for name in step.weights]
-        made = activated(step, STEPS[step.op](step, *inputs, *own))
-        values[step.output] = made if change is None else change(step, made)
+        if feed is not None and step.op in LAYERS:
+            inputs = [feed(x) for x in inputs]
+        values[step.output] = activated(step, STEPS[step.op](step, *inputs, *own))
     return {name: values[name] for name in program.outputs}
 
 

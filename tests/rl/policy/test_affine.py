@@ -82,11 +82,26 @@ def test_activations_have_a_range_for_each_observation():
         np.testing.assert_array_equal(one(seen), np.concatenate([one(seen[:1]), one(seen[1:])]))
 
 
-def test_observations_are_not_quantized():
+def test_observations_are_quantized_where_a_layer_takes_them():
     program, weights = network()
     program = ActorProgram(
         (1, 1, 1), program.steps[:1], ("a",), {k: program.weight_shapes[k] for k in "kb"}
     )
     found = Simulated.of(program, {**weights, "k": np.full((1, 1, 1, 2), -0.5, "f")}, 2)
     seen = np.array([-0.123], "f").reshape(1, 1, 1, 1)
-    assert found(seen).ravel().tolist() == (seen.ravel()[[0, 0]] * np.float32(-0.375)).tolist()
+    # Both ranges are one-sided: 3 of 4 steps are left of each, which is 3/4 of the number.
+    wanted = np.float32(0.75 * -0.123) * np.float32(-0.375)
+    assert found(seen).ravel() == pytest.approx([wanted, wanted], rel=1e-6)
+
+
+def test_what_no_layer_takes_stays_as_it_is():
+    steps = (
+        Step("dense", ("observation",), "layer", ("k", "b")),
+        Step("concat", ("observation", "layer"), "out"),
+    )
+    program = ActorProgram((3,), steps, ("out",), {"k": (3, 1), "b": (1,)})
+    weights = {"k": np.ones((3, 1), "f"), "b": np.zeros(1, "f")}
+    seen = np.array([[0.3, -0.7, 0.123]], "f")
+    found = Simulated(program, weights, 2)(seen)
+    np.testing.assert_array_equal(found[:, :3], seen)
+    assert found[0, 3] != seen.sum()

@@ -14,10 +14,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from qgraph.errors import UnsupportedError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.policy import floats, pack, read_policy
+from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.affine import dequantized as in_numpy
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.sb3 import QuantizationAware, QuantizedCollection, export_onnx, read
 from qgraph.rl.sb3.aware import dequantized
+from qgraph.rl.sb3.families import family_of
 
 torch.set_num_threads(1)
 
@@ -232,6 +234,30 @@ def test_training_is_aware_after_the_delay_and_layers_come_back():
     weight, bias = (p.detach().numpy() for p in (layer.weight, layer.bias))
     wanted = in_numpy(x.numpy(), 2, (1,)) @ in_numpy(weight, 2).T + bias
     np.testing.assert_allclose(layer(x).detach().numpy(), wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
+@pytest.mark.parametrize(
+    ("name", "image"), [("PPO", False), ("SAC", False), ("TD3", False), ("DQN", True)]
+)
+def test_aware_training_computes_what_is_evaluated_afterwards(name, image, bits):
+    model = model_of(*MODELS[name], image=image)
+    hook, x = QuantizationAware(bits=bits), 3 * seen_by(model, 2 if image else 40)
+    hook.init_callback(model)
+    found = read(model)
+    evaluated = Simulated.of(found.program, found.weights, bits)(found.as_seen(x))
+    hook._begin()
+    with torch.no_grad():
+        trained = family_of(model.policy).outputs(model.policy, torch.from_numpy(x)).numpy()
+    far = np.abs(trained - evaluated) > 1e-4 * np.abs(evaluated).max()
+    # A number on the edge of two codes may fall to either side in float32.
+    assert far.mean() < 0.02
+    assert bits > 8 or not np.allclose(floats_of(found, x), trained, atol=1e-5)
+
+
+def floats_of(found, x):
+    (made,) = floats.run(found.program, found.weights, found.as_seen(x)).values()
+    return made
 
 
 def test_a_model_is_packed(tmp_path):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qgraph.cli.options import Json
 from qgraph.cli.rl import train_options as options
@@ -23,96 +23,26 @@ def train(
     algo: options.Algo = None,
     env: options.Env = None,
     out: options.Out = None,
-    steps: options.Steps = None,
-    actors: options.Actors = None,
-    actor_bits: options.ActorBits = None,
-    broadcast_bits: options.BroadcastBits = None,
-    first_bits: options.FirstBits = None,
-    last_bits: options.LastBits = None,
-    spi: options.Spi = None,
-    actor_update_period: options.ActorUpdatePeriod = None,
-    publish_every: options.PublishEvery = None,
-    sync: options.Sync = None,
-    pull: options.Pull = None,
-    quantizer: options.Quantizer = None,
-    in_process: options.InProcess = None,
-    ray: options.Ray = None,
-    nodes: options.Nodes = None,
-    double: options.Double = None,
-    dueling: options.Dueling = None,
     prioritized: options.Prioritized = None,
-    n: options.N = None,
-    correct: options.Correct = None,
-    entropy: options.Entropy = None,
-    value: options.Value = None,
-    replicas: options.Replicas = None,
-    reward_scale: options.RewardScale = None,
-    hidden: options.Hidden = None,
-    layer_norm: options.LayerNorm = None,
-    rate: options.Rate = None,
-    batch: options.Batch = None,
-    mixed_bfloat16: options.MixedBfloat16 = None,
     half: options.Half = None,
-    significand: options.Significand = None,
-    evaluate_every: options.EvaluateEvery = None,
-    episodes: options.Episodes = None,
-    energy: options.Energy = None,
-    compress: options.Compress = None,
-    monitor: options.Monitor = None,
-    monitor_every: options.MonitorEvery = None,
-    seed: options.Seed = None,
     resume: options.Resume = False,
     threads: options.Threads = None,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
-    """Learn a policy; what actors run may have few bits, what is learnt is in float.
+    """Learn a policy in float from actors that may run it in few bits.
 
     Ctrl-C ends it with a checkpoint, from which --resume goes on.
     """
-    given = {
-        "steps": steps,
-        "actors": actors,
-        "actor_bits": actor_bits,
-        "broadcast_bits": broadcast_bits,
-        "first_bits": first_bits,
-        "last_bits": last_bits,
-        "spi": spi,
-        "actor_update_period": actor_update_period,
-        "publish_every": publish_every,
-        "synchronous": sync,
-        "on_demand": pull,
-        "quantizer": quantizer,
-        "in_process": in_process,
-        "ray": ray,
-        "nodes": nodes,
-        "double": double,
-        "dueling": dueling,
-        "alpha": None if prioritized is None else 0.6 * prioritized,
-        "n": n,
-        "correct": correct,
-        "entropy": entropy,
-        "value": value,
-        "replicas": replicas,
-        "reward_scale": reward_scale,
-        "hidden": _units(hidden),
-        "layer_norm": layer_norm,
-        "rate": rate,
-        "batch": batch,
-        "half": mixed_bfloat16,
-        "significand": significand,
-        "evaluate_every": evaluate_every,
-        "episodes": episodes,
-        "energy": energy,
-        "compress": compress,
-        "monitor": monitor,
-        "monitor_every": monitor_every,
-        "seed": seed,
-    }
-    said = {name: value for name, value in given.items() if value is not None}
+    said = options.settings_from(given)
+    if prioritized is not None:
+        if "alpha" in said:
+            raise UsageError("--alpha sets priorities, and so does --prioritized or --uniform")
+        said["alpha"] = options.PRIORITY * prioritized
     if half is not None:
         said |= half_settings(half)
     algorithm = algo and algo.value
-    path = out or Path("runs") / _name(algorithm, env, seed or 0)
+    path = out or Path("runs") / _name(algorithm, env, int(said.get("seed", 0)))
     from qgraph.cli.console import import_tensorflow_quietly
     from qgraph.cli.rl.train_summary import print_summary
 
@@ -144,16 +74,7 @@ def _name(algorithm: str | None, environment: str | None, seed: int) -> str:
     return f"{algorithm}-{plain}-{seed}"
 
 
-def _units(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        units = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        units = (0,)
-    if min(units) < 1:
-        raise UsageError(f"`{text}` is no list of layers", hint="like --hidden 256,256")
-    return units
+options.add_settings(train)
 
 
 @contextmanager

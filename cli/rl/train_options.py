@@ -1,25 +1,21 @@
-"""The options of `qgraph rl train`."""
+"""The options of `qgraph rl train`: a few of its own, and one for each setting of a run."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from qgraph.errors import UsageError
+from qgraph.rl.learn.options import ALGORITHMS, Options
+from qgraph.rl.learn.setting import Setting, settings_of
 
-class Algorithm(str, Enum):
-    """The learners of `qgraph.rl.learn`."""
-
-    dqn = "dqn"
-    d4pg = "d4pg"
-    sac = "sac"
-    impala = "impala"
-
-
-BY_TASK = "by algorithm and task"
-COMPRESSION = "Compression"
+PRIORITY = 0.6  # the exponent of --prioritized
+Algorithm = Enum("Algorithm", {name: name for name in ALGORITHMS}, type=str)  # type: ignore[misc]
 
 Algo = Annotated[
     Algorithm | None,
@@ -37,179 +33,12 @@ Out = Annotated[
         "--out", "-o", metavar="DIR", help="The run's directory.", show_default="runs/..."
     ),
 ]
-Steps = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Steps of all actors together.", show_default=BY_TASK),
-]
-Actors = Annotated[int | None, typer.Option(min=1, metavar="N", help="Actors.", show_default="1")]
-ActorBits = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BITS", help="Of weights, as actors compute: 32, 16, 8 to 2.", show_default="32"
-    ),
-]
-BroadcastBits = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BITS", help="Of weights on their way to actors.", show_default="--actor-bits"
-    ),
-]
-FirstBits = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BITS",
-        help="Of the first layer.",
-        show_default="16 for vectors where the others have 8 or fewer",
-    ),
-]
-LastBits = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BITS",
-        help="Of the last layer.",
-        show_default="16 where the others have 8 or fewer",
-    ),
-]
-Spi = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        metavar="RATIO",
-        help="Samples per insert: how often a transition is learnt from.",
-        show_default=BY_TASK,
-    ),
-]
-ActorUpdatePeriod = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="STEPS",
-        help="Steps of an actor between looks for a new policy.",
-        show_default="100",
-    ),
-]
-PublishEvery = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="STEPS",
-        help="Learner steps between policies for the quantizer.",
-        show_default="10",
-    ),
-]
-Sync = Annotated[
-    bool | None,
-    typer.Option("--sync/--async", help="Actors wait for the newest policy.", show_default="async"),
-]
-Pull = Annotated[
-    bool | None,
-    typer.Option(
-        "--pull/--push", help="Policies are packed when an actor asks.", show_default="push"
-    ),
-]
-Quantizer = Annotated[
-    bool | None,
-    typer.Option(
-        "--quantizer/--no-quantizer",
-        help="A process of its own packs policies; else the learner does.",
-        show_default="quantizer",
-    ),
-]
-InProcess = Annotated[
-    bool | None,
-    typer.Option(
-        "--in-process/--processes",
-        help="Actors take turns in this process: one seed, one result.",
-        show_default="processes",
-    ),
-]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Of a Ray cluster that actors are on; `auto` finds the one at hand.",
-        show_default="here",
-    ),
-]
-Nodes = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Of it, which share the actors.", show_default="1"),
-]
-Double = Annotated[
-    bool | None, typer.Option("--double/--no-double", help="dqn: double.", show_default="on")
-]
-Dueling = Annotated[
-    bool | None,
-    typer.Option("--dueling/--no-dueling", help="dqn: dueling heads.", show_default="off"),
-]
 Prioritized = Annotated[
     bool | None,
-    typer.Option("--prioritized/--uniform", help="Replay by priority.", show_default="uniform"),
-]
-N = Annotated[
-    int | None,
     typer.Option(
-        "--n",
-        min=1,
-        metavar="STEPS",
-        help="Of a transition; impala: of a trajectory.",
-        show_default=BY_TASK,
-    ),
-]
-Correct = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LIST",
-        help="impala: for what the actors' policy does differently: vtrace, retrace, "
-        "tree_backup, is; with constants, like vtrace(rho=1,c=0.9).",
-        show_default="vtrace,is",
-    ),
-]
-Entropy = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="WEIGHT", help="impala: in the loss.", show_default="0.02"),
-]
-Value = Annotated[
-    float | None,
-    typer.Option(
-        min=0, metavar="WEIGHT", help="impala: of the critic's loss.", show_default="0.25"
-    ),
-]
-Replicas = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="impala: GPUs that share the learner's batch.",
-        show_default="1",
-    ),
-]
-RewardScale = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        metavar="FACTOR",
-        help="impala, sac: rewards times this are learnt from.",
-        show_default=BY_TASK,
-    ),
-]
-Hidden = Annotated[
-    str | None,
-    typer.Option(metavar="UNITS", help="Layers of the policy: 256,256.", show_default=BY_TASK),
-]
-LayerNorm = Annotated[
-    bool | None,
-    typer.Option("--layer-norm/--no-layer-norm", help="After the first layer.", show_default="off"),
-]
-Rate = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="RATE", help="Of Adam.", show_default=BY_TASK),
-]
-Batch = Annotated[int | None, typer.Option(min=1, metavar="N", show_default=BY_TASK)]
-MixedBfloat16 = Annotated[
-    bool | None,
-    typer.Option(
-        "--mixed-bfloat16/--float32", help="Products in bfloat16.", show_default="float32"
+        "--prioritized/--uniform",
+        help=f"Replay by priority: --alpha {PRIORITY} or 0.",
+        show_default="uniform",
     ),
 ]
 Half = Annotated[
@@ -220,62 +49,83 @@ Half = Annotated[
         show_default="float32",
     ),
 ]
-Significand = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10,
-        metavar="BITS",
-        help="sac: that numbers are rounded to.",
-        show_default="10 with --half",
-    ),
-]
-EvaluateEvery = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="STEPS", help="Learner steps between.", show_default=BY_TASK),
-]
-Episodes = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Of an evaluation.", show_default=BY_TASK),
-]
-Energy = Annotated[
-    bool | None,
-    typer.Option("--energy/--no-energy", help="Estimate it, by codecarbon.", show_default="off"),
-]
-Compress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LINKS",
-        help="What is done to policies on their way to actors: 'prune(0.5)|quantize(8)'.",
-        show_default="nothing",
-        rich_help_panel=COMPRESSION,
-    ),
-]
-Monitor = Annotated[
-    str | None,
-    typer.Option(
-        metavar="STRATEGY",
-        help="What steers that: kl_max:14, reward_gap:10, mix:0.5, growth, or watch.",
-        show_default="none",
-        rich_help_panel=COMPRESSION,
-    ),
-]
-MonitorEvery = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Policies between its looks.",
-        show_default="10",
-        rich_help_panel=COMPRESSION,
-    ),
-]
-Seed = Annotated[int | None, typer.Option(min=0, metavar="N", show_default="0")]
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Go on with the run in --out; --steps may be more."),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Of the learner.", show_default="all cores"),
+    typer.Option(min=1, metavar="N", help="Threads of the learner.", show_default="all cores"),
 ]
+
+
+def add_settings(command: Callable[..., None]) -> None:
+    """Give a command that takes `**given` a parameter for each setting, None by default."""
+    types = get_type_hints(command, include_extras=True)
+    own = [
+        part.replace(annotation=types[part.name])
+        for part in inspect.signature(command).parameters.values()
+        if part.kind is not part.VAR_KEYWORD
+    ]
+    given = [
+        inspect.Parameter(
+            _parameter(name, declared),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=None,
+            annotation=_annotation(name, default, declared),
+        )
+        for name, default, declared in _optional()
+    ]
+    command.__signature__ = inspect.Signature([*own[:3], *given, *own[3:]])  # type: ignore[attr-defined]
+
+
+def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by field, from parameters; those that are None are left out."""
+    found = {}
+    for name, default, declared in _optional():
+        value = given.get(_parameter(name, declared))
+        if value is not None:
+            several = isinstance(default, tuple)
+            found[name] = _units(value, declared.option(name)) if several else value
+    return found
+
+
+def _optional() -> list[tuple[str, Any, Setting]]:
+    return [found for found in settings_of(Options) if found[2].flags != ""]
+
+
+def _parameter(name: str, declared: Setting) -> str:
+    return declared.parameter or name
+
+
+def _annotation(name: str, default: Any, declared: Setting) -> Any:
+    kinds = {bool: bool, float: float, str: str, tuple: str}
+    kind = kinds.get(type(default), int)
+    takers = f"{', '.join(declared.takers)}: " if declared.takers else ""
+    help_text = declared.text if declared.text.startswith("dqn:") else takers + declared.text
+    option = typer.Option(
+        declared.option(name),
+        metavar=declared.metavar or None,
+        help=help_text,
+        show_default=declared.usual or _shown(default, declared),
+        rich_help_panel=declared.panel or None,
+    )
+    return Annotated[kind | None, option]
+
+
+def _shown(default: Any, declared: Setting) -> str:
+    if isinstance(default, bool):
+        on, off = declared.option("").split("/")
+        return (on if default else off).removeprefix("--")
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _units(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"`{text}` is not a list of layers", hint=f"like {option} 256,256"
+        ) from None

@@ -176,3 +176,43 @@ def test_a_missing_package_is_named_with_its_extra(missing, monkeypatch):
     name = {"gymnasium": "CartPole-v1", "ale_py": "ALE/Pong-v5"}.get(missing, "dm_control:a-b")
     with pytest.raises(UsageError, match=r"pip install 'qgraph\[(rl|atari)\]'"):
         make(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ALE/Pong", "ALE/Pong-v4", "ALE/Pong-v0", "ALE/Pong-v6", "ALE/PongNoFrameskip-v4",
+        "ALE/PongDeterministic-v4", "ALE/Pong-ram-v5", "ALE/pong-v5", "ALE/Pong-v5:held", "ALE/",
+    ],
+)  # fmt: skip
+def test_games_are_called_as_ale_py_calls_them(name):
+    with pytest.raises(UsageError, match="no environment is called"):
+        made(name)
+
+
+def test_a_game_is_the_one_that_gymnasium_has(monkeypatch):
+    ale_py = pytest.importorskip("ale_py")
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+    given = {}
+    real = ale_py.vector_env.AtariVectorEnv
+
+    def create(**settings):
+        given.update(settings)
+        return real(**settings)
+
+    monkeypatch.setattr(ale_py.vector_env, "AtariVectorEnv", create)
+    made("ALE/MsPacman-v5").close()
+    spec = gymnasium.registry["ALE/MsPacman-v5"].kwargs
+    assert spec["repeat_action_probability"] == 0.25 and spec["frameskip"] == 4
+    assert spec.items() <= given.items() and given["reward_clipping"] is False
+
+
+def test_rewards_of_a_game_are_its_own():
+    environment = made("ALE/MsPacman-v5")
+    environment.reset(3)
+    rng = np.random.default_rng(0)
+    rewards = [environment.step(int(rng.integers(9))).reward for _ in range(150)]
+    environment.close()
+    assert max(rewards) >= 10 and not any(0 < reward < 10 for reward in rewards)

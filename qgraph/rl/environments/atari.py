@@ -11,24 +11,34 @@ from qgraph.rl.environments.form import Actions, Outcome, imported, unknown
 
 ATARI = "ALE/"
 FRAMES = 4  # that an observation has, the newest last
+# What ale-py says of a game, and its vector environment takes; anything else is another task.
+SETTINGS = (
+    "game", "repeat_action_probability", "full_action_space", "frameskip",
+    "max_num_frames_per_episode",
+)  # fmt: skip
 
 
 class Atari:
-    """84 x 84 grey, four frames as channels, as in the DQN papers; rewards are clipped to +-1."""
+    """84 x 84 grey, four frames as channels, up to 30 no-ops at the start, as in the DQN papers.
+
+    What a game's name stands for is what ale-py registers with gymnasium: `-v5` repeats the last
+    action with a chance of 0.25 and skips 4 frames. Rewards are the game's own; a learner clips
+    them (`reward_clip` of its options).
+    """
 
     dtype = np.dtype(np.uint8)
 
     def __init__(self, name: str) -> None:
         emulator = imported("ale_py", "atari")
-        games = imported("ale_py.roms", "atari").get_all_rom_ids()
-        game = "".join(
-            f"_{letter.lower()}" if letter.isupper() else letter
-            for letter in name.removeprefix(ATARI).partition("-")[0]
-        ).lstrip("_")
-        if game not in games:
-            raise unknown(name, [ATARI + _title(g) + "-v5" for g in games])
+        registry = imported("gymnasium", "rl").registry  # ale_py registers its games by itself
+        spec = registry.get(name)
+        if spec is None or not set(spec.kwargs) <= set(SETTINGS):
+            known = [game for game in registry if game.startswith(ATARI)]
+            raise unknown(
+                name, known, "games are called as ale-py registers them, like ALE/Pong-v5"
+            )
         self.inner = emulator.vector_env.AtariVectorEnv(
-            game=game, num_envs=1, num_threads=1, stack_num=FRAMES
+            num_envs=1, num_threads=1, stack_num=FRAMES, reward_clipping=False, **spec.kwargs
         )
         self.shape: tuple[int, ...] = (84, 84, FRAMES)
         self.actions = Actions(count=int(self.inner.single_action_space.n))
@@ -48,7 +58,3 @@ class Atari:
     @staticmethod
     def _image(observations: Array) -> Array:
         return np.ascontiguousarray(np.moveaxis(observations[0], 0, -1))
-
-
-def _title(game: str) -> str:
-    return "".join(word.capitalize() for word in game.split("_"))

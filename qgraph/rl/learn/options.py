@@ -1,151 +1,229 @@
-"""Settings of a run, as values. What is not said is by the algorithm and the task."""
+"""Settings of a run, as values. Unset fields take defaults from the algorithm and the task."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from types import MappingProxyType
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from qgraph.errors import UsageError
-from qgraph.rl.correct import Correction
-from qgraph.rl.environments import ATARI
-from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS
 from qgraph.rl.half.methods import PRECISIONS, check_methods
+from qgraph.rl.learn.setting import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Within,
+    check_value,
+    setting,
+    settings_of,
+)
 
 ALGORITHMS = ("dqn", "d4pg", "sac", "impala")
-AT_LEAST_ONE = (
-    "steps", "actors", "n", "batch", "least", "capacity", "target_period",
-    "actor_update_period", "publish_every", "evaluate_every", "episodes", "explore_hold",
-    "replicas",
-)  # fmt: skip
-BITS = (32, 16, *range(2, 9))
-# What not all algorithms look at: how it is said, and those that do.
-OWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "layer_norm": ("--layer-norm", ("dqn", "d4pg", "impala")),
-        "half": ("--mixed-bfloat16", ("dqn", "d4pg", "impala")),
-        "alpha": ("--prioritized", ("dqn", "d4pg", "sac")),
-        "double": ("--no-double", ("dqn",)),
-        "dueling": ("--dueling", ("dqn",)),
-        "entropy": ("--entropy", ("impala",)),
-        "value": ("--value", ("impala",)),
-        "replicas": ("--replicas", ("impala",)),
-        "reward_scale": ("--reward-scale", ("impala", "sac")),
-        "tau": ("tau", ("sac",)),
-    }
-)
+REPLAYED = ("dqn", "d4pg", "sac")  # algorithms that sample from a replay
+BITS = (32, 16, *range(8, 1, -1))
+BY_TASK = "by algorithm and task"
+COMPRESSION = "Compression"
 
 
 @dataclass(frozen=True)
 class Options:
-    """Steps are those of all actors together, unless said otherwise.
+    """Each setting is declared once: its default, meaning, range and option.
 
-    actor_bits          of weights, as actors compute; broadcast_bits: as they come to them
-    first_bits          of the first layer, last_bits: of the last; None: `sources.packed_bits`
-    n                   steps of a transition, or of a trajectory (impala)
-    correct             of what compressed policies did (`qgraph.rl.correct`), by impala
-    entropy, value      what both weigh in impala's loss
-    reward_scale        impala, sac: what rewards are multiplied by. Weights of impala's loss fit
-                        rewards of about 1 in 100 steps
-    replicas            devices that share a batch of impala's learner
-    spi                 samples per insert: how often a transition is sampled on average
-    least               transitions before learning begins
-    target_period       learner steps between copies to the target network
-    explore             epsilon: the last one, of a ladder over actors; sigma: the largest
-    explore_steps       over which epsilon falls
-    explore_hold        steps that a random action is held on average
-    alpha               0: uniform replay; above: by priority ** alpha
-    publish_every       learner steps between policies handed to the quantizer
-    actor_update_period steps of an actor between looks for a new policy
-    synchronous         at each look it waits until it has the newest
-    on_demand           policies are packed when an actor asks
-    quantizer           a process of its own packs policies; else the learner does
-    in_process          actors take turns in the learner's process
-    ray                 address of a Ray cluster that actors are on, "" where they are here
-    nodes               of the cluster, which share the actors
-    tau                 sac: share of the critics that their average takes, each target_period
-    precision           sac: what is stored and computed in (`half.methods.PRECISIONS`)
-    methods             sac: what float16 needs (`half.methods.METHODS`)
-    significand         sac: bits that numbers are rounded to, 1 to 10; None for those of the type
-    energy              codecarbon estimates what the run takes
-    compress            the chain that makes policies for actors (`qgraph.rl.compress`), "" for none
-    monitor             the strategy that steers it, "" for none
-    monitor_every       policies between its looks
-    evaluate_every      learner steps between evaluations of the full-precision policy
+    The command line and `options_for` are derived from these fields. Raises UsageError for values
+    out of range, and for what an algorithm does not look at.
     """
 
     algorithm: str
     environment: str
-    steps: int
-    seed: int = 0
-    actors: int = 1
-    actor_bits: int = 32
-    broadcast_bits: int = 32
-    first_bits: int | None = None
-    last_bits: int | None = None
-    actor_update_period: int = 100
-    publish_every: int = 10
-    synchronous: bool = False
-    on_demand: bool = False
-    quantizer: bool = True
-    in_process: bool = False
-    ray: str = ""
-    nodes: int = 1
-    hidden: tuple[int, ...] = (256, 256)
-    layer_norm: bool = False
-    half: bool = False
-    n: int = 5
-    gamma: float = 0.99
-    batch: int = 256
-    spi: float = 32.0
-    least: int = 1000
-    capacity: int = 1_000_000
-    rate: float = 1e-4
-    target_period: int = 100
-    explore: float = 0.05
-    explore_steps: int = 0
-    explore_hold: int = 1
-    alpha: float = 0.0
-    double: bool = True
-    dueling: bool = False
-    critic: tuple[int, ...] = (512, 512, 256)
-    atoms: int = 51
-    value_limit: float = 150.0
-    tau: float = 0.005
-    reward_scale: float = 1.0
-    precision: str = "float32"
-    methods: tuple[str, ...] = ()
-    significand: int | None = None
-    correct: str = "none"
-    entropy: float = 0.02
-    value: float = 0.25
-    replicas: int = 1
-    evaluate_every: int = 1000
-    episodes: int = 10
-    energy: bool = False
-    compress: str = ""
-    monitor: str = ""
-    monitor_every: int = 10
+    steps: int = setting(
+        40_000, "Steps of all actors together.", AT_LEAST_ONE, metavar="N", usual=BY_TASK
+    )
+    actors: int = setting(1, "Actors.", AT_LEAST_ONE, metavar="N")
+    actor_bits: int = setting(
+        32, "Bits of weights as actors compute: 32, 16, 8 to 2.", choices=BITS, metavar="BITS"
+    )
+    broadcast_bits: int = setting(
+        32, "Bits of weights on their way to actors.", choices=BITS, metavar="BITS",
+        usual="--actor-bits",
+    )  # fmt: skip
+    first_bits: int | None = setting(
+        None, "Bits of the first layer.", choices=(None, *BITS), metavar="BITS",
+        usual="16 for vectors where the others have 8 or fewer",
+    )  # fmt: skip
+    last_bits: int | None = setting(
+        None, "Bits of the last layer.", choices=(None, *BITS), metavar="BITS",
+        usual="16 where the others have 8 or fewer",
+    )  # fmt: skip
+    spi: float = setting(
+        32.0, "Samples per insert: how often a transition is learnt from on average.", POSITIVE,
+        metavar="RATIO", usual=BY_TASK,
+    )  # fmt: skip
+    least: int = setting(
+        1000, "Transitions in the replay before learning starts.", AT_LEAST_ONE, takers=REPLAYED,
+        metavar="N", usual=BY_TASK,
+    )  # fmt: skip
+    capacity: int = setting(
+        1_000_000, "Transitions that the replay holds.", AT_LEAST_ONE, takers=REPLAYED,
+        metavar="N", usual=BY_TASK,
+    )  # fmt: skip
+    actor_update_period: int = setting(
+        100, "Steps of an actor between looks for a new policy.", AT_LEAST_ONE, metavar="STEPS",
+        usual=BY_TASK,
+    )  # fmt: skip
+    publish_every: int = setting(
+        10, "Learner steps between policies handed to the quantizer.", AT_LEAST_ONE,
+        metavar="STEPS", usual=BY_TASK,
+    )  # fmt: skip
+    synchronous: bool = setting(
+        False, "Actors wait for the newest policy.", flags="--sync/--async", parameter="sync"
+    )
+    on_demand: bool = setting(
+        False, "Policies are packed when an actor asks.", flags="--pull/--push", parameter="pull"
+    )
+    quantizer: bool = setting(
+        True, "A process of its own packs policies; else the learner does.",
+        flags="--quantizer/--no-quantizer",
+    )  # fmt: skip
+    in_process: bool = setting(
+        False, "Actors take turns in this process: one seed gives one result.",
+        flags="--in-process/--processes",
+    )  # fmt: skip
+    ray: str = setting(
+        "", "Address of a Ray cluster that actors run on; `auto` finds the local one.",
+        metavar="ADDRESS", usual="here",
+    )  # fmt: skip
+    nodes: int = setting(1, "Cluster nodes to spread actors over.", AT_LEAST_ONE, metavar="N")
+    double: bool = setting(
+        True, "Double Q-learning.", takers=("dqn",), flags="--double/--no-double"
+    )
+    dueling: bool = setting(
+        False, "Dueling heads.", takers=("dqn",), flags="--dueling/--no-dueling", usual=BY_TASK
+    )
+    alpha: float = setting(
+        0.0, "Exponent of priorities in replay; 0 samples uniformly.", SHARE, takers=REPLAYED,
+        said="--prioritized", metavar="EXPONENT", usual=BY_TASK,
+    )  # fmt: skip
+    n: int = setting(
+        5, "Steps of a transition, or of a trajectory (impala).", AT_LEAST_ONE, metavar="STEPS",
+        usual=BY_TASK,
+    )  # fmt: skip
+    gamma: float = setting(0.99, "Discount of a step.", SHARE, metavar="FACTOR")
+    correct: str = setting(
+        "none", "Correction for the actors' other policy: vtrace, retrace, tree_backup, is; with "
+        "constants, like vtrace(rho=1,c=0.9).",
+        takers=("impala",), metavar="LIST", usual="vtrace,is",
+    )  # fmt: skip
+    entropy: float = setting(
+        0.02, "Weight of the entropy in the loss.", NOT_NEGATIVE, takers=("impala",),
+        metavar="WEIGHT", usual=BY_TASK,
+    )  # fmt: skip
+    value: float = setting(
+        0.25, "Weight of the critic's loss.", NOT_NEGATIVE, takers=("impala",), metavar="WEIGHT"
+    )
+    replicas: int = setting(
+        1, "GPUs that share the learner's batch.", AT_LEAST_ONE, takers=("impala",), metavar="N"
+    )
+    reward_scale: float = setting(
+        1.0, "Factor of rewards in learning.", POSITIVE, takers=("impala", "sac"),
+        metavar="FACTOR", usual=BY_TASK,
+    )  # fmt: skip
+    reward_clip: float = setting(
+        0.0, "Rewards are clipped to plus and minus this in learning; 0 leaves them. Returns "
+        "count what the environment gives.",
+        NOT_NEGATIVE, metavar="NUMBER", usual="1 for Atari, else 0",
+    )  # fmt: skip
+    hidden: tuple[int, ...] = setting(
+        (256, 256), "Units of the policy's hidden layers: 256,256.", AT_LEAST_ONE,
+        metavar="UNITS", usual=BY_TASK,
+    )  # fmt: skip
+    layer_norm: bool = setting(
+        False, "Normalize after the first layer.", takers=("dqn", "d4pg", "impala"),
+        flags="--layer-norm/--no-layer-norm", usual=BY_TASK,
+    )  # fmt: skip
+    critic: tuple[int, ...] = setting(
+        (512, 512, 256), "Units of the critic's hidden layers.", AT_LEAST_ONE,
+        takers=("d4pg", "sac"), metavar="UNITS", usual=BY_TASK,
+    )  # fmt: skip
+    atoms: int = setting(
+        51, "Atoms of the critic's distribution.", Within(2), takers=("d4pg",), metavar="N"
+    )
+    value_limit: float = setting(
+        150.0, "The critic's distribution reaches from minus to plus this.", POSITIVE,
+        takers=("d4pg",), metavar="NUMBER",
+    )  # fmt: skip
+    rate: float = setting(1e-4, "Adam learning rate.", POSITIVE, metavar="RATE", usual=BY_TASK)
+    batch: int = setting(
+        256, "Transitions, or steps (impala), of a batch.", AT_LEAST_ONE, metavar="N",
+        usual=BY_TASK,
+    )  # fmt: skip
+    target_period: int = setting(
+        100, "Learner steps between updates of the target network.", AT_LEAST_ONE,
+        takers=REPLAYED, metavar="STEPS", usual=BY_TASK,
+    )  # fmt: skip
+    tau: float = setting(
+        0.005, "Share of the critics in an update of their average.", Within(above=0, high=1),
+        takers=("sac",), metavar="SHARE",
+    )  # fmt: skip
+    explore: float = setting(
+        0.05, "dqn: the last epsilon of a ladder over actors; d4pg: the largest sigma.", SHARE,
+        takers=("dqn", "d4pg"), metavar="NUMBER", usual=BY_TASK,
+    )  # fmt: skip
+    explore_steps: int = setting(
+        0, "Steps over which epsilon falls.", NOT_NEGATIVE, takers=("dqn",), metavar="STEPS",
+        usual=BY_TASK,
+    )  # fmt: skip
+    explore_hold: int = setting(
+        1, "Steps that a random action is held on average.", AT_LEAST_ONE, takers=("dqn",),
+        metavar="STEPS", usual=BY_TASK,
+    )  # fmt: skip
+    half: bool = setting(
+        False, "Products in bfloat16.", takers=("dqn", "d4pg", "impala"),
+        flags="--mixed-bfloat16/--float32", parameter="mixed_bfloat16",
+    )  # fmt: skip
+    precision: str = setting(
+        "float32", "What is stored and computed in.", choices=PRECISIONS, flags=""
+    )
+    methods: tuple[str, ...] = setting((), "What learning in float16 needs.", flags="")
+    significand: int | None = setting(
+        None, "sac: significand bits that numbers are rounded to.", Within(1, 10), metavar="BITS",
+        usual="10 with --half",
+    )  # fmt: skip
+    evaluate_every: int = setting(
+        1000, "Learner steps between evaluations of the full-precision policy.", AT_LEAST_ONE,
+        metavar="STEPS", usual=BY_TASK,
+    )  # fmt: skip
+    episodes: int = setting(
+        10, "Episodes of an evaluation.", AT_LEAST_ONE, metavar="N", usual=BY_TASK
+    )
+    energy: bool = setting(
+        False, "Estimate the energy of the run with codecarbon.", flags="--energy/--no-energy"
+    )
+    compress: str = setting(
+        "", "Links that compress policies on their way to actors: 'prune(0.5)|quantize(8)'.",
+        metavar="LINKS", usual="nothing", panel=COMPRESSION,
+    )  # fmt: skip
+    monitor: str = setting(
+        "", "Strategy that steers compression: kl_max:14, reward_gap:10, mix:0.5, growth, watch.",
+        metavar="STRATEGY", usual="none", panel=COMPRESSION,
+    )  # fmt: skip
+    monitor_every: int = setting(
+        10, "Policies between looks of the monitor.", AT_LEAST_ONE, metavar="N",
+        panel=COMPRESSION,
+    )  # fmt: skip
+    seed: int = setting(0, "Seed of the run.", NOT_NEGATIVE, metavar="N")
 
     def __post_init__(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise UsageError(
-                f"no algorithm is called `{self.algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
-            )
-        for name in ("actor_bits", "broadcast_bits", "first_bits", "last_bits"):
-            if getattr(self, name) not in (None, *BITS):
-                raise UsageError(f"{name} is {getattr(self, name)}; it can be 32, 16 or 8 to 2")
+        check_algorithm(self.algorithm)
+        for name, default, declared in settings_of(Options):
+            check_value(name, getattr(self, name), default, declared)
         if self.actor_bits != self.broadcast_bits and (self.first_bits or self.last_bits):
             raise UsageError(
                 "first and last layers have bits of their own only where actors compute in the "
                 "bits that come by broadcast",
                 hint="leave --broadcast-bits out",
             )
-        for name in AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}, but has to be at least 1")
         if self.nodes > 1 and (not self.ray or self.nodes > self.actors):
             where = f"{self.actors} actors" if self.ray else "no Ray cluster (--ray)"
             raise UsageError(f"{self.nodes} nodes for {where}")
@@ -156,35 +234,19 @@ class Options:
             )
         if self.ray and self.in_process:
             raise UsageError("actors are in this process or on a Ray cluster, not both")
-        for name in ("rate", "spi", "value_limit"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"{name} is {getattr(self, name)}; it is a finite number above 0")
-        for name in ("gamma", "explore", "alpha"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; it is 0 to 1")
-        if min(*self.hidden, *self.critic, 1) < 1:
-            raise UsageError(f"layers of {self.hidden} and {self.critic}: units are 1 or more")
-        if self.atoms < 2 or self.seed < 0:
-            raise UsageError(f"atoms {self.atoms}, seed {self.seed}; they are from 2 and from 0")
-        if not 0 < self.tau <= 1:
-            raise UsageError(f"tau is {self.tau}; it is a share, above 0 to 1")
         self._check_own()
         self._check_precision()
         if self.compress or self.monitor or self.monitor_every != Options.monitor_every:
             check_compression(self)
         if self.steps <= self.least and not self.queued:
             raise UsageError(
-                f"of {self.steps} steps none is learnt from: it begins after {self.least}",
-                hint=f"more --steps than {self.least}",
+                f"--steps {self.steps} is too few: learning starts after {self.least} steps",
+                hint=f"more --steps than {self.least}, or a smaller --least",
             )
         if self.least > self.capacity:
-            raise UsageError(f"least is {self.least}, but capacity only {self.capacity}")
+            raise UsageError(f"--least is {self.least}, but --capacity only {self.capacity}")
         if self.queued:
             self._check_queued()
-        elif self.correct != "none":
-            raise UsageError(
-                f"{self.algorithm} corrects nothing", hint="--correct is for --algo impala"
-            )
 
     @property
     def queued(self) -> bool:
@@ -199,7 +261,7 @@ class Options:
     def _check_queued(self) -> None:
         if self.spi != 1:
             raise UsageError(
-                f"spi is {self.spi:g}, but {self.algorithm} learns from each step once"
+                f"--spi is {self.spi:g}, but {self.algorithm} learns from each step once"
             )
         waiting = self.batch + self.actors * (self.n - 1)  # of each actor a part of a trajectory
         if self.steps < waiting:
@@ -218,20 +280,19 @@ class Options:
             )
 
     def _check_own(self) -> None:
-        """What an algorithm would not look at is not taken from a user."""
-        usual = {part.name: part.default for part in fields(self)}
-        for name, (said, takers) in OWN.items():
-            if self.algorithm not in takers and getattr(self, name) != usual[name]:
+        """A setting that an algorithm would not look at is refused."""
+        for name, default, declared in settings_of(Options):
+            takers = declared.takers
+            if takers and self.algorithm not in takers and getattr(self, name) != default:
+                option = declared.said or declared.option(name)
+                off = default is True and "/" in option
                 raise UsageError(
-                    f"{self.algorithm} has no use for {said}", hint=f"it is for {', '.join(takers)}"
+                    f"{self.algorithm} has no use for {option.split('/')[-1 if off else 0]}",
+                    hint=f"it is for {', '.join(takers)}",
                 )
 
     def _check_precision(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise UsageError(f"no precision is called `{self.precision}`")
         check_methods(self.methods)
-        if self.significand is not None and not 1 <= self.significand <= 10:
-            raise UsageError(f"significand is {self.significand}; it can be 1 to 10")
         if self.significand is not None and self.precision not in ("float16", "float32"):
             raise UsageError(f"{self.precision} precision has its own significands")
         plain = self.precision == "float32" and not self.methods and self.significand is None
@@ -268,119 +329,35 @@ def check_compression(options: Options) -> None:
     Settings(options.compress, options.monitor or "watch", options.monitor_every)
 
 
-# What a task needs beyond its algorithm: exploration and length, mostly.
-OF_ALGORITHMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "dqn": {
-            "steps": 40_000,
-            "hidden": (256, 256),
-            "batch": 128,
-            "spi": 64.0,
-            "rate": 5e-4,
-            "explore_steps": 10_000,
-            "capacity": 100_000,
-        },
-        "d4pg": {
-            "steps": 40_000,
-            "hidden": (256, 256, 256),
-            "batch": 256,
-            "spi": 64.0,
-            "rate": 1e-4,
-            "explore": 0.2,
-            "episodes": 5,
-        },
-        # Of pytorch_sac, but for networks, batches and the rate. It maps log-deviations into -5..2
-        # by tanh; here they are clipped to that.
-        "sac": {
-            "steps": 40_000,
-            "hidden": (256, 256),
-            "critic": (256, 256),
-            "batch": 256,
-            "spi": 256.0,
-            "rate": 3e-4,
-            "n": 1,
-            "target_period": 2,
-            "actor_update_period": 1,
-            "publish_every": 1,
-            "episodes": 5,
-        },
-        # Table 5 of AcceRL.
-        "impala": {
-            "steps": 400_000,
-            "hidden": (256, 256),
-            "n": 5,
-            "batch": 160,
-            "spi": 1.0,
-            "rate": 3e-4,
-            "correct": "vtrace,is",
-            "publish_every": 1,
-            "actor_update_period": 5,
-            "evaluate_every": 250,
-        },
-    }
-)
-OF_TASKS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
-    {
-        # Nobody gets up there by trembling.
-        ("dqn", "MountainCar-v0"): {"explore_steps": 20_000, "explore_hold": 20},
-        # Values of 1600 would have a step of 1 in float16.
-        ("sac", "Pendulum-v1"): {"reward_scale": 0.1, "rate": 1e-3, "steps": 10_000},
-        # Eight rewards in each step.
-        ("sac", "dm_control:cartpole-swingup:held"): {
-            "reward_scale": 0.1,
-            "rate": 1e-3,
-            "steps": 12_000,
-        },
-        # Rewards of up to eight.
-        ("sac", PIXELS): {"reward_scale": 0.1, "rate": 1e-3},
-        # A reward in each step, 100 to come; once it balances, advantages are small beside entropy.
-        ("impala", "CartPole-v1"): {
-            "steps": 200_000,
-            "hidden": (64, 64),
-            "layer_norm": True,
-            "reward_scale": 0.05,
-            "entropy": 0.005,
-        },
-        # Settings of the papers, with fewer frames.
-        ("dqn", ATARI): {
-            "steps": 1_000_000,
-            "hidden": (512,),
-            "batch": 32,
-            "spi": 8.0,
-            "n": 3,
-            "rate": 1e-4,
-            "explore_steps": 250_000,
-            "capacity": 50_000,  # 56 kB each
-            "least": 10_000,
-            "target_period": 2000,
-            "alpha": 0.6,
-            "dueling": True,
-            "evaluate_every": 10_000,
-            "episodes": 3,
-        },
-    }
-)
+def check_algorithm(name: str) -> None:
+    """Raises UsageError for an algorithm that is unknown."""
+    if name not in ALGORITHMS:
+        raise UsageError(f"no algorithm is called `{name}`", hint=f"one of {', '.join(ALGORITHMS)}")
 
 
-def kind_of(environment: str) -> str:
-    """Its name in OF_TASKS: all Atari games have one, and all images of dm_control."""
-    if environment.startswith(ATARI):
-        return ATARI
-    images = environment.startswith(DM_CONTROL) and environment.endswith(PIXELS)
-    return PIXELS if images else environment
+def check_names(given: Iterable[str]) -> None:
+    """Raises UsageError for a setting that is unknown, with the names that are near."""
+    known = [name for name, _, _ in settings_of(Options)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 3, 0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+            raise UsageError(f"unknown setting `{name}`", hint=hint)
 
 
 def options_for(algorithm: str, environment: str, **given: Any) -> Options:
-    """The settings of an algorithm and a task, and over them what is given (and not None)."""
-    if algorithm not in ALGORITHMS:
-        raise UsageError(
-            f"no algorithm is called `{algorithm}`", hint=f"one of {', '.join(ALGORITHMS)}"
-        )
-    of_task = OF_TASKS.get((algorithm, kind_of(environment)), {})
-    settings = {**OF_ALGORITHMS[algorithm], **of_task}
+    """The settings of an algorithm and a task, replaced by those given that are not None.
+
+    Raises UsageError for settings that are unknown or out of range.
+    """
+    from qgraph.rl.correct import Correction
+    from qgraph.rl.learn.usual import usual_settings
+
+    check_algorithm(algorithm)
+    check_names(given)
     said = {name: value for name, value in given.items() if value is not None}
     if "actor_bits" in said:
         said.setdefault("broadcast_bits", said["actor_bits"])
-    found = Options(algorithm, environment, **{**settings, **said})
+    found = Options(algorithm, environment, **{**usual_settings(algorithm, environment), **said})
     Correction.parse(found.correct)  # raises UsageError
     return found

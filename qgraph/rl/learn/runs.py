@@ -18,7 +18,7 @@ from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
 from qgraph.rl.learn.learners import check_fits, learner_of, taught_by
 from qgraph.rl.learn.memory import limiter_of
-from qgraph.rl.learn.options import Options, options_for
+from qgraph.rl.learn.options import Options, check_names, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
 from qgraph.rl.monitor import parse_strategy
@@ -118,6 +118,7 @@ def _check_gap_is_seen(options: Options) -> None:
 
 
 def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
+    check_names(name for name in said if name not in ("algorithm", "environment"))
     for name, value in said.items():
         if value is not None and name not in FREE and value != getattr(begun, name):
             raise UsageError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from qgraph.errors import RunError
 from qgraph.ir.types import Array
-from qgraph.rl.environments import Environment, make
+from qgraph.rl.environments import Environment, Outcome, make
 from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import (
     Categorical,
@@ -80,7 +81,7 @@ class Worker:
         self.returned += outcome.reward
         self.length += 1
         version = self.policy.version
-        found = self.window.add(self.observation, action, version, outcome, chance)
+        found = self.window.add(self.observation, action, version, self._learnt(outcome), chance)
         self.observation = outcome.observation
         records = self._records(found)
         if outcome.over:
@@ -90,6 +91,13 @@ class Worker:
 
     def close(self) -> None:
         self.environment.close()
+
+    def _learnt(self, outcome: Outcome) -> Outcome:
+        """What the learner gets of a step: its reward may be clipped, returns never are."""
+        most = self.options.reward_clip
+        if not most:
+            return outcome
+        return replace(outcome, reward=min(max(outcome.reward, -most), most))
 
     def _begin(self) -> Array:
         observation = self.environment.reset(int(self.rng.integers(1 << 31)))

@@ -288,7 +288,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         (("--algo", "dqn", "--env", "CartPol-v1"), "did you mean CartPole-v1"),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--actor-bits", "9"),
-            "actor_bits is 9; it can be 32, 16 or 8 to 2",
+            "--actor-bits is 9\n  choose one of 32, 16, 8",
         ),
         (
             ("--algo", "d4pg", "--env", "tests.helpers.environments:Unbounded-v0"),
@@ -296,7 +296,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         ),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--steps", "1000"),
-            "of 1000 steps none is learnt from",
+            "--steps 1000 is too few: learning starts after 1000 steps",
         ),
         (
             ("--algo", "impala", "--env", "CartPole-v1", "--steps", "160", "--actors", "2"),
@@ -304,10 +304,10 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         ),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--spi", "inf"),
-            "spi is inf; it is a finite number above 0",
+            "--spi is inf\n  it has to be a finite number above 0",
         ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
-        (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "no list of layers"),
+        (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "not a list of layers"),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path, arguments, said):

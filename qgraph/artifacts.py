@@ -20,6 +20,7 @@ from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError
+from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of
@@ -306,7 +307,7 @@ def layers(result: Quantized) -> list[dict[str, Any]]:
                 "output_exponent": output.exponent if output else None,
                 "sqnr_db": finite(result.sqnr.get(last or "")),
                 "accumulator_bound": bound.magnitude,
-                "accumulator_bits": bound.width,
+                "accumulator_bits": accumulator_bits(result.graph, result.bounds, node.name),
                 "exact_in": bound.exact_in,
             }
         )

@@ -201,6 +201,18 @@ def in_accumulator(node: Node, bound: Bound) -> bool:
     return node.op in COMPUTE or bound.channel is not None
 
 
+def accumulator_bits(graph: Graph, found: Mapping[str, Bound], layer: str) -> int:
+    """Bits of the narrowest accumulator for a layer: for its sums before their bias and after.
+
+    A bias that is added behind a quantizer does not count.
+    """
+    widest, value = found[layer].width, layer
+    while biases := [n.name for n in graph.users(value) if n.op == "bias_add" and n.name in found]:
+        value = biases[0]
+        widest = max(widest, *(found[name].width for name in biases))
+    return widest
+
+
 def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> None:
     """Raise ExactnessError if a sum can leave a signed accumulator of `bits`, and say how.
 

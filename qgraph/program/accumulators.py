@@ -26,10 +26,12 @@ COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Sums of products, with the bias that is added before they are requantized.
+    """Sums of products, and the bias that is added before they are requantized.
 
-    `lows` and `highs` say, for each output channel, what a sum can reach; `magnitude` what its
-    partial sums can, in whatever order; `terms` are the products of one sum.
+    `lows` and `highs` are what each output channel can reach with its bias, `product_lows` and
+    `product_highs` what it can reach without; without a bias they are the same. A bias may bring a
+    sum nearer to zero, so an accumulator has to hold both. `magnitude` bounds every partial sum, in
+    whatever order; `terms` is the number of products in one sum.
     """
 
     layer: str
@@ -38,13 +40,34 @@ class Accumulator:
     terms: int
     lows: Codes
     highs: Codes
+    product_lows: Codes
+    product_highs: Codes
     magnitude: int
+
+    @property
+    def reach(self) -> Codes:
+        """How far each channel goes from zero, before its bias or after, whichever is farther.
+
+        A negative end counts one less: two's complement has one code more there.
+        """
+        highs = np.maximum(self.highs, self.product_highs)
+        lows = np.minimum(self.lows, self.product_lows)
+        return np.maximum(highs, -lows - 1)
 
     @property
     def widths(self) -> Codes:
         """Bits of the narrowest signed accumulator for each channel."""
-        reach = np.maximum(self.highs, -self.lows - 1)
-        return np.asarray([int(r).bit_length() + 1 for r in reach], np.int64)
+        return _bits(self.reach)
+
+    @property
+    def width_of_products(self) -> int:
+        """Bits that the sums take before their bias."""
+        return int(_bits(np.maximum(self.product_highs, -self.product_lows - 1)).max())
+
+    @property
+    def width_with_bias(self) -> int:
+        """Bits that the sums take with their bias."""
+        return int(_bits(np.maximum(self.highs, -self.lows - 1)).max())
 
     @property
     def width(self) -> int:
@@ -54,7 +77,7 @@ class Accumulator:
     @property
     def channel(self) -> int:
         """The output channel that goes farthest."""
-        return int(np.maximum(self.highs, -self.lows - 1).argmax())
+        return int(self.reach.argmax())
 
     @property
     def exact_in(self) -> str:
@@ -62,6 +85,10 @@ class Accumulator:
         if self.magnitude <= FLOAT32_EXACT:
             return "float32"
         return "float64" if self.magnitude <= FLOAT64_EXACT else "none"
+
+
+def _bits(reach: Codes) -> Codes:
+    return np.asarray([int(r).bit_length() + 1 for r in reach], np.int64)
 
 
 def accumulators(program: Program) -> list[Accumulator]:
@@ -80,15 +107,23 @@ def accumulators(program: Program) -> list[Accumulator]:
 def _accumulator(program: Program, step: Step, users: list[Step]) -> Accumulator:
     x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
     windows = (True,) if step.op == "matmul" else _windows(step, x.shape, weights.shape)
-    sums = sums_of_products(step.op, weights, x.low, x.high, x.magnitude, windows)
-    tensor = step.output
+    products = sums_of_products(step.op, weights, x.low, x.high, x.magnitude, windows)
+    sums, tensor = products, step.output
     bias = _bias(program, users)
     if bias is not None:
         tensor, codes = bias
-        sums = sums.plus(codes)
-    terms = len(by_channel(step.op, weights))
-    magnitude = int(sums.magnitudes.max())
-    return Accumulator(step.output, step.op, tensor, terms, sums.lows, sums.highs, magnitude)
+        sums = products.plus(codes)
+    return Accumulator(
+        layer=step.output,
+        op=step.op,
+        tensor=tensor,
+        terms=len(by_channel(step.op, weights)),
+        lows=sums.lows,
+        highs=sums.highs,
+        product_lows=products.lows,
+        product_highs=products.highs,
+        magnitude=int(sums.magnitudes.max()),
+    )
 
 
 def _windows(step: Step, image: tuple[int, ...], filters: tuple[int, ...]) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qgraph.errors import ExactnessError
-from qgraph.exact.bounds import bounds, check_accumulators
+from qgraph.exact.bounds import accumulator_bits, bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.progress import Progress, silent
@@ -150,7 +150,7 @@ class _Search:
         alone = agreements(graph, floating, self.parts.comparison, variants)
         reached, built = bounds(graph), bits_of(graph, self.units)
         for unit, bits, noise, found in zip(self.units, built, self.noise, alone, strict=True):
-            widest = max(reached[name].width for name in unit.layers)
+            widest = max(accumulator_bits(graph, reached, name) for name in unit.layers)
             if self.profile.accumulator_wraps or widest <= self.profile.accumulator_bits:
                 noise[bits] = noise_of(found)
         try:

@@ -97,6 +97,8 @@ def _accumulator(found: Accumulator, profile: Profile) -> dict[str, Any]:
         "partial_sums": found.magnitude,
         "channel": found.channel,
         "bits": found.width,
+        "bits_before_bias": found.width_of_products,
+        "bits_with_bias": found.width_with_bias,
         "bits_by_channel": found.widths.tolist(),
         "profile_bits": profile.accumulator_bits,
         "wraps": profile.accumulator_wraps and found.width > profile.accumulator_bits,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.exact.bounds import bounds
+from qgraph.exact.bounds import accumulator_bits, bounds
 from qgraph.ir.graph import Graph
 from qgraph.program import lower
 from qgraph.program.accumulators import accumulators, overflowing_input
@@ -23,7 +23,13 @@ def test_bounds_are_those_of_the_graph(seed: int, profile: str) -> None:
         bound = found[accumulator.tensor]
         assert (accumulator.lows.min(), accumulator.highs.max()) == (bound.low, bound.high)
         assert accumulator.magnitude == bound.magnitude
-        assert accumulator.width == bound.width
+        products = found[accumulator.layer]
+        ends = accumulator.product_lows.min(), accumulator.product_highs.max()
+        assert ends == (products.low, products.high)
+        assert accumulator.width_with_bias == bound.width
+        assert accumulator.width_of_products == products.width
+        assert accumulator.width == max(bound.width, products.width)
+        assert accumulator.width == accumulator_bits(graph, found, accumulator.layer)
         assert accumulator.exact_in == bound.exact_in
 
 
@@ -68,3 +74,19 @@ def test_the_input_named_goes_as_far_as_the_bound(kind: str, side: str) -> None:
             assert sums.max() == found.highs[channel]
         else:
             assert sums.min() == found.lows[channel]
+
+
+@pytest.mark.parametrize(("bias", "with_bias"), [(-4, 18), (-3, 19), (0, 19), (3, 20)])
+def test_a_bias_that_brings_sums_nearer_to_zero_saves_no_bit(bias: int, with_bias: int) -> None:
+    """Products go up to 8 * 127 * 255, 18 bits and a sign: they are there before the bias."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 8))
+    y = g.add("matmul", x, g.const(np.full((8, 1), 127 / 128, np.float32), "w"), name="layer")
+    y = g.add("bias_add", y, g.const(np.float32([bias]), "b"), name="biased")
+    g.outputs["y"] = y
+    data = np.random.default_rng(0).uniform(0, 1, (16, 8)).astype(np.float32)
+    (found,) = accumulators(lower(quantize(g, PROFILES["int32-bias"], {"x": data})))
+    assert (found.product_lows[0], found.product_highs[0]) == (0, 8 * 127 * 255)
+    assert found.highs[0] == 8 * 127 * 255 + bias * 2**15
+    assert (found.width_of_products, found.width_with_bias) == (19, with_bias)
+    assert found.width == max(19, with_bias) and found.channel == 0

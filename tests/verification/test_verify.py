@@ -163,6 +163,7 @@ def test_a_certificate_says_what_was_compared_and_what_not(out, monkeypatch) -> 
     assert not written["forms"]["unable"]["compared"]
     layer = written["accumulators"][0]
     assert layer["layer"] == "first" and layer["bits"] == max(layer["bits_by_channel"])
+    assert layer["bits"] == max(layer["bits_before_bias"], layer["bits_with_bias"])
     assert layer["float32"]["exact"] and "2^24" in layer["float32"]["why"]
     assert verify(out, forms=["tensorflow"]).equal
 

@@ -96,7 +96,7 @@ ROUND: Mapping[str, Callable[[Any], Any]] = {
 def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
     """`v * 2^-shift` rounded to integers; a negative shift is an exact left shift.
 
-    Left shifts past 62 bits saturate instead of wrapping; every caller clips to 32 bits at most.
+    What a left shift would take past +-2^62 stays there, whatever the overflow of the quantizer.
     """
     shift = np.asarray(shift, np.int64)
     right = np.clip(shift, 0, 62)
@@ -120,7 +120,8 @@ def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
 def bring_into_range(codes: Any, spec: QuantSpec) -> Any:
     """Saturate or wrap integers (of any dtype) into the range of `spec`."""
     if spec.overflow == "wrap":
-        return (codes - spec.lo) % (1 << spec.bits) + spec.lo
+        # Whole turns first: floats past 2^53 have no room for `- lo`, their remainders have.
+        return (codes % (1 << spec.bits) - spec.lo) % (1 << spec.bits) + spec.lo
     return np.clip(codes, spec.lo, spec.hi)
 
 
@@ -138,7 +139,10 @@ def _held(spec: QuantSpec) -> int | Codes:
 
 
 def quantize(x: Any, spec: QuantSpec) -> Fixed:
-    """Float to codes: `clip(round(x * 2^f), lo, hi)`. Raises ExactnessError on NaN."""
+    """Float to codes: `clip(round(x * 2^f), lo, hi)`.
+
+    Raises ExactnessError on NaN, and on infinity where codes wrap.
+    """
     x = np.asarray(x, np.float64)
     if np.isnan(x).any():
         raise ExactnessError(
@@ -146,7 +150,10 @@ def quantize(x: Any, spec: QuantSpec) -> Fixed:
         )
     steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
     if spec.overflow == "wrap" and not np.isfinite(steps).all():
-        raise ExactnessError("infinity cannot be wrapped into a fixed-point code")
+        raise ExactnessError(
+            "infinity cannot be wrapped into a fixed-point code",
+            hint="look at the float network's inputs",
+        )
     codes: Codes = np.asarray(bring_into_range(steps, spec)).astype(np.int64)
     return Fixed(codes, _held(spec))
 

@@ -113,6 +113,26 @@ def test_wrap_is_modulo() -> None:
     assert wrapped.codes.tolist() == [127, -128, 127, 44]
 
 
+@given(
+    st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(-126, 126),
+    st.integers(2, 32), st.booleans(),
+)  # fmt: skip
+def test_numbers_of_any_size_wrap_exactly(x: float, exponent: int, bits: int, signed: bool) -> None:
+    """Against Python's own integers, which have all digits: past 2^53 float64 has none left."""
+    spec = QuantSpec(bits, signed, "activation", exponent, overflow="wrap")
+    steps = int(np.rint(np.ldexp(x, exponent)))
+    wanted = (steps - spec.lo) % 2**bits + spec.lo
+    assert int(numerics.quantize(np.array([x]), spec).codes[0]) == wanted
+    assert spec.lo <= wanted <= spec.hi
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity_cannot_wrap(value: float) -> None:
+    spec = QuantSpec(8, True, "activation", 3, overflow="wrap")
+    with pytest.raises(ExactnessError, match="infinity cannot be wrapped"):
+        numerics.quantize(np.array([1.0, value]), spec)
+
+
 def test_nan_has_no_code_and_infinity_saturates() -> None:
     spec = QuantSpec(8, True, "activation", 3)
     with pytest.raises(ExactnessError, match="NaN"):

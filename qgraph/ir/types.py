@@ -52,8 +52,8 @@ class QuantSpec:
     `role` says what the tensor is to its layer: `input`, `activation`, `internal` (the wide
     stage inside a layer), `weight`, `bias`, `clip` (a bound of a wide value), `scale` (weights
     of a batch norm that could not be folded) or `constant` (reciprocals, slopes). `exponent` is
-    the fractional length `f` (docs/numerics.md, 1), a tuple along the last axis when per
-    channel, None until calibrated. `group` names the scale group whose members share one
+    the fractional length `f` (docs/numerics.md, 1), a tuple over output channels when
+    per channel, None until calibrated. `group` names the scale group whose members share one
     exponent.
     """
 

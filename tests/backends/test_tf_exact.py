@@ -14,6 +14,7 @@ from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.types import QuantSpec
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.quantized import (
     INT8,
@@ -184,9 +185,23 @@ def test_values_clipped_at_both_ends(profile, scaled):
     assert assert_tf_equals_reference(g, feeds_of(g))
 
 
-def test_wrapping_of_any_size():
+@pytest.mark.parametrize("scale", [1e9, 1e17, 1e30])
+def test_wrapping_of_any_size(scale):
     graph = quantize(network("leaky"), PROFILES["wrap"])
-    assert assert_tf_equals_reference(graph, feeds_of(graph, scale=1e9))
+    assert assert_tf_equals_reference(graph, feeds_of(graph, scale=scale))
+
+
+def test_a_left_shift_past_62_bits_stays_there():
+    """Products of 2^43 and more, shifted left by 20: every form keeps them at 2^62, then wraps."""
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 2))
+    q = g.add("quantize", x, attrs={"spec": QuantSpec(27, True, "activation", 0)})
+    wide = g.add("mul", q, q, name="wide")
+    spec = QuantSpec(24, True, "activation", 20, overflow="wrap")
+    g.outputs["y"] = g.add("quantize", wide, attrs={"spec": spec})
+    g.facts.add("calibrated")
+    feeds = {"x": np.float32([[2**25, 1], [2**23 + 1, 3], [-(2**22) - 1, 2**21 + 3]])}
+    assert assert_tf_equals_reference(g, feeds)
 
 
 @pytest.mark.parametrize("biased", [True, False])

@@ -74,6 +74,11 @@ def _codes(model: Builder, value: str, spec: QuantSpec, exponent: Any) -> str:
         x = operate("Floor", operate("Add", x, 0.5) if spec.rounding == "half_up" else x)
     if spec.overflow == "saturate":
         return operate("Min", operate("Max", x, spec.lo), spec.hi)
-    moved, whole = operate("Sub", x, spec.lo), float(1 << spec.bits)
-    turns = operate("Mul", operate("Floor", operate("Mul", moved, 1 / whole)), whole)
-    return operate("Add", model.add("Sub", [moved, turns], f"{value}/wrapped"), spec.lo)
+
+    def remainder(x: str) -> str:
+        whole = float(1 << spec.bits)
+        turns = operate("Mul", operate("Floor", operate("Mul", x, 1 / whole)), whole)
+        return model.add("Sub", [x, turns], f"{value}/remainder")
+
+    # Whole turns first: past 2^53 there is no room for a subtraction.
+    return operate("Add", remainder(operate("Sub", remainder(x), spec.lo)), spec.lo)

@@ -32,6 +32,13 @@ def _quantize(e: Emission, node: Node) -> str:
     x = _round(e, name, x, spec.rounding, dtype)
     if spec.overflow == "wrap":
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
+        if _passes_shift(e, node):
+            end = float(1 << 62)
+            for op, to in (("Minimum", end), ("Maximum", -end)):
+                held_to = [x, e.builder.scalar(to, dtype)]
+                x = e.builder.add(op, f"{name}/{op.lower()}", held_to, T=t)
+        # Whole turns first: past 2^53 there is no room for a subtraction.
+        x = e.builder.add("FloorMod", f"{name}/turns", [x, span], T=t)
         x = e.builder.add("Sub", f"{name}/from_low", [x, low], T=t)
         x = e.builder.add("FloorMod", f"{name}/wrap", [x, span], T=t)
         x = e.builder.add("AddV2", f"{name}/to_low", [x, low], T=t)
@@ -44,6 +51,15 @@ def _quantize(e: Emission, node: Node) -> str:
         return e.builder.add("Mul", name, [x, factor(e, name, down)], T=t)
     x = e.builder.add("Mul", f"{name}/unscale", [x, factor(e, name, down)], T=t)
     return e.builder.add("Cast", name, [x], SrcT=t, DstT=DType(held))
+
+
+def _passes_shift(e: Emission, node: Node) -> bool:
+    """True where a left shift of codes may reach past 2^62, where all forms keep them."""
+    source, bound = e.exponents.get(node.inputs[0]), e.bounds.get(node.inputs[0])
+    if source is None or bound is None:
+        return False
+    left = int(np.max(np.asarray(node.attrs["spec"].exponent) - np.asarray(source)))
+    return left > 0 and bound.magnitude << left > 1 << 62
 
 
 def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:

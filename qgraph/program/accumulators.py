@@ -52,7 +52,8 @@ class Accumulator:
         """
         highs = np.maximum(self.highs, self.product_highs)
         lows = np.minimum(self.lows, self.product_lows)
-        return np.maximum(highs, -lows - 1)
+        farthest: Codes = np.maximum(highs, -lows - 1)
+        return farthest
 
     @property
     def widths(self) -> Codes:

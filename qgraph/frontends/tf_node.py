@@ -55,7 +55,8 @@ class TFNode:
         return int(self.attrs[key].i) if self.has(key) else default
 
     def real(self, key: str, default: float) -> float:
-        return float(self.attrs[key].f) if self.has(key) else default
+        """A float32, `default` too, so that leaving it out changes nothing."""
+        return float(self.attrs[key].f) if self.has(key) else float(np.float32(default))
 
     def flag(self, key: str, default: bool = False) -> bool:
         return bool(self.attrs[key].b) if self.has(key) else default

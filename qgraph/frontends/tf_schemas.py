@@ -12,7 +12,9 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
         **dict.fromkeys(("_FusedConv2D", "_FusedDepthwiseConv2dNative"), ("use_cudnn_on_gpu",)),
-        **dict.fromkeys(("MatMul", "BatchMatMulV2", "BatchMatMulV3"), ("grad_x", "grad_y")),
+        "MatMul": ("grad_a", "grad_b"),
+        **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), ("grad_x", "grad_y")),
+        "ReadVariableOp": ("dtype",),
         **dict.fromkeys(("CheckNumerics", "CheckNumericsV2", "PreventGradient"), ("message",)),
         **dict.fromkeys(("EnsureShape", "PlaceholderWithDefault"), ("shape",)),
         "Print": ("message", "first_n", "summarize"),
@@ -44,3 +46,8 @@ def _definition(op: str) -> tuple[frozenset[str], Mapping[str, Any]]:
     given.update(a.number_attr for a in found.output_arg)
     defaults = {a.name: a.default_value for a in found.attr if a.HasField("default_value")}
     return frozenset(given), defaults
+
+
+def implied_attributes(op: str) -> frozenset[str]:
+    """Attributes that say no more than the op's inputs and outputs: their types and counts."""
+    return _definition(op)[0]

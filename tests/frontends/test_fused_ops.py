@@ -63,3 +63,9 @@ def test_fused_depthwise_is_split():
     graph = load_graph_def(fused("_FusedDepthwiseConv2dNative", ("BiasAdd", "Relu6")))
     order = [n.name for n in graph.topological() if n.op not in ("const", "identity", "abs", "add")]
     assert order == ["x", "fused/depthwise_conv2d", "fused/bias_add", "fused"]
+
+
+def test_settings_of_steps_that_are_not_fused_do_not_count():
+    """The optimiser writes both, whatever it fuses."""
+    graph = assert_same_as_tf(fused("_FusedConv2D", ("BiasAdd",), epsilon=0.0, leakyrelu_alpha=0.0))
+    assert opaque_kinds(graph) == []

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from qgraph.errors import GraphError
 from qgraph.frontends.onnx.schemas import no_effect
 
@@ -63,7 +65,8 @@ class OnnxNode:
         return bool(value)
 
     def real(self, key: str, default: float) -> float:
-        return float(self.attrs.get(key, default))
+        """A float32, `default` too, so that leaving it out changes nothing."""
+        return float(np.float32(self.attrs.get(key, default)))
 
     def text(self, key: str, default: str = "") -> str:
         value = self.attrs.get(key, default)

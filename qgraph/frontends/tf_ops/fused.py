@@ -41,6 +41,10 @@ def _split(site: Site, op: str, compute: dict[str, Any], x: str, w: str) -> Resu
     steps = site.node.texts("fused_ops")
     if channels_first(site.node) and "Add" in steps:
         return None
+    if "FusedBatchNorm" not in steps:
+        site.without_effect("epsilon")
+    if "LeakyRelu" not in steps:
+        site.without_effect("leakyrelu_alpha")
     args = list(site.inputs[2 : 2 + site.node.integer("num_args", len(site.inputs) - 2)])
     plan: list[tuple[str, list[str], dict[str, Any]]] = [(op, [w], compute)]
     for name in steps:

@@ -47,6 +47,8 @@ def _batch_matmul(site: Site) -> Result:
     x_shape, w_shape = site.shape(0), site.shape(1)
     if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) != 2:
         return None
+    if site.node.dtype("Tout", site.type().dtype) != site.type().dtype:
+        return None
     if len(x_shape) == 2:
         a = _turned(site, 0, "a") if site.node.flag("adj_x") else site.inputs[0]
         b = _turned(site, 1, "b") if site.node.flag("adj_y") else site.inputs[1]
@@ -107,6 +109,7 @@ def _layer_norm(site: Site) -> Result:
     if (image[:1], image[2:]) != ((1,), (rows[1], 1)) or filled != [1, 0]:
         return None
     dtype = site.type(0).dtype
+    site.without_effect(3, 4)  # the statistics, which training makes itself
     ends = [site.const(np.full(rows[1], x, dtype), what) for x, what in ((1, "gamma"), (0, "beta"))]
     epsilon = site.node.real("epsilon", 1e-4)
     made = site.helper("layer_norm", "layer_norm", before.inputs[0], *ends, epsilon=epsilon)

@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError, QGraphError, UnsupportedError
 from qgraph.frontends.partial import Partial
+from qgraph.frontends.side_effects import check_harmless
 from qgraph.frontends.tf_node import TFNode
 from qgraph.ir.types import Array, TensorType
 
@@ -43,6 +44,8 @@ class TFSource:
 
 
 def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:
+    """Raises UnsupportedError for an op that reaches outside the network."""
+    check_harmless(node.proto, library)
     return TFSource(node.name, node.proto.SerializeToString(), library, tuple(inputs))
 
 

@@ -7,6 +7,7 @@ changes, so that a local rewrite costs the same in a graph of fifty nodes or fif
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 
 Attrs = Mapping[str, Any]
+LARGEST = 1 << 30  # elements of a tensor, one sample where the batch is open
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,10 @@ class Graph:
             raise GraphError(
                 f"{node.op}: has {node.outputs} outputs, its op gives {len(types)}", node=node.name
             )
+        for kind in types:
+            size = math.prod(d or 1 for d in kind.shape or ())
+            if size > LARGEST:
+                raise GraphError(f"{node.op}: a tensor of {size:,} elements", node=node.name)
         return types
 
     def replace(self, node: Node) -> None:

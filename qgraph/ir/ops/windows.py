@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from qgraph.ir.types import Array
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair]
 Padding = str | Pads  # "same", "valid" or ((top, bottom), (left, right))
+LARGEST = 1 << 28  # positions of a padded input
 
 
 def out_size(
@@ -38,6 +40,11 @@ def out_sizes(
     height, width = (
         out_size(sizes[i], kernel[i], strides[i], dilations[i], per_axis[i]) for i in (0, 1)
     )
+    known = [1 if size is None else size for size in sizes]
+    pads = explicit_pads(known, kernel, strides, dilations, padding)
+    area = math.prod(size + sum(pad) for size, pad in zip(known, pads, strict=True))
+    if area > LARGEST:
+        raise GraphError(f"padding {pads} makes an input of {area:,} positions")
     return height, width
 
 

@@ -1,0 +1,73 @@
+"""Ops that reach outside a network: files, Python, sockets, printing, state. They are never run.
+
+Opaque ops are run by TensorFlow when a network is calibrated, so an op is let through only if
+TensorFlow calls it stateless, or if it is one of those listed here. Functions that an op calls are
+looked through as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from qgraph.errors import UnsupportedError
+
+# Called stateless by TensorFlow, and still reaching outside.
+OUTSIDE = re.compile(r"ReadFile|MatchingFiles|PyFunc|Dataset|^Reader|TextFile|XlaCustomCall|Remote")
+# Called stateful, because they draw numbers, check something, or call functions.
+HARMLESS = re.compile(
+    r"If|Case|While|StatefulPartitionedCall|CheckNumerics(V2)?|Assert|GuaranteeConst|Empty"
+    r"|Random\w+|(Parameterized)?TruncatedNormal|Multinomial|StatelessRandom\w+|CudnnRNN\w*"
+    r"|TensorArray\w+|(Mutable)?HashTable(V2)?|LookupTable(Find|Size)(V2)?"
+)
+
+
+def check_harmless(node: Any, library: bytes) -> None:
+    """Raise UnsupportedError if the NodeDef `node`, or a function it calls, reaches outside."""
+    for op in _ops(node, library):
+        if not is_harmless(op):
+            raise UnsupportedError(
+                f"`{op}` reaches outside the network (files, Python, state): it is not run",
+                node=node.name,
+                hint="cut it off: --inputs and --outputs name the part to quantize",
+            )
+
+
+def is_harmless(op: str) -> bool:
+    """Whether an op only computes; true for one that this TensorFlow does not have."""
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(op)
+    if definition is None:
+        return True
+    if definition.is_stateful:
+        return HARMLESS.fullmatch(op) is not None
+    return OUTSIDE.search(op) is None
+
+
+def _ops(node: Any, library: bytes) -> Iterator[str]:
+    """Names of the op and of all that it may call."""
+    yield node.op
+    called = list(_called(node))
+    import tensorflow as tf
+
+    found = tf.compat.v1.GraphDef()
+    found.library.ParseFromString(library)
+    functions = {f.signature.name: f for f in found.library.function}
+    seen: set[str] = set()
+    while called:
+        name = called.pop()
+        if name in functions and name not in seen:
+            seen.add(name)
+            for inner in functions[name].node_def:
+                yield inner.op
+                called += _called(inner)
+
+
+def _called(node: Any) -> Iterator[str]:
+    yield node.op  # a function may be called by its own name
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        yield from (function.name for function in value.list.func)

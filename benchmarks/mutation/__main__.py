@@ -1,0 +1,106 @@
+"""Mutation testing: ``python -m benchmarks.mutation run``, then ``report``.
+
+Needs `pip install cosmic-ray coverage`. A seeded sample of mutants of what has to be exact; each
+meets the tests that run its line, fastest first, until one fails. ``run`` writes a line of JSON a
+mutant, and passes over those that are there; ``report`` makes docs/mutation.md of them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.mutation.cover import QUICK, WIDE, Cover, cover_of
+from benchmarks.mutation.mutants import TARGETS, Mutant, sample
+from benchmarks.mutation.report import report as written
+from benchmarks.mutation.trial import SURVIVED, import_what_stands, trial, workshop
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = Path("runs/mutation")
+FIRST = 40  # tests of the first try; most mutants fall to the fastest
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.command()
+def run(
+    count: Annotated[int, typer.Option(min=1, metavar="N")] = 300,
+    seed: Annotated[int, typer.Option(metavar="N")] = 26,
+    folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS,
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Only paths that hold it.")] = "",
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Try survivors again, on slower tests too.")
+    ] = False,
+) -> None:
+    """Try mutants that have not been tried."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results = folder / "results.jsonl"
+    known = read_results(results)
+    mutants = [m for m in sample(ROOT, count, seed) if only in m.path]
+    about = {"count": count, "seed": seed, "commit": _commit()}
+    drawn = {**about, "mutants": [asdict(m) for m in mutants]}
+    (folder / "sample.json").write_text(json.dumps(drawn, indent=1))
+    waiting = [m for m in mutants if _waits(known.get(m.name), wide)]
+    with workshop(ROOT) as copy:
+        suite, name = (WIDE, "wide.json") if wide else (QUICK, "quick.json")
+        cover = cover_of(copy, folder / name, suite, TARGETS)
+        import_what_stands()
+        for i, mutant in enumerate(waiting, start=1):
+            start = time.perf_counter()
+            ended, by = _tried(mutant, copy, cover)
+            took = round(time.perf_counter() - start, 1)
+            line = {**asdict(mutant), "ended": ended, "by": by, "seconds": took, "wide": wide}
+            with results.open("a") as stream:
+                stream.write(json.dumps(line) + "\n")
+            where = f"{mutant.path}:{mutant.lines[0]}"
+            typer.echo(f"{i}/{len(waiting)} {ended} {took} s {where} {by}")
+
+
+def _waits(result: dict[str, Any] | None, wide: bool) -> bool:
+    """Whether a mutant is still to be tried."""
+    if wide:
+        return result is not None and result["ended"] == SURVIVED and not result["wide"]
+    return result is None
+
+
+def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:
+    """What becomes of a mutant: it meets the fastest tests that run its line, then the others."""
+    tests = cover.tests(mutant.path, mutant.lines, mutant.loaded)
+    for part in (tests[:FIRST], tests[FIRST:]):
+        ended, by = trial(mutant, copy, part, sum(cover.seconds.get(t, 0.0) for t in part))
+        if ended != SURVIVED:
+            return ended, by
+    return SURVIVED, ""
+
+
+@app.command()
+def report(
+    page: Annotated[Path, typer.Option(metavar="FILE")] = Path("docs/mutation.md"),
+    folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS,
+) -> None:
+    """Write the page of what `run` found; it has to be whole."""
+    drawn = json.loads((folder / "sample.json").read_text())
+    known = read_results(folder / "results.jsonl")
+    results = [known[one["name"]] for one in drawn["mutants"]]
+    page.write_text(written(results, drawn), "utf-8")
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def read_results(file: Path) -> dict[str, dict[str, Any]]:
+    """The latest result of each mutant, by name."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {one["name"]: one for one in map(json.loads, lines)}
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,132 @@
+"""Which tests run which lines, and how long each takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import coverage
+import pytest
+
+# Tests that take seconds in all. What has to be exact is proven by these; others run networks.
+QUICK = (
+    "tests/exact",
+    "tests/program",
+    "tests/transforms",
+    "tests/test_numerics.py",
+    "tests/test_recipes.py",
+    "tests/test_passes.py",
+    "tests/backends/c",
+    "tests/ir",
+    "tests/rewrite",
+)
+# A survivor of those meets these, where they run its line.
+WIDE = (
+    *QUICK,
+    "tests/quant",
+    "tests/static",
+    "tests/engine",
+    "tests/verification",
+    "tests/backends/test_tf_exact.py",
+    "tests/backends/onnx",
+    "tests/backends/vectors",
+)
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Tests by path and line, and the seconds that each took. Tests are pytest's node ids."""
+
+    by_line: Mapping[str, Mapping[int, Collection[str]]]
+    seconds: Mapping[str, float]
+
+    def tests(self, path: str, lines: tuple[int, int], loaded: bool) -> list[str]:
+        """The tests that run one of the lines, fastest first.
+
+        What import runs is of all tests of the file's other lines.
+        """
+        known = self.by_line.get(path, {})
+        wanted = known if loaded else range(lines[0], lines[1] + 1)
+        found = {test for line in wanted for test in known.get(line, ())}
+        return sorted(found, key=lambda test: (self.seconds.get(test, 0.0), test))
+
+
+class _Contexts:
+    """A plugin of pytest: the lines that run belong to the test that is running."""
+
+    def __init__(self, cover: coverage.Coverage) -> None:
+        self.cover = cover
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> object:
+        self.cover.switch_context(item.nodeid)
+        start = time.perf_counter()
+        result = yield
+        self.seconds[item.nodeid] = time.perf_counter() - start
+        self.cover.switch_context("")
+        return result
+
+
+def covered(root: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
+    """Run `tests` in `root`, once. Meant for a process of its own: it imports what it measures."""
+    paths = [(root / source).resolve() for source in sources]
+    files = [f"{path}/**" if path.is_dir() else str(path) for path in paths]
+    cover = coverage.Coverage(data_file=None, include=files, messages=False)
+    plugin = _Contexts(cover)
+    cover.start()
+    code = pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[plugin])
+    cover.stop()
+    if code != pytest.ExitCode.OK:
+        raise SystemExit(f"the tests fail without a mutant: exit code {code}")
+    data = cover.get_data()
+    by_line: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    for file in data.measured_files():
+        path = Path(file).resolve().relative_to(root.resolve()).as_posix()
+        for line, names in data.contexts_by_lineno(file).items():
+            by_line[path][line] = [name for name in names if name]
+    return Cover(dict(by_line), plugin.seconds)
+
+
+def cover_of(copy: Path, file: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
+    """What `tests` cover in the tree `copy`, from `file` if it is there; else it is written."""
+    if not file.exists():
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.mutation.cover",
+            str(file.resolve()),
+            *tests,
+            "--",
+            *sources,
+        ]
+        subprocess.run(command, cwd=copy, check=True, stdout=subprocess.DEVNULL)
+    found = json.loads(file.read_text())
+    names, seconds = list(found["seconds"]), found["seconds"]
+    return Cover(
+        {
+            path: {int(line): [names[i] for i in tests] for line, tests in lines.items()}
+            for path, lines in found["lines"].items()
+        },
+        seconds,
+    )
+
+
+def _write(file: Path, found: Cover) -> None:
+    index = {name: i for i, name in enumerate(found.seconds)}
+    lines = {
+        path: {line: sorted(index[name] for name in names) for line, names in by_line.items()}
+        for path, by_line in found.by_line.items()
+    }
+    file.write_text(json.dumps({"seconds": found.seconds, "lines": lines}))
+
+
+if __name__ == "__main__":
+    split = sys.argv.index("--")
+    _write(Path(sys.argv[1]), covered(Path.cwd(), sys.argv[2:split], sys.argv[split + 1 :]))

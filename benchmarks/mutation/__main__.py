@@ -73,7 +73,7 @@ def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:
     """What becomes of a mutant: it meets the fastest tests that run its line, then the others."""
     tests = cover.tests(mutant.path, mutant.lines, mutant.loaded)
     for part in (tests[:FIRST], tests[FIRST:]):
-        ended, by = trial(mutant, copy, part, sum(cover.seconds.get(t, 0.0) for t in part))
+        ended, by = trial(mutant, copy, {test: cover.seconds[test] for test in part})
         if ended != SURVIVED:
             return ended, by
     return SURVIVED, ""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qgraph import numerics
 from qgraph.errors import ExactnessError
 from qgraph.ir.types import ROUNDINGS, Fixed, QuantSpec
+from qgraph.numerics import fake_quantize, quantized_constant
 from tests.helpers.vectors import vector_file
 
 BITS = st.integers(2, 16)
@@ -155,3 +156,20 @@ def test_quantizer_reproduces_the_vectors() -> None:
         found = numerics.quantize(np.array(case["x"]), spec)
         assert found.codes.tolist() == case["code"]
         assert numerics.dequantize(found).tolist() == case["value"]
+
+
+@pytest.mark.parametrize("bits", [24, 25, 26, 32])
+@pytest.mark.parametrize("signed", [False, True])
+def test_constants_of_any_width_end_at_the_last_code(bits, signed):
+    """float32 has no 2^25 - 1: past 24 bits codes of constants are float64."""
+    spec = QuantSpec(bits, signed, "constant", 0)
+    found = quantized_constant(np.array([-1e12, 1e12], np.float32), spec)
+    assert found.tolist() == [spec.lo, spec.hi]
+
+
+def test_one_exponent_for_many_channels_is_that_of_all():
+    x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(6, 4)
+    one = QuantSpec(8, True, "weight", (5,), per_channel=True)
+    np.testing.assert_array_equal(
+        fake_quantize(x, one), fake_quantize(x, QuantSpec(8, True, "weight", 5))
+    )

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.mutation.cover import QUICK, WIDE, Cover, cover_of
+from benchmarks.mutation.cover import SUITE, Cover, cover_of
 from benchmarks.mutation.mutants import TARGETS, Mutant, sample
 from benchmarks.mutation.report import report as written
 from benchmarks.mutation.trial import SURVIVED, import_what_stands, trial, workshop
@@ -34,8 +34,8 @@ def run(
     seed: Annotated[int, typer.Option(metavar="N")] = 26,
     folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Only paths that hold it.")] = "",
-    wide: Annotated[
-        bool, typer.Option("--wide", help="Try survivors again, on slower tests too.")
+    again: Annotated[
+        bool, typer.Option("--again", help="Also try those that survived an earlier commit.")
     ] = False,
 ) -> None:
     """Try mutants that have not been tried."""
@@ -43,30 +43,30 @@ def run(
     results = folder / "results.jsonl"
     known = read_results(results)
     mutants = [m for m in sample(ROOT, count, seed) if only in m.path]
-    about = {"count": count, "seed": seed, "commit": _commit()}
+    commit = _commit()
+    about = {"count": count, "seed": seed, "commit": commit}
     drawn = {**about, "mutants": [asdict(m) for m in mutants]}
     (folder / "sample.json").write_text(json.dumps(drawn, indent=1))
-    waiting = [m for m in mutants if _waits(known.get(m.name), wide)]
+    tried = [n for n, one in known.items() if not (again and one["ended"] == SURVIVED)]
+    waiting = [m for m in mutants if m.name not in tried]
     with workshop(ROOT) as copy:
-        suite, name = (WIDE, "wide.json") if wide else (QUICK, "quick.json")
-        cover = cover_of(copy, folder / name, suite, TARGETS)
+        cover = cover_of(copy, folder / f"cover-{commit}.json", SUITE, TARGETS)
         import_what_stands()
         for i, mutant in enumerate(waiting, start=1):
             start = time.perf_counter()
             ended, by = _tried(mutant, copy, cover)
             took = round(time.perf_counter() - start, 1)
-            line = {**asdict(mutant), "ended": ended, "by": by, "seconds": took, "wide": wide}
+            line = {
+                **asdict(mutant),
+                "ended": ended,
+                "by": by,
+                "seconds": took,
+                "commit": _commit(),
+            }
             with results.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
             where = f"{mutant.path}:{mutant.lines[0]}"
             typer.echo(f"{i}/{len(waiting)} {ended} {took} s {where} {by}")
-
-
-def _waits(result: dict[str, Any] | None, wide: bool) -> bool:
-    """Whether a mutant is still to be tried."""
-    if wide:
-        return result is not None and result["ended"] == SURVIVED and not result["wide"]
-    return result is None
 
 
 def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:

@@ -26,10 +26,9 @@ passes on a mutant has not noticed: either no test looks there, or the change ma
 [cosmic-ray](https://cosmic-ray.readthedocs.io) can change, each place with the same probability. A
 place is a token and a kind of change; type annotations, which nothing evaluates, are left out, and
 so is `is` in place of `==`. Each mutant meets the tests that run its line, fastest first, until one
-fails or they take three times as long as without it. A mutant that survives the quick tests also
-meets the slower ones that run its line. The drawing depends on the seed and on the text of each
-place, not on its line number, so an edit leaves most of the sample as it was. `report` writes this
-page.
+fails or takes more than three times as long as without it. The drawing depends on the seed and on
+the text of each place, not on its line number, so an edit leaves most of the sample as it was, and
+`run --again` tries only what is new or survived before. `report` writes this page.
 
 ## Score
 """

@@ -225,12 +225,18 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
             continue
         side = "highest" if bound.high >= -bound.low else "lowest"
         other = "lowest" if side == "highest" else "highest"
+        what, remedy = "sums", "a wider accumulator, fewer bits, or wrapping"
+        if bound.channel is not None:  # else both factors vary
+            what = f"channel {bound.channel}"
+            remedy = (
+                f"it does for inputs at their {side} code where the weight is positive and at "
+                f"their {other} where it is negative; {remedy}"
+            )
         raise ExactnessError(
-            f"channel {bound.channel} can reach {bound.high if side == 'highest' else bound.low}: "
+            f"{what} can reach {bound.high if side == 'highest' else bound.low}: "
             f"that takes {bound.width} bits, the accumulator has {bits}",
             node=node.name,
-            hint=f"it does for inputs at their {side} code where the weight is positive and at "
-            f"their {other} where it is negative; a wider accumulator, fewer bits, or wrapping",
+            hint=remedy,
             evidence=_evidence(graph, node, found, bound, side),
         )
 

@@ -189,6 +189,32 @@ def test_products_of_two_tensors_have_a_bound():
     assert bounds(g)["m"] == Bound(-128 * 15 * 5, 127 * 15 * 5, 128 * 15 * 5)
 
 
+def test_products_of_two_tensors_that_are_too_wide_are_refused_without_a_channel():
+    g = Graph("two")
+    x = integers(g, g.input("x", "float32", (3, 5)), 8)
+    g.add("matmul", x, integers(g, g.input("y", "float32", (5, 2)), 4, False), name="m")
+    check_accumulators(g, bounds(g), 15)
+    with pytest.raises(ExactnessError, match="m: sums can reach -9600: that takes 15") as error:
+        check_accumulators(g, bounds(g), 14)
+    assert error.value.evidence == {}
+    assert "weight" not in str(error.value)
+
+
+def test_zero_is_within_the_bound_of_a_constant():
+    g = Graph("constants")
+    low = integers(g, g.const(np.float32([-5, -3])), 8, role="weight")
+    high = integers(g, g.const(np.float32([3, 5])), 8, role="weight")
+    assert bounds(g) == {low: Bound(-5, 0, 5), high: Bound(0, 5, 5)}
+
+
+@pytest.mark.parametrize("activation", ["relu", "relu6"])
+def test_relu_of_what_is_never_positive_is_zero(activation):
+    g = layer("matmul", [[-1]], 8, False, bias=[-10])
+    g.add(activation, "biased", name="clipped")
+    assert (bounds(g)["biased"].low, bounds(g)["biased"].high) == (-265, -10)
+    assert bounds(g)["clipped"] == Bound(0, 0, 265)
+
+
 def test_products_of_unknown_size_are_refused():
     g = Graph("two")
     x = integers(g, g.input("x", "float32", (3, None)), 8)

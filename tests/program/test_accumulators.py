@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from qgraph.exact.bounds import accumulator_bits, bounds
 from qgraph.ir.graph import Graph
 from qgraph.program import lower
-from qgraph.program.accumulators import accumulators, overflowing_input
+from qgraph.program.accumulators import Accumulator, accumulators, overflowing_input
 from qgraph.program.run import RULES
 from tests.helpers.quantized import PROFILES, quantize, random_network
 
@@ -30,6 +30,7 @@ def test_bounds_are_those_of_the_graph(seed: int, profile: str) -> None:
         assert accumulator.width_of_products == products.width
         assert accumulator.width == max(bound.width, products.width)
         assert accumulator.width == accumulator_bits(graph, found, accumulator.layer)
+        assert accumulator.widths[accumulator.channel] == accumulator.width
         assert accumulator.exact_in == bound.exact_in
 
 
@@ -39,6 +40,39 @@ def layer(op: str, rng, shape, filters, **attrs):
     w = g.const(rng.normal(size=filters).astype(np.float32), "w")
     g.outputs["y"] = g.add(op, x, w, name="layer", attrs=attrs)
     return lower(quantize(g, PROFILES["int32-bias"]))
+
+
+def test_a_constant_bias_behind_the_sum_is_part_of_it() -> None:
+    g = Graph("net")
+    x = g.input("x", "float32", (None, 2))
+    w = g.const(np.array([[0.5, 0.25], [-0.5, 0.5]], np.float32), "w")
+    y = g.add("matmul", x, w, name="layer")
+    g.outputs["y"] = g.add("bias_add", y, g.const(np.array([3, -7], np.float32), "b"), name="sum")
+    program = lower(quantize(g, PROFILES["int32-bias"]))
+    (found,) = accumulators(program)
+    step = next(s for s in program.steps if found.layer in s.inputs)
+    bias = program.constants[step.inputs[1]]
+    assert (step.op, found.tensor) == ("add", step.output)
+    weights = program.constants[program.steps[0].inputs[1]].astype(np.int64)
+    entry = program.tensors[program.entries[0].tensor]
+    up, down = np.maximum(weights, 0).sum(0), np.minimum(weights, 0).sum(0)
+    np.testing.assert_array_equal(found.highs, up * entry.high + down * entry.low + bias)
+    np.testing.assert_array_equal(found.lows, up * entry.low + down * entry.high + bias)
+
+
+@pytest.mark.parametrize(
+    ("lows", "highs", "channel", "width"),
+    [
+        ([-8, -9], [7, 7], 1, 5),
+        ([-8, -1], [7, 8], 1, 5),
+        ([-20, -1], [3, 8], 0, 6),
+        ([-1, -16], [16, 0], 0, 6),
+    ],
+)
+def test_the_channel_that_goes_farthest_needs_the_widest_accumulator(lows, highs, channel, width):
+    ends = np.array(lows), np.array(highs)
+    found = Accumulator("layer", "matmul", "layer", 1, *ends, *ends, 99)
+    assert (found.channel, found.width) == (channel, width)
 
 
 def window(**attrs):

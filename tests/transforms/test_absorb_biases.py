@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,22 @@ def test_below_three_deviations_it_is_off_as_the_log_says() -> None:
     assert said == pytest.approx(3.8e-4 * DEVIATION[0], rel=0.1)  # E[(-3 - z)+] deviations
 
 
+def mean_above_zero(mean: float, deviation: float) -> float:
+    """E[max(x, 0)] of a normal x."""
+    z = mean / deviation
+    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return mean * (1 + math.erf(z / math.sqrt(2))) / 2 + deviation * density
+
+
+def test_the_log_counts_what_relu_cut_before_too() -> None:
+    g, y = start()
+    g.moments[y] = Moments(np.array([3.1, 0, 0, 0]), np.array([1.0, 1, 1, 1]))
+    _, trace = absorbed(g, relu_identity(g, y))
+    said = float(trace.rewrites[0].after.rpartition(" ")[2])
+    wanted = abs(mean_above_zero(3.1, 1) - 0.1 - mean_above_zero(3, 1))
+    assert said == pytest.approx(wanted, rel=0.05)
+
+
 def relu_identity(g: Graph, y: str) -> str:
     w = g.const(np.eye(4).reshape(1, 1, 4, 4), "eye")
     return g.add("conv2d", g.add("relu", y), w, attrs={**WINDOW, "padding": "same"})
@@ -169,6 +187,12 @@ def to_sigmoid(g: Graph, y: str) -> str:
     return g.add("sigmoid", relu(g, y))
 
 
+def clip_by_row(g: Graph, y: str) -> str:
+    """The offset of a channel has no one clip to be taken from."""
+    bound = g.const(RNG.uniform(9, 12, (6, 4)), "bound")
+    return conv(g, g.add("minimum", relu(g, y), bound, name="by_row"))
+
+
 def to_padded_pool(g: Graph, y: str) -> str:
     y = relu(g, y)
     ninth = g.const(np.full((3, 3, 4, 1), 1 / 9), "ninth")
@@ -183,6 +207,7 @@ def to_padded_pool(g: Graph, y: str) -> str:
         (shown, "output `seen`"),
         (to_sigmoid, "`sigmoid` (sigmoid), not a layer"),
         (to_padded_pool, "`pool` pads with zeros"),
+        (clip_by_row, "`by_row` (minimum), not a layer"),
     ],
 )
 def test_refusals(way, reason) -> None:

@@ -77,6 +77,16 @@ def test_a_bias_that_is_read_in_between_is_refused():
     ]
 
 
+def test_a_bias_that_is_no_constant_is_not_joined():
+    g, x = net()
+    vector = g.add("mean", x, attrs={"axes": (0, 1, 2), "keepdims": False})
+    first = g.add("bias_add", conv(g, x), vector, name="first")
+    g.outputs["y"] = g.add("bias_add", first, g.const(RNG.normal(size=3), "c"), name="second")
+    run_pass(CanonicalizeArithmetic(), g)
+    assert g.nodes["first"].inputs[1] == vector
+    assert g.nodes["second"].inputs == ("first", "c")
+
+
 @pytest.mark.parametrize("shape", [(4, 1), (1, 4, 1, 3), (5, 1, 1, 1)], ids=str)
 def test_a_map_added_to_a_layer_is_no_bias(shape):
     g, x = net()

@@ -1,0 +1,60 @@
+"""A program may be run on many samples at once only where no step mixes them."""
+
+from typing import Any
+
+import pytest
+
+from qgraph.program import Step
+from qgraph.program.batch import samples_stay_apart
+from tests.helpers.c_programs import program_of, tensor
+
+SHIFT = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
+X, Y = tensor("x", (1, 2, 3)), tensor("y", (1, 2, 3))
+
+
+def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) -> bool:
+    """Of a program of one step, on entries `x` and `y` and on constants."""
+    entries = [t for t in (X, Y) if t.name in inputs]
+    step = Step(op, inputs, "z", attrs)
+    return samples_stay_apart(
+        program_of(*entries, tensor("z", shape), steps=[step], constants=constants, exits=["z"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "program"),
+    [
+        (True, lambda: apart("add", "x", "y")),
+        (True, lambda: apart("add", "x", "c", constants={"c": [1, 2, 3]})),
+        (True, lambda: apart("add", "x", "c", constants={"c": [[[1, 2, 3]]]})),
+        (True, lambda: apart("concat", "x", "y", shape=(1, 4, 3), axis=1)),
+        (False, lambda: apart("concat", "x", "c", shape=(1, 3, 3), axis=1,
+                              constants={"c": [[[1, 2, 3]]]})),
+        (False, lambda: apart("concat", "x", "y", shape=(2, 2, 3), axis=0)),
+        (True, lambda: apart("transpose", "x", shape=(1, 3, 2), perm=(0, 2, 1))),
+        (False, lambda: apart("transpose", "x", shape=(1, 2, 3), perm=(1, 0, 2))),
+        (True, lambda: apart("pad", "x", shape=(1, 3, 3), paddings=((0, 0), (0, 1), (0, 0)))),
+        (False, lambda: apart("pad", "x", shape=(2, 2, 3), paddings=((1, 0), (0, 0), (0, 0)))),
+        (True, lambda: apart("reduce_max", "x", shape=(1, 3), axes=(1,))),
+        (False, lambda: apart("reduce_max", "x", shape=(1, 3), axes=(0, 1))),
+        (True, lambda: apart("take", "x", shape=(1, 1, 3), axis=1)),
+        (False, lambda: apart("take", "x", shape=(1, 2, 3), axis=0)),
+        (True, lambda: apart("requantize", "x", **{**SHIFT, "shift": (1, 2, 3)})),
+        (True, lambda: apart("slice", "x", begin=(0, 0, 0), end=(None, 2, 3), strides=(1, 1, 1))),
+        (False, lambda: apart("slice", "x", begin=(0, 0, 0), end=(1, 2, 3), strides=(1, 1, 1))),
+        (False, lambda: apart("slice", "x", begin=(0, 0, 0), end=(None, 2, 3), strides=(2, 1, 1))),
+        (False, lambda: apart("matmul", "x", "y")),
+        (True, lambda: apart("matmul", "x", "w", constants={"w": [[1, 2, 3]] * 3})),
+        (False, lambda: apart("matmul", "c", "x", constants={"c": [[1, 2]]})),
+    ],
+)  # fmt: skip
+def test_steps_that_keep_samples_apart(wanted, program) -> None:
+    assert program() is wanted
+
+
+@pytest.mark.parametrize(("shift", "wanted"), [(1, True), ((1,), False)])
+def test_a_number_for_each_last_index_is_one_for_each_sample_of_a_vector(shift, wanted) -> None:
+    """[n] is a batch of numbers: a shift for each of them belongs to a sample."""
+    step = Step("requantize", ("x",), "z", {**SHIFT, "shift": shift})
+    program = program_of(tensor("x", (1,)), tensor("z", (1,)), steps=[step], exits=["z"])
+    assert samples_stay_apart(program) is wanted

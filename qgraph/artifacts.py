@@ -24,6 +24,7 @@ from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of
+from qgraph.frontends.sources import source_arrays
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
@@ -44,7 +45,7 @@ FILES = MappingProxyType(
         "statistics.json": "histograms of what reaches each quantizer, what is clipped",
         "rewrites.json": "what was rewritten, what was refused and why",
         "graph.txt": "the quantized graph as text",
-        "network.npz": "its constants, and a few samples: what export and verify start from",
+        "network.npz": "constants, unknown ops, a few samples: what export and verify start from",
         "profile.yaml": "the target profile, for --profile",
     }
 )
@@ -74,7 +75,11 @@ def write(result: Quantized, place: Reserved) -> None:
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
         write_saved_model(graph_def, result.graph, draft / "saved_model")
         write_npz(draft / "tensors.npz", tensors(result), compressed=True)
-        arrays = {**constants("constant", result.graph), **few_samples(result)}
+        arrays = {
+            **constants("constant", result.graph),
+            **source_arrays(result.graph),
+            **few_samples(result),
+        }
         write_npz(draft / "network.npz", arrays)
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 from qgraph.archives import read_arrays, reading
 from qgraph.artifacts import read_manifest
 from qgraph.backends.forms import Network
+from qgraph.frontends.sources import sources_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph
 from qgraph.ir.types import Array
@@ -21,7 +22,8 @@ def load_graph(folder: Path) -> Graph:
     about = read_manifest(folder)
     with reading(folder, "is not as it was written", "quantize the model again"):
         text = (folder / "graph.txt").read_text("utf-8")
-        graph = parse_graph(text, part(read_arrays(folder / "network.npz"), "constant"))
+        arrays = read_arrays(folder / "network.npz")
+        graph = parse_graph(text, part(arrays, "constant"), sources_of(arrays))
         graph.facts.update(map(str, about["established"]))
         return graph
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,15 +15,16 @@ from qgraph.rewrite.rewriter import Rewriter, Rule
 
 MAX_BYTES = 16 * 2**20
 # A quantizer of a constant belongs to the layer it feeds; an identity may carry control edges.
-LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup", "opaque")
+LEFT_ALONE = ("input", "const", "identity", "quantize", "lookup")
 
 
 @dataclass(frozen=True)
 class FoldConstants(RewritePass):
     """Replace a node whose inputs are all constants by a constant of the same name.
 
-    Float arithmetic is done in float64 and rounded once. Refusals: a result that is both larger
-    than its inputs and than 16 MiB; control edges.
+    Float arithmetic is done in float64 and rounded once. What is not understood is computed by its
+    source. Refusals: a result that is both larger than its inputs and than 16 MiB; control edges;
+    an op that has state.
     """
 
     name: ClassVar[str] = "fold-constants"
@@ -39,17 +41,49 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
         return False
     if node.control or graph.control_users(node.name):
         return rewriter.refuse(node, "it has control edges")
-    before, after = sum(c.nbytes for c in inputs), _size_of_result(graph, node)
-    if after > max(before, MAX_BYTES):
-        return rewriter.refuse(node, f"the result takes {after} bytes, its inputs only {before}")
+    if node.op == "opaque":
+        return _fold_opaque(rewriter, node, inputs)
+    if _is_too_large(rewriter, node, inputs):
+        return False
     value = _compute(node, inputs, graph.types[node.name].dtype)
     return rewriter.put(Node(node.name, "const", attrs={"value": value}))
 
 
+def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
+    """By who understands the op: TensorFlow or ONNX."""
+    graph, source = rewriter.graph, node.attrs["source"]
+    kind = node.attrs["kind"]
+    if not source.pure:
+        return rewriter.refuse(node, f"`{kind}` has state, such as random numbers")
+    shapes = [graph.types[value].shape for value in node.values]
+    if any(shape is None or None in shape for shape in shapes):
+        return rewriter.refuse(node, "the size of its result is not known")
+    if _is_too_large(rewriter, node, inputs):
+        return False
+    results = source.run(inputs)
+    if node.outputs == 1:
+        return rewriter.put(Node(node.name, "const", attrs={"value": results}))
+    used = [pair for pair in zip(node.values, results, strict=True) if graph.use_count(pair[0])]
+    for value, result in used:
+        made = rewriter.const(np.asarray(result), graph.fresh(f"{node.name}/folded"))
+        rewriter.replace_value(value, made)
+    return bool(used)
+
+
+def _is_too_large(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
+    before, after = sum(c.nbytes for c in inputs), _size_of_result(rewriter.graph, node)
+    if after <= max(before, MAX_BYTES):
+        return False
+    rewriter.refuse(node, f"the result takes {after} bytes, its inputs only {before}")
+    return True
+
+
 def _size_of_result(graph: Graph, node: Node) -> int:
-    known = graph.types[node.name]
-    size = int(np.prod([d or 0 for d in known.shape or ()], dtype=np.int64))
-    return size * np.dtype(known.dtype).itemsize
+    kinds = [graph.types[value] for value in node.values]
+    return sum(
+        math.prod(d or 0 for d in kind.shape or ()) * np.dtype(kind.dtype).itemsize
+        for kind in kinds
+    )
 
 
 def _compute(node: Node, inputs: list[Any], dtype: str) -> Any:

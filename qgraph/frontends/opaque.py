@@ -1,17 +1,22 @@
-"""Ops that are not understood: their types and their values come from TensorFlow itself."""
+"""Ops that are not understood: their types and their values come from TensorFlow itself.
+
+Those that reach outside of the network are refused (`qgraph.frontends.side_effects`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.frontends import graphdef
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.side_effects import check_harmless
-from qgraph.frontends.tf_node import TFNode
+from qgraph.frontends.side_effects import check_harmless, is_pure, needed_functions
+from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
 from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
@@ -25,6 +30,38 @@ class TFSource:
     node_def: bytes
     library: bytes
     inputs: tuple[TensorType, ...]
+
+    @property
+    def pure(self) -> bool:
+        """True if the op is a function of its inputs, and nothing else."""
+        return _is_pure(self.node_def, self.library)
+
+    def types(
+        self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+    ) -> tuple[TensorType, ...]:
+        """Output types for inputs of these types; `constants` are the values of those known."""
+        known = [None if c is None else Partial.known(c) for c in constants]
+        return infer_types(replace(self, inputs=tuple(inputs)), known)
+
+    def to_bytes(self) -> bytes:
+        """The op as a GraphDef: its inputs are placeholders, then comes the op."""
+        data: bytes = _alone(self).SerializeToString(deterministic=True)
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, node: str) -> TFSource:
+        """What `to_bytes` gave. Raises LoadError, and UnsupportedError as `source_of` does."""
+        graph_def = graphdef.parse(data, "GraphDef")
+        if graph_def is None or not graph_def.node:
+            raise LoadError("the op is not a GraphDef", node=node)
+        *feeds, op = graph_def.node
+        inputs = tuple(
+            TensorType(DTYPES[feed.attr["dtype"].type], shape_of(feed.attr["shape"].shape))
+            for feed in feeds
+        )
+        library = graph_def.library.SerializeToString(deterministic=True)
+        check_harmless(op, library)
+        return cls(node, op.SerializeToString(deterministic=True), library, inputs)
 
     def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
         """The op's outputs in TensorFlow: an array, or a tuple where there are several."""
@@ -41,6 +78,33 @@ class TFSource:
             raise GraphError(f"TensorFlow failed: {' '.join(lines[:3])}", node=self.node) from None
         arrays = tuple(np.asarray(r) for r in results)
         return arrays[0] if len(arrays) == 1 else arrays
+
+
+@lru_cache(maxsize=1024)
+def _is_pure(node_def: bytes, library: bytes) -> bool:
+    return is_pure(_node(node_def), library)
+
+
+def _node(node_def: bytes) -> Any:
+    import tensorflow as tf
+
+    node = tf.compat.v1.NodeDef()
+    node.ParseFromString(node_def)
+    return node
+
+
+def _alone(source: TFSource) -> Any:
+    """The op behind placeholders, with the functions that it needs."""
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    for i, kind in enumerate(source.inputs):
+        _add_placeholder(graph_def, f"in{i}", kind)
+    node = _node(source.node_def)
+    graph_def.node.add().CopyFrom(node)
+    needed = needed_functions(node, source.library)
+    graph_def.library.function.extend(sorted(needed, key=lambda f: str(f.signature.name)))
+    return graph_def
 
 
 def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:

@@ -14,7 +14,11 @@ from typing import Any
 from qgraph.errors import UnsupportedError
 
 # Called stateless by TensorFlow, and still reaching outside.
-OUTSIDE = re.compile(r"ReadFile|MatchingFiles|PyFunc|Dataset|^Reader|TextFile|XlaCustomCall|Remote")
+OUTSIDE = re.compile(
+    r"ReadFile|MatchingFiles|PyFunc|Dataset|^Reader|TextFile|Remote|ImmutableConst|^Abort$"
+    r"|^(Un)?Batch(Function|Grad)?$|^Copy(Host)?$|^Debug|^_?(Xla|TPU|Nccl|Collective)"
+)
+CALLS = ("If", "Case", "StatefulPartitionedCall")  # as stateful as what they call
 # Called stateful, because they draw numbers, check something, or call functions.
 HARMLESS = re.compile(
     r"If|Case|While|StatefulPartitionedCall|CheckNumerics(V2)?|Assert|GuaranteeConst|Empty"
@@ -46,23 +50,40 @@ def is_harmless(op: str) -> bool:
     return OUTSIDE.search(op) is None
 
 
-def _ops(node: Any, library: bytes) -> Iterator[str]:
-    """Names of the op and of all that it may call."""
-    yield node.op
-    called = list(_called(node))
+def is_pure(node: Any, library: bytes) -> bool:
+    """Whether the NodeDef `node` is a function of its inputs, and nothing else."""
+    from tensorflow.python.framework import op_def_registry
+
+    definitions = {op: op_def_registry.get(op) for op in _ops(node, library)}
+    return all(
+        op in CALLS or (is_harmless(op) and (definition is None or not definition.is_stateful))
+        for op, definition in definitions.items()
+    )
+
+
+def needed_functions(node: Any, library: bytes) -> list[Any]:
+    """The functions that an op calls, and those that they call."""
     import tensorflow as tf
 
     found = tf.compat.v1.GraphDef()
     found.library.ParseFromString(library)
     functions = {f.signature.name: f for f in found.library.function}
-    seen: set[str] = set()
+    needed: dict[str, Any] = {}
+    called = list(_called(node))
     while called:
         name = called.pop()
-        if name in functions and name not in seen:
-            seen.add(name)
+        if name in functions and name not in needed:
+            needed[name] = functions[name]
             for inner in functions[name].node_def:
-                yield inner.op
                 called += _called(inner)
+    return list(needed.values())
+
+
+def _ops(node: Any, library: bytes) -> Iterator[str]:
+    """Names of the op and of all that it may call."""
+    yield node.op
+    for function in needed_functions(node, library):
+        yield from (inner.op for inner in function.node_def)
 
 
 def _called(node: Any) -> Iterator[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.structure import opaque_types
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 
 Attrs = Mapping[str, Any]
@@ -202,8 +203,11 @@ class Graph:
         missing = [v for v in node.inputs if v not in self.types]
         if missing:
             raise GraphError(f"input `{missing[0]}` does not exist", node=node.name)
+        inputs = [self.types[v] for v in node.inputs]
         try:
-            types = definition.types(node.attrs, [self.types[v] for v in node.inputs])
+            types = definition.types(node.attrs, inputs)
+            if node.op == "opaque":
+                types = opaque_types(node.attrs, inputs, [self.constant(v) for v in node.inputs])
         except GraphError as error:
             raise GraphError(
                 f"{node.op}: {error.message}", node=node.name, hint=error.hint

@@ -26,6 +26,7 @@ import numpy as np
 
 from qgraph.errors import GraphError, TextError, UnsupportedError
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.structure import Source
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec, Shape, TensorType
 
 INLINE_ELEMENTS = 16
@@ -46,6 +47,12 @@ class LostSource:
     """Stands where the source of an opaque op was: text cannot carry it."""
 
     node: str
+    pure: bool = False
+
+    def types(
+        self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+    ) -> tuple[TensorType, ...]:
+        return ()
 
     def run(self, inputs: Sequence[Array]) -> Array:
         raise UnsupportedError("an opaque op that was read from text cannot be run", node=self.node)
@@ -137,11 +144,18 @@ def _array(value: Array) -> str:
 _WRONG = (GraphError, AttributeError, LookupError, SyntaxError, TypeError, ValueError)
 
 
-def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
-    """Read the text form back. `constants` maps node names to arrays printed by hash.
+def parse_graph(
+    text: str,
+    constants: Mapping[str, Array] | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> Graph:
+    """Read the text form back.
 
-    Facts, and the sources of opaque ops, are not in the text. Raises TextError with the line that
-    does not parse, or whose types or hashes disagree.
+    `constants` maps node names to arrays printed by hash, `sources` names of opaque ops to what
+    runs them.
+
+    Facts are not in the text. Raises TextError with the line that does not parse, or whose types or
+    hashes disagree.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines or lines[-1][1] != "}":
@@ -152,7 +166,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
             if number == lines[0][0]:
                 graph.name = _parse_head(line)
             else:
-                _Line(line, constants or {}).read_into(graph)
+                _Line(line, constants or {}, sources or {}).read_into(graph)
         except _WRONG as error:
             message = error.message if isinstance(error, GraphError) else str(error)
             raise TextError(f"line {number}: {message}", hint=line) from None
@@ -170,11 +184,13 @@ def _parse_head(line: str) -> str:
 class _Line:
     """One line of text. Quoted strings are taken out first, `"3"` stands for the third."""
 
-    def __init__(self, line: str, constants: Mapping[str, Array]) -> None:
+    def __init__(
+        self, line: str, constants: Mapping[str, Array], sources: Mapping[str, Source]
+    ) -> None:
         self.strings = _QUOTED.findall(line)
         places = count()
         self.text = _QUOTED.sub(lambda _: f'"{next(places)}"', line)
-        self.constants = constants
+        self.constants, self.sources = constants, sources
         self.name = ""
 
     def read_into(self, graph: Graph) -> None:
@@ -227,7 +243,7 @@ class _Line:
         if text.startswith("<"):
             return _parse_spec(text[1:-1])
         if text == "@source":
-            return LostSource(self.name)
+            return self.sources.get(self.name) or LostSource(self.name)
         if text.startswith('"'):
             return self.unquote(text)
         array = re.fullmatch(r"(\w+\[[\d,]*\]):(.*)", text)

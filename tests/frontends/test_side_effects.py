@@ -77,6 +77,7 @@ def test_ops_within_functions_are_refused(tmp_path):
     "op",
     ["WriteFile", "Print", "PrintV2", "SaveV2", "RestoreV2", "TextLineDataset", "IteratorGetNext",
      "ReaderReadV2", "RpcCall", "RemoteCall", "InitializeTableFromTextFileV2", "_Recv",
+     "ImmutableConst", "Abort", "BatchFunction", "DebugIdentity", "XlaDot",
      "LoadAndRemapMatrix", "FileSystemSetConfiguration", "XlaCustomCallV2", "AssignVariableOp"],
 )  # fmt: skip
 def test_ops_that_are_not_harmless(op):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.errors import GraphError, QGraphError, UnsupportedError
+from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.frontends.onnx.model import parse
 from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opsets import in_newest_opset
 from qgraph.frontends.partial import Partial
@@ -41,6 +42,32 @@ class OnnxSource:
     node: str
     model: bytes
     inputs: tuple[TensorType, ...]
+
+    pure: ClassVar[bool] = True  # what is not (random numbers, files) is refused on import
+
+    def types(
+        self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+    ) -> tuple[TensorType, ...]:
+        """Output types for inputs of these types; `constants` are the values of those known."""
+        model = _parsed(self)
+        for feed, kind in zip(model.graph.input, inputs, strict=True):
+            feed.CopyFrom(_info(feed.name, kind.dtype, kind.shape))
+        known = [None if c is None else Partial.known(c) for c in constants]
+        made = replace(self, model=model.SerializeToString(), inputs=tuple(inputs))
+        return infer_types(made, known)
+
+    def to_bytes(self) -> bytes:
+        """The op as a model of one node."""
+        return self.model
+
+    @classmethod
+    def from_bytes(cls, data: bytes, node: str) -> OnnxSource:
+        """What `to_bytes` gave. Raises LoadError."""
+        model = parse(data)
+        if model is None or len(model.graph.node) != 1:
+            raise LoadError("the op is not an ONNX model of one node", node=node)
+        inputs = tuple(_inferred(feed, node, model) for feed in model.graph.input)
+        return cls(node, data, inputs)
 
     def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
         """The op's outputs by ONNX's reference: an array, or a tuple where there are several."""

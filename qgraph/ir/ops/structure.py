@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from qgraph import numerics
 from qgraph.errors import GraphError
 from qgraph.ir.ops.base import Attrs, OpDef
 from qgraph.ir.ops.composed import TABLES
-from qgraph.ir.types import Fixed, QuantSpec, TensorType, type_of
+from qgraph.ir.types import Array, Fixed, QuantSpec, TensorType, type_of
 
 
 def _input_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -76,6 +76,54 @@ def _integer_lookup(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
     x = inputs[0]
     codes = table(attrs, int(x.exponent))[x.codes - attrs["domain"].lo]
     return Fixed(codes, attrs["spec"].exponent)
+
+
+class Source(Protocol):
+    """What an opaque op was in its file, and who can run it."""
+
+    @property
+    def pure(self) -> bool:
+        """True if it is a function of its inputs, and nothing else."""
+
+    def run(self, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
+        """Its outputs: an array, or a tuple where there are several."""
+
+    def types(
+        self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+    ) -> tuple[TensorType, ...]:
+        """Output types for inputs of these types; `constants` are the values of those known."""
+
+
+def opaque_types(
+    attrs: Attrs, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+) -> tuple[TensorType, ...]:
+    """The types of an opaque op's outputs.
+
+    They are those that were read with it, and where sizes were open then, what its source gives for
+    inputs whose sizes are known now.
+    """
+    recorded: tuple[TensorType, ...] = attrs["types"]
+    source: Source | None = attrs["source"]
+    if source is None or not inputs or all(map(_closed, recorded)):
+        return recorded
+    if not all(map(_closed, inputs)):
+        return recorded
+    inferred = source.types(inputs, constants)
+    return tuple(map(_closer, recorded, inferred)) if len(inferred) == len(recorded) else recorded
+
+
+def _closed(kind: TensorType) -> bool:
+    return kind.shape is not None and None not in kind.shape
+
+
+def _closer(recorded: TensorType, inferred: TensorType) -> TensorType:
+    """Of two types for one value, all that both know. Where they differ, the recorded one."""
+    if recorded.shape is None or inferred.shape is None:
+        return inferred if recorded.shape is None else recorded
+    if not recorded.accepts(inferred):
+        return recorded
+    pairs = zip(recorded.shape, inferred.shape, strict=True)
+    return recorded.with_shape(tuple(b if a is None else a for a, b in pairs))
 
 
 def _opaque_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:

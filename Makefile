@@ -6,13 +6,14 @@ SANITIZE ?= address,undefined
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+EXTRAS := $(VENV)/.extras
 NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
 LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 # Twice -q: errors only. A build backend that fails still shows its whole output.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-real test-slow fuzz test-native test-avx512 native-tests lint format types assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types assets bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -27,6 +28,11 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) $(PACKAGES)
 	@$(PIP) install --editable '.[demo,dev]'
 	@touch $@
 
+$(EXTRAS): $(STAMP)
+	@echo "installing the optional packages into $(VENV): PyTorch, stable-baselines3, Ray, games"
+	@$(PIP) install --editable '.[demo,dev,extras]'
+	@touch $@
+
 venv: $(STAMP)  ## make .venv with qgraph (editable) and every tool; PYTHON=python3.12 picks another
 
 demo: $(STAMP)  ## quantize the digits network and compare it with float
@@ -39,6 +45,9 @@ test: lint types test-fast  ## lint, types and the fast tests
 
 test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-extras: $(EXTRAS)  ## the fast tests with every optional package; one that is missing fails
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) --require-extras -m 'not real and not fuzz and (extra or not slow)'
 
 test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m real || [ $$? -eq 5 ]

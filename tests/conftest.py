@@ -2,6 +2,8 @@
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.helpers.extras"]
+
 settings.register_profile(
     "qgraph", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

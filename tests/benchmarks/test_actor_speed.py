@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -34,10 +32,8 @@ def test_onnx_computes_the_same():
     assert found == pytest.approx(y, abs=1e-5)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_torch_computes_the_same():
-    import torch
-
+    torch = pytest.importorskip("torch")
     program, weights, x, y = expected("2x64")
     with torch.inference_mode():
         found = torch_model(program, weights)(torch.from_numpy(x)).numpy()

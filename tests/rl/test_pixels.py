@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from qgraph.errors import UsageError
+from qgraph.rl.environments.dm_control import DmControlPixels
+
 PLAY = """
 import json
 import numpy as np
@@ -84,6 +87,20 @@ def test_learning_from_images_in_float16(tmp_path):
     drawn()
     done = python(TRAIN, tmp_path / "run")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_library_that_is_missing_is_said(monkeypatch):
+    """As dm_control is imported, with what draws, where libosmesa6 is not installed."""
+    pytest.importorskip("dm_control", reason="needs the extra `rl`")
+
+    def import_module(name):
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    monkeypatch.setattr("importlib.import_module", import_module)
+    with pytest.raises(UsageError, match="cannot be drawn with MUJOCO_GL=osmesa") as caught:
+        DmControlPixels("dm_control:cartpole-swingup:pixels")
+    assert "libosmesa6" in caught.value.hint
 
 
 def test_where_nothing_can_be_drawn_is_said():

@@ -19,6 +19,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
 
 DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
+DRAWING = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
 SIZE, FRAMES = 84, 3  # of an image, the newest last
 # Steps that an action is held, of other domains 1 (PlaNet's, Hafner et al., 2019).
 HELD: Mapping[str, int] = MappingProxyType(
@@ -76,7 +77,7 @@ class DmControlPixels:
         except Exception as error:  # each way to draw has errors of its own
             raise UsageError(
                 f"images of `{task}` cannot be drawn: {error}",
-                hint="install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU",
+                hint=DRAWING,
             ) from error
 
     def reset(self, seed: int | None = None) -> Array:
@@ -105,7 +106,15 @@ class DmControlPixels:
 
 def loaded(name: str) -> Any:
     """The task `domain-task`. Raises UsageError where there is none."""
-    suite = imported("dm_control.suite", "rl")
+    try:
+        suite = imported("dm_control.suite", "rl")
+    except UsageError:
+        raise
+    except Exception as error:  # it loads what draws at once, which fails without its library
+        how = os.environ.get("MUJOCO_GL", "")
+        raise UsageError(
+            f"images of `{name}` cannot be drawn with MUJOCO_GL={how}: {error}", hint=DRAWING
+        ) from error
     domain, _, task = name.partition("-")
     if (domain, task) not in suite.ALL_TASKS:
         known = [f"{DM_CONTROL}{a}-{b}" for a, b in suite.ALL_TASKS]

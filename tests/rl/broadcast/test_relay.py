@@ -146,6 +146,7 @@ def taken(run: Supervisor, rings: Experience, enough: Callable[[np.ndarray], boo
     return checked(found)
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_actors_on_two_ray_nodes(cluster: Any) -> None:
     with Supervisor(5) as run:
@@ -163,6 +164,7 @@ def test_actors_on_two_ray_nodes(cluster: Any) -> None:
     until(lambda: all(map(gone, pids)))  # actors end with the run
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_a_lost_node_is_started_again(cluster: Any) -> None:
     with Supervisor(5) as run:
@@ -176,6 +178,7 @@ def test_a_lost_node_is_started_again(cluster: Any) -> None:
     until(lambda: gone(actor))
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_actors_of_a_machine_that_is_gone_begin_elsewhere() -> None:
     with two_nodes() as cluster, Supervisor(5) as run:
@@ -190,6 +193,7 @@ def test_actors_of_a_machine_that_is_gone_begin_elsewhere() -> None:
         assert nodes.crashes == 0
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None:
     with Supervisor(5) as run:
@@ -201,6 +205,7 @@ def test_an_actor_afar_that_crashes_too_often_ends_the_run(cluster: Any) -> None
             taken(run, rings, lambda found: False)
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_a_cluster_with_too_few_nodes_is_refused(cluster: Any) -> None:
     with Supervisor(5) as run:

@@ -12,6 +12,7 @@ SETTINGS = {"hidden": (16,), "least": 50, "batch": 16, "spi": 4.0, "actors": 3, 
 SETTINGS |= {"evaluate_every": 200, "episodes": 1, "actor_update_period": 10, "steps": 1500}
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_a_run_with_actors_on_two_nodes(tmp_path):
     pytest.importorskip("gymnasium", reason="needs the extra `rl`")

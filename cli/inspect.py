@@ -89,6 +89,7 @@ def inspect(
     facts = _facts(graph)
     log = Trace()
     results = PassManager(static(target)).run(graph, log)
+    facts["not_understood"] = _left_opaque(graph)
     facts["passes"] = [
         {"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results
     ]
@@ -107,17 +108,22 @@ def inspect(
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
-    opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
     ops = Counter(n.op for n in graph.nodes.values() if n.op not in ("const", "input", "opaque"))
     weights = [n.attrs["value"] for n in graph.nodes.values() if n.op == "const"]
     return {
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},
         "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
         "ops": dict(ops.most_common()),
-        "not_understood": [{"name": n.name, "op": n.attrs["kind"]} for n in opaque],
+        "not_understood": _left_opaque(graph),
         "notes": list(graph.notes),
         "parameters": int(sum(w.size for w in weights)),
     }
+
+
+def _left_opaque(graph: Graph) -> list[dict[str, str]]:
+    """Ops of the file that have no other form; passes read some that importers leave."""
+    opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
+    return [{"name": n.name, "op": n.attrs["kind"]} for n in opaque]
 
 
 def _print_ends(facts: dict[str, Any]) -> None:

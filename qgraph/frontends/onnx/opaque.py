@@ -154,8 +154,10 @@ def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[Te
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     except Exception as error:  # whatever a malformed node makes of it
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise GraphError(f"ONNX refuses it: {lines[-1]}", node=source.node) from None
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise GraphError(
+            f"ONNX refuses it: {(lines or [type(error).__name__])[-1]}", node=source.node
+        ) from None
     return tuple(_inferred(output, source.node, model) for output in inferred.graph.output)
 
 

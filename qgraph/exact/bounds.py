@@ -27,8 +27,10 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import QuantSpec
-from qgraph.numerics import aligned, quantized_constant
-from qgraph.quant.topology import QUANTIZERS, keeps_scale
+from qgraph.numerics import aligned, checked_exponent, quantized_constant
+from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
+
+FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,32 @@ def _joined(bounds: list[Bound]) -> Bound:
 def bounds(graph: Graph) -> dict[str, Bound]:
     """A bound for every integer value of a calibrated graph, by value name.
 
-    Raises ExactnessError for a value that not even float64 or int64 holds.
+    Raises ExactnessError for a value that not even float64 or int64 holds, and for one on a scale
+    that float32 does not have.
     """
+    found = _bounds(graph)
+    exponents: dict[str, Any] = {}
+    for node in graph.topological():
+        exponents[node.name] = value_exponent(node, exponents)
+        if node.name in found and exponents[node.name] is not None:
+            _check_scale(node.name, found[node.name], exponents[node.name])
+    return found
+
+
+def _check_scale(name: str, bound: Bound, exponent: Any) -> None:
+    """Values in between, as graphs of floats have them, must not leave float32 either."""
+    checked_exponent(exponent, name)
+    largest = bound.magnitude * 2.0 ** -int(np.min(exponent))
+    if largest > FLOAT32_LARGEST:
+        raise ExactnessError(
+            f"its codes go up to {bound.magnitude}, which stands for {largest:.3g}: more than "
+            "float32 holds",
+            node=name,
+            hint="the tensor's values are too large; scale the network's weights or inputs",
+        )
+
+
+def _bounds(graph: Graph) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     codes: dict[str, Any] = {}
     sums: dict[str, Sums] = {}

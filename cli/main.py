@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -20,17 +22,21 @@ from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
 from qgraph.cli.rl import app as rl
 from qgraph.cli.run import run
+from qgraph.cli.streams import checked_streams, give_up_output
 from qgraph.cli.train import train
 from qgraph.cli.verify import verify
-from qgraph.errors import QGraphError
+from qgraph.errors import (
+    INTERNAL_ERROR,
+    Interrupted,
+    OutputError,
+    PipeError,
+    QGraphError,
+    StreamError,
+)
+from qgraph.names import path_text
 
-INTERNAL_ERROR = 70
-
-
-class Interrupted(QGraphError):
-    """Ctrl-C."""
-
-    exit_code = 130
+# Of a disk or its rights, wherever it was met: not a fault of qgraph.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
 
 class _Verbs(TyperGroup):
@@ -87,7 +93,9 @@ def _options(
     Start with: qgraph quantize model.pb -c samples.npz -o out
 
     Exit codes: 0 done, 2 usage, 3 the model file, 4 its graph, 5 unsupported,
-    6 calibration data, 7 profile, 8 output, 9 arithmetic, 11 training, 130 Ctrl-C.
+    6 calibration data, 7 profile, 8 output, 9 arithmetic, 10 a pass, 11 training,
+    12 a process of a run, 13 standard output, 70 internal error, 130 Ctrl-C,
+    141 closed pipe (docs/exit_codes.md).
     """
 
 
@@ -99,22 +107,34 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments, prog_name="qgraph")
+        with checked_streams():
+            app(args=arguments, prog_name="qgraph")
+    except StreamError as error:
+        give_up_output()
+        if isinstance(error, PipeError):
+            sys.exit(error.exit_code)
+        _fail(error, str(error), error.exit_code, debug)
     except QGraphError as error:
         _fail(error, str(error), error.exit_code, debug)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            place = path_text(error.filename) if error.filename else None
+            told = OutputError(f"cannot be written: {error.strerror}", node=place)
+            _fail(error, str(told), told.exit_code, debug)
         text = f"internal error, please report it: {type(error).__name__}: {error}"
         _fail(error, f"{text}\n  --debug shows the traceback", INTERNAL_ERROR, debug)
 
 
-def _fail(error: BaseException, text: str, code: int, debug: bool) -> None:
+def _fail(error: BaseException, text: str, code: int, debug: bool) -> NoReturn:
     from rich.console import Console
     from rich.text import Text
 
-    if debug:
-        _reveal_causes(error)
-        traceback.print_exception(error)
-    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    with suppress(OSError):  # nowhere is left to say it: the code does
+        if debug:
+            _reveal_causes(error)
+            traceback.print_exception(error)
+        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+        sys.stderr.flush()
     sys.exit(code)
 
 

@@ -23,7 +23,7 @@ from qgraph.errors import LoadError
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
-from qgraph.files import Reserved, reserved, sha256_of
+from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.frontends.sources import source_arrays
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
@@ -73,7 +73,8 @@ def write(result: Quantized, place: Reserved) -> None:
     with place.written() as draft:
         graph_def = emit_graph_def(result.graph, result.bounds)
         (draft / "inference.pb").write_bytes(graph_def.SerializeToString(deterministic=True))
-        write_saved_model(graph_def, result.graph, draft / "saved_model")
+        with text_path(draft) as folder:
+            write_saved_model(graph_def, result.graph, folder / "saved_model")
         write_npz(draft / "tensors.npz", tensors(result), compressed=True)
         arrays = {
             **constants("constant", result.graph),

@@ -24,6 +24,7 @@ from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
+from qgraph.names import path_text
 from qgraph.passes import PassManager
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
@@ -297,4 +298,4 @@ def _source(model: str | Path | Graph | Any) -> dict[str, object]:
     if not isinstance(model, str | Path):  # in memory
         return {"model": str(model.name), "model_sha256": None}
     path = Path(model)
-    return {"model": path.name, "model_sha256": sha256_of(*files_of(path))}
+    return {"model": path_text(path.name), "model_sha256": sha256_of(*files_of(path))}

@@ -111,6 +111,39 @@ class RunError(QGraphError):
     exit_code = 12
 
 
+class StreamError(QGraphError):
+    """Standard output is closed, or cannot be written."""
+
+    exit_code = 13
+
+
+class Interrupted(QGraphError):
+    """Interrupted by Ctrl-C."""
+
+    exit_code = 130
+
+
+class PipeError(StreamError):
+    """The reader of standard output has gone, like `head -1`; nothing is printed."""
+
+    exit_code = 141
+
+
+INTERNAL_ERROR = 70  # an exception that is not in this tree: a fault of qgraph
+
+
+def exit_codes() -> dict[int, str]:
+    """What each exit code of the command line says, in order."""
+    found = {0: "Done.", INTERNAL_ERROR: "An internal error: please report it."}
+    waiting: list[type[QGraphError]] = [QGraphError]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind is not QGraphError and "exit_code" in vars(kind):
+            found[kind.exit_code] = (kind.__doc__ or "").splitlines()[0]
+    return dict(sorted(found.items()))
+
+
 def first_line(error: object, limit: int = 200) -> str:
     """What a foreign exception says, on one line and not too long; its type if it says nothing."""
     text = (str(error).strip().splitlines() or [""])[0].strip() or type(error).__name__

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -112,6 +113,20 @@ def write_whole(path: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(draft, path)
+
+
+@contextmanager
+def text_path(path: Path) -> Iterator[Path]:
+    """The same file or folder for libraries that need UTF-8: by a link, where `path` is not."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        with tempfile.TemporaryDirectory() as place:
+            link = Path(place, f"link{path.suffix if path.suffix.isascii() else ''}")
+            link.symlink_to(path.resolve(), target_is_directory=path.is_dir())
+            yield link
+    else:
+        yield path
 
 
 def _umask() -> int:

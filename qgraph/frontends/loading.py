@@ -14,6 +14,7 @@ from qgraph.ir.cast import cast_floats
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import WIDE, note
 from qgraph.ir.types import Shape
+from qgraph.names import path_text
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -60,11 +61,11 @@ def load(
                     inputs=inputs,
                     outputs=outputs,
                     input_shapes=input_shapes,
-                    name=path.stem,
+                    name=path_text(path.stem),
                 )
             )
         frozen = _read(path, outputs, signature, trust)
-        return _import(frozen, path.stem, inputs, outputs, input_shapes)
+        return _import(frozen, path_text(path.stem), inputs, outputs, input_shapes)
     except QGraphError as error:
         if error.node is None and isinstance(error, LoadError | GraphError):
             error.node = str(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.errors import LoadError, QGraphError, UsageError, first_line
+from qgraph.files import text_path
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import parse_ref
 from qgraph.frontends.variables import Prefix, freeze
@@ -34,7 +35,8 @@ def read(path: Path, signature: str | None = None) -> Frozen:
     try:
         from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
-        graphs = parse_saved_model(str(path)).meta_graphs
+        with text_path(path) as place:
+            graphs = parse_saved_model(str(place)).meta_graphs
         if not graphs:
             raise LoadError("the SavedModel holds no graph", node=str(path))
         serving = (g for g in graphs if "serve" in g.meta_info_def.tags)

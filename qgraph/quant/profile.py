@@ -31,6 +31,7 @@ from yaml.error import MarkedYAMLError
 
 from qgraph.errors import ProfileError, first_line
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS
+from qgraph.names import path_text
 
 LARGEST = 1 << 20  # bytes of a profile
 DEEPEST = 20
@@ -184,7 +185,7 @@ def parse_profile(data: Any, where: str = "profile") -> Profile:
         accumulator.get("overflow", "error"), ("error", "wrap"), "accumulator.overflow"
     )
     return Profile(
-        name=check.text(top.get("name", Path(where).stem), "name"),
+        name=check.text(top.get("name", path_text(Path(where).stem)), "name"),
         description=check.text(top.get("description", ""), "description"),
         bits=check.bits(_mapping(top.get("bits", {}), where, "bits")),
         per_channel=check.flag(top.get("per_channel", False), "per_channel"),

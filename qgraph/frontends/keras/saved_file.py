@@ -22,6 +22,7 @@ from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.keras.freeze import freeze_model
 from qgraph.frontends.keras.hdf5 import look_through
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
+from qgraph.names import path_text
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SUFFIXES = (".h5", ".hdf5")
@@ -80,7 +81,7 @@ def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
         with reading(path, "its config cannot be read"):
             check(config)
     source = path
-    if path.suffix not in SUFFIXES:  # Keras goes by the suffix
+    if path.suffix not in SUFFIXES or path_text(path) != str(path):  # Keras goes by the suffix
         source = folder / "model.h5"
         source.symlink_to(path.resolve())
     return _loaded(source, path, contents.attributes.get("keras_version"), contents.size, trust)

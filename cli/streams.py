@@ -1,0 +1,87 @@
+"""Standard output that fails in words: closed, a full disk, a reader that has gone."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from qgraph.errors import PipeError, StreamError
+
+
+@contextmanager
+def checked_streams() -> Iterator[None]:
+    """Standard streams of a command: what cannot be written raises StreamError or PipeError.
+
+    Text that the encoding of the stream does not have, like bytes of a path that are not UTF-8, is
+    written as escapes.
+    """
+    missing = _filled()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None or missing:
+        raise StreamError("standard output is closed", hint="redirect it: > /dev/null")
+    if sys.stdout is not sys.__stdout__:  # somebody else takes it, in this process
+        yield
+        return
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _checked(sys.stderr, _Errors, by_line=True)
+    before: Any = sys.stdout
+    sys.stdout = _checked(before, _Output, by_line=before.isatty())
+    try:
+        yield
+        sys.stdout.flush()
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+    finally:
+        sys.stdout = before
+
+
+def give_up_output() -> None:
+    """Have what is still buffered go nowhere when the process ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _filled() -> bool:
+    """Put /dev/null where a standard stream is closed, so that no file gets its number.
+
+    Whether that was so of standard output.
+    """
+    closed = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            closed.append(number)
+    return 1 in closed
+
+
+class _Output(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise PipeError("whoever read standard output has gone") from None
+            raise StreamError(f"cannot be written: {error.strerror}", node="stdout") from None
+
+
+class _Errors(io.FileIO):
+    def write(self, data: Any) -> int:
+        with suppress(OSError):  # nowhere is left to say it: the exit code does
+            return super().write(data) or 0
+        return len(data)
+
+
+def _checked(stream: Any, kind: type[io.FileIO], *, by_line: bool) -> TextIO:
+    stream.flush()
+    buffered = io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False))
+    return io.TextIOWrapper(buffered, stream.encoding, "backslashreplace", line_buffering=by_line)

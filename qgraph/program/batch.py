@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from qgraph.program.form import Program, Step
 
 Check = Callable[[Program, Step], bool]
@@ -15,6 +17,25 @@ def samples_stay_apart(program: Program) -> bool:
     return all(apart) and all(
         _sample(program, step.output) and CHECKS[step.op](program, step) for step in program.steps
     )
+
+
+def blocks_stay_apart(program: Program, of_two: Program) -> bool:
+    """True if two samples are two runs of one: rows of one sample, then rows of the other.
+
+    of_two: the same network, lowered for two samples.
+    """
+    one, two = program.tensors, of_two.tensors
+    made = [name for name in one if name not in program.constants]
+    return (
+        set(one) == set(two)
+        and all(two[n].shape == _doubled(one[n].shape) for n in made)
+        and all(np.array_equal(c, of_two.constants[n]) for n, c in program.constants.items())
+        and all(CHECKS[step.op](program, step) for step in program.steps)
+    )
+
+
+def _doubled(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (2 * shape[0], *shape[1:]) if shape else ()
 
 
 def _sample(program: Program, name: str) -> bool:

@@ -65,7 +65,8 @@ class Program:
 
     `tensors` has every tensor by name, constants too. `batch_free` says that every tensor but
     constants has a batch dimension in front, whose samples no step mixes: to run N of them, N
-    stands in place of 1.
+    stands in place of 1. `blocks_free` says the same of more rows than one for each sample, as
+    where time steps are merged into the batch: N samples are N runs, one's rows after another's.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Program:
     exits: tuple[str, ...]
     steps: tuple[Step, ...]
     batch_free: bool
+    blocks_free: bool = False
 
     def __str__(self) -> str:
         """A line for each step, for people and golden tests."""

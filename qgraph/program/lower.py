@@ -12,7 +12,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
-from qgraph.program.batch import samples_stay_apart
+from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
 from qgraph.program.form import Entry, Program
 from qgraph.program.moves import MOVES
 from qgraph.program.rules import RULES
@@ -28,12 +28,26 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
     """
     if "calibrated" not in graph.facts:
         raise GraphError("only a calibrated graph has an integer program", node=graph.name)
-    program = _Lowering(_sized(graph, shapes or {})).program()
-    return replace(program, batch_free=samples_stay_apart(program))
+    shapes = shapes or {}
+    program = _Lowering(_sized(graph, shapes)).program()
+    if samples_stay_apart(program):
+        return replace(program, batch_free=True)
+    return replace(program, blocks_free=_blocks_free(graph, shapes, program))
 
 
-def _sized(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
-    """The graph with inputs of known size; 1 stands for a batch of any size."""
+def _blocks_free(graph: Graph, shapes: Mapping[str, Shape], program: Program) -> bool:
+    """Whether samples stay apart though each has several rows (`Program.blocks_free`)."""
+    if any((shapes.get(n, graph.types[n].shape) or (1,))[0] is not None for n in graph.inputs):
+        return False
+    try:
+        of_two = _Lowering(_sized(graph, shapes, batch=2)).program()
+    except (GraphError, UnsupportedError):  # sizes that only fit one sample
+        return False
+    return blocks_stay_apart(program, of_two)
+
+
+def _sized(graph: Graph, shapes: Mapping[str, Shape], batch: int = 1) -> Graph:
+    """The graph with inputs of known size; `batch` stands for a batch of any size."""
     sized, nodes = graph.copy(), []
     for name in graph.inputs:
         known = graph.types[name]
@@ -42,7 +56,7 @@ def _sized(graph: Graph, shapes: Mapping[str, Shape]) -> Graph:
             raise UnsupportedError(
                 f"its size is unknown: {known}", node=name, hint="give --input-shape"
             )
-        whole = tuple(1 if d is None else d for d in shape)
+        whole = tuple(batch if d is None else d for d in shape)
         node = sized.nodes[name]
         nodes.append(replace(node, attrs={**node.attrs, "type": TensorType(known.dtype, whole)}))
     sized.replace_all(nodes)

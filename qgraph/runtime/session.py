@@ -71,14 +71,33 @@ class Session:
         return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
 
     def _run_engine(self, codes: Mapping[str, Array], batch: int | None) -> dict[str, Array]:
-        first = next(iter(codes.values()))
-        if batch is None or not self.program.batch_free or len(first) <= batch:
-            return self.engine.run_codes(codes)
-        parts = [
-            self.engine.run_codes({n: array[i : i + batch] for n, array in codes.items()})
-            for i in range(0, len(first), batch)
-        ]
+        parts = [self.engine.run_codes(part) for part in self._parts(codes, batch)]
+        if len(parts) == 1:
+            return dict(parts[0])
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _parts(self, codes: Mapping[str, Array], batch: int | None) -> list[Mapping[str, Array]]:
+        """Codes for one run of the engine after the other.
+
+        Raises UsageError for several samples where the network mixes them.
+        """
+        rows = {name: (*self.program.tensors[name].shape, 1)[0] for name in codes}
+        first = next(iter(codes))
+        count = len(codes[first]) // max(rows[first], 1) if codes[first].ndim else 1
+        size = count if batch is None else batch
+        if not self.program.batch_free:
+            size = 1
+            if count > 1 and not self.program.blocks_free:
+                raise UsageError(
+                    f"the network computes across samples: it cannot be run on {count} of them",
+                    hint="give it one sample at a time",
+                )
+        if count <= size:
+            return [codes]
+        return [
+            {n: array[i * rows[n] : (i + size) * rows[n]] for n, array in codes.items()}
+            for i in range(0, count, size)
+        ]
 
     def _step_through(self, nodes: Iterable[Node], values: dict[str, Value]) -> None:
         for node in nodes:

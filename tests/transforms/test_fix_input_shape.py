@@ -38,6 +38,14 @@ def test_an_unknown_dimension_is_refused_and_an_unknown_batch_is_not():
     assert node == "x" and "float64[?,?,?,3]" in reason and "--input-shape" in reason
 
 
+@pytest.mark.parametrize("shape", [(None, None, 4, 3), (None, 8, None, 3), (None, 8, 4, None)])
+def test_each_unknown_dimension_behind_the_batch_is_refused(shape):
+    g, trace = Graph("net"), Trace()
+    g.outputs["y"] = g.add("relu", g.input("x", "float64", shape))
+    FixInputShape().run(g, trace)
+    assert [node for node, _ in reasons(trace)] == ["x"]
+
+
 @pytest.mark.parametrize("shape", [(None, 8, 8, 4), (8, 8, 3), (1, 2)])
 def test_a_shape_that_does_not_fit_is_an_error(shape):
     with pytest.raises(UsageError, match="does not fit"):

@@ -152,6 +152,20 @@ def test_float32_weights_that_would_overflow_are_refused():
     assert reason.startswith("the folded weights are not finite") and "batch_norm" in ops(g)
 
 
+@pytest.mark.parametrize("huge", ["scale", "shift"])
+def test_a_layer_behind_that_would_overflow_is_refused(huge):
+    g = Graph("net")
+    x = g.input("x", "float32", (2, 2))
+    one, zero, big = (g.const(np.full(2, v, "float32")) for v in (1, 0, 1e20))
+    gamma, beta = (big, zero) if huge == "scale" else (one, big)
+    y = g.add("batch_norm", x, gamma, beta, zero, one, name="bn", attrs={"epsilon": 0.0})
+    g.outputs["y"] = g.add("matmul", y, g.const(np.full((2, 2), 1e20, "float32"), "w"), name="fc")
+    trace = Trace()
+    FoldBatchNorm().run(g, trace)
+    [(_, reason)] = reasons(trace)
+    assert reason.endswith("the folded weights are not finite") and "batch_norm" in ops(g)
+
+
 def test_float32_weights_are_rounded_once():
     g = Graph("net")
     x = g.input("x", "float32", (2, 64))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,21 @@ def test_a_channel_that_others_read_is_not_held() -> None:
     assert held("relu", beta)[1] and held("relu", beta, more="relu6")[1]
     assert not held("relu", beta, more="tanh")[1] and not held("relu", beta, more="output")[1]
     assert held("relu6", full)[1] and not held("relu6", full, more="relu")[1]
+
+
+def test_the_scale_that_was_replaced_is_gone() -> None:
+    graph = network(np.array([0.0, 1, 1, 1]))
+    FoldConstantChannels(0.03).run(graph)
+    assert "g" not in graph.nodes
+    assert graph.constant(graph.nodes["bn"].inputs[1]).tolist() == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("fed", [1, 2, 4], ids=["gamma", "beta", "variance"])
+def test_channels_of_unknown_statistics_are_left_alone(fed: int) -> None:
+    graph = network(np.array([0.0, 1, 1, 1]))
+    inputs = list(graph.nodes["bn"].inputs)
+    inputs[fed] = graph.input("fed", "float64", (4,))
+    graph.replace(replace(graph.nodes["bn"], inputs=tuple(inputs)))
+    trace = Trace()
+    FoldConstantChannels(0.03).run(graph, trace)
+    assert graph.nodes["bn"].inputs == tuple(inputs) and not trace.rewrites

@@ -61,6 +61,21 @@ def test_what_is_made_outside_is_written_as_float(tmp_path):
     assert_tf_equals_reference(result.graph, {"x": samples})
 
 
+def test_a_value_of_three_widths_has_a_quantizer_for_each():
+    net = Net()
+    bits = replace(POLICY.bits, output=16, table=12)
+    shared = net.op("relu", net.fc(net.x, "a"), name="shared")
+    net.graph.outputs["also"] = shared
+    y = net.op("add", net.fc(shared, "b"), net.fc(net.op("tanh", shared, name="t"), "c"))
+    inserted(net, y, replace(POLICY, bits=bits))
+    nodes = net.graph.nodes
+    found = {n.attrs["spec"].bits for n in nodes.values() if n.op == "quantize"
+             and n.name.startswith("shared")}  # fmt: skip
+    assert found == {8, 12, 16}
+    assert nodes[net.graph.outputs["also"]].attrs["spec"].bits == 16
+    assert nodes["t"].attrs["domain"].bits == 12
+
+
 def test_without_them_nothing_changes():
     net = Net()
     y = net.op("add", net.fc(net.x, "a"), net.op("tanh", net.fc(net.x, "b")), name="sum")

@@ -93,6 +93,12 @@ def test_too_many_channels_stay_float():
     assert refused(trace) == [("n", "stays float: 4194304 channels are too many")]
 
 
+def test_as_many_channels_as_four_bits_have_room_for():
+    net = Net(1 << 21)
+    text, trace = inserted(net, norm(net, net.x, 1 << 21))
+    assert "standardize" in text and not refused(trace)
+
+
 @pytest.mark.parametrize(("channels", "bits"), [(512, 16), (513, 15), (3000, 13), (1 << 18, 7)])
 def test_many_channels_have_fewer_bits(channels, bits):
     net = Net(channels)

@@ -89,6 +89,27 @@ def test_a_keep_probability_that_is_fed(late):
     assert g.outputs == {"y": "x"} and g.inputs == ["x", "keep_prob"]
 
 
+def test_two_probabilities_that_are_fed_may_differ():
+    """Nothing says that the one that masks is the one that scales."""
+    g, x, _ = net()
+    keep, other = (g.input(name, "float64", ()) for name in ("keep", "other"))
+    mask = g.add("floor", g.add("add", keep, random(g, x)))
+    g.outputs["y"] = g.add("mul", g.add("div", x, other), mask, name="dropout")
+    trace = Trace()
+    RemoveTrainingNodes().run(g, trace)
+    assert "dropout" in g.nodes and not trace.rewrites
+
+
+def test_a_scale_for_each_channel_is_no_dropout():
+    g, x, const = net()
+    mask = g.add("greater_equal", random(g, x), const(0.25))
+    scaled = g.add("mul", x, const(np.array([1.0, 2, 3, 4])))
+    g.outputs["y"] = g.add("select", mask, scaled, const(0.0), name="dropout")
+    trace = Trace()
+    RemoveTrainingNodes().run(g, trace)
+    assert "dropout" in g.nodes and not trace.rewrites
+
+
 def test_an_unknown_type_gives_way_to_the_known_one():
     g, x, const = net()
     noise = opaque(g, "RandomUniform", x, shape=None)

@@ -134,6 +134,15 @@ def test_inputs_in_two_layouts_are_refused():
     assert not trace.rewrites
 
 
+def test_a_vector_that_is_computed_is_not_turned():
+    """A row of the image beside an image of channels first: its one axis is the width."""
+    g, x, t = net()
+    row = g.add("mean", x, attrs={"axes": (0, 1, 3), "keepdims": False}, name="row")
+    g.outputs["y"] = g.add("add", t, row, name="y")
+    trace = run_pass(SinkTransposes(), g)
+    assert reasons(trace) == [("y", "`row` is not transposed, another input by (0, 3, 1, 2)")]
+
+
 def test_an_unknown_shape():
     g, _, t = net(None)
     g.outputs["y"] = g.add("relu", g.add("add", t, g.const(1.0)))
@@ -155,13 +164,13 @@ def test_a_long_chain_is_linear():
 
 def shuffled(g: Graph, x: str, groups: int = 2) -> str:
     """Channels of an NCHW image split, exchanged and joined."""
-    n, c, h, w = g.types[x].shape
+    n, c, h, w = (-1 if size is None else size for size in g.types[x].shape)
     split = g.add("reshape", x, attrs={"shape": (n, groups, c // groups, h, w)})
     turned = g.add("transpose", split, attrs={"perm": (0, 2, 1, 3, 4)})
     return g.add("reshape", turned, attrs={"shape": (n, c, h, w)})
 
 
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", [1, 2, None])
 def test_channel_shuffle_keeps_its_own_transpose_only(batch):
     g, _, t = net((batch, 4, 5, 6))
     back(g, shuffled(g, t))

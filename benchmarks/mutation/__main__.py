@@ -7,9 +7,11 @@ mutant, and passes over those that are there; ``report`` makes docs/mutation.md 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +39,12 @@ def run(
     again: Annotated[
         bool, typer.Option("--again", help="Also try those that survived an earlier commit.")
     ] = False,
+    tests: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH", help="Only these tests, like those written since. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Try mutants that have not been tried."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +58,8 @@ def run(
     tried = [n for n, one in known.items() if not (again and one["ended"] == SURVIVED)]
     waiting = [m for m in mutants if m.name not in tried]
     with workshop(ROOT) as copy:
-        cover = cover_of(copy, folder / f"cover-{commit}.json", SUITE, TARGETS)
+        suite = tests or SUITE
+        cover = cover_of(copy, folder / f"cover-{name_of(commit, suite)}.json", suite, TARGETS)
         import_what_stands()
         for i, mutant in enumerate(waiting, start=1):
             start = time.perf_counter()
@@ -67,6 +76,11 @@ def run(
                 stream.write(json.dumps(line) + "\n")
             where = f"{mutant.path}:{mutant.lines[0]}"
             typer.echo(f"{i}/{len(waiting)} {ended} {took} s {where} {by}")
+
+
+def name_of(commit: str, suite: Sequence[str]) -> str:
+    """A name that tells what was covered from what was at another commit or by other tests."""
+    return f"{commit}-{hashlib.sha256(' '.join(suite).encode()).hexdigest()[:8]}"
 
 
 def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:

@@ -41,9 +41,7 @@ def run(
     ] = False,
     tests: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH", help="Only these tests, like those written since. Repeatable."
-        ),
+        typer.Option(metavar="PATH", help="Only these tests, like new ones. Repeatable."),
     ] = None,
 ) -> None:
     """Try mutants that have not been tried."""

@@ -51,6 +51,14 @@ def test_golden():
     )
 
 
+def test_an_image_of_unknown_size_stays_turned():
+    g = Graph("net")
+    dense(g, flattened(g, shape=None), 24)
+    before = print_graph(g)
+    FoldFlattens().run(g)
+    assert print_graph(g) == before
+
+
 def test_two_heads_share_what_they_read():
     g = Graph("net")
     f = g.add("relu", flattened(g), name="r")

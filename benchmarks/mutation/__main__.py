@@ -96,10 +96,10 @@ def report(
     page: Annotated[Path, typer.Option(metavar="FILE")] = Path("docs/mutation.md"),
     folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS,
 ) -> None:
-    """Write the page of what `run` found; it has to be whole."""
+    """Write the page of what `run` has found by now."""
     drawn = json.loads((folder / "sample.json").read_text())
     known = read_results(folder / "results.jsonl")
-    results = [known[one["name"]] for one in drawn["mutants"]]
+    results = [known[one["name"]] for one in drawn["mutants"] if one["name"] in known]
     page.write_text(written(results, drawn), "utf-8")
 
 

@@ -53,6 +53,7 @@ CLEAN: tuple[Pass, ...] = (
     ShareConstants(),  # transposes of one weight are one constant
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
+    RecognizeLayerNorm(),  # once more: norms over axis 1 of NCHW, constants that had to be folded
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     ComposeFunctions(),  # after: what has a name keeps it
     FoldFlattens(),

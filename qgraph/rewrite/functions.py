@@ -50,7 +50,7 @@ def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[
         frontier.remove(value)
         inside.append(node)
         for needed in node.inputs:
-            if _number(graph, needed) is None:
+            if number_of(graph, needed) is None:
                 if needed not in order or graph.constant(needed) is not None:
                     return  # a second output of a node, or a constant of several numbers
                 frontier.add(needed)
@@ -75,7 +75,7 @@ def _is_elementwise(graph: Graph, node: Node, root: str) -> bool:
     return wanted.is_float and floats and known.shape == wanted.shape
 
 
-def _number(graph: Graph, value: str) -> float | None:
+def number_of(graph: Graph, value: str) -> float | None:
     """The one finite number that a float constant holds, whatever its shape."""
     array = graph.constant(value)
     if array is None or array.dtype.kind != "f" or not array.size:
@@ -91,7 +91,7 @@ def _steps(graph: Graph, source: str, nodes: tuple[Node, ...]) -> tuple[Step, ..
     for node in nodes:
         arguments: list[Argument] = []
         for value in node.inputs:
-            number = _number(graph, value)
+            number = number_of(graph, value)
             arguments.append(index[value] if number is None else number)
         inner = steps_of(node.op, node.attrs) if node.op == "composed" else None
         if inner is None:

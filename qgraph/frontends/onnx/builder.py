@@ -159,6 +159,7 @@ class Builder(Construction):
 
     def forget(self, value: str) -> None:
         super().forget(value)
+        self._derived = {key: name for key, name in self._derived.items() if name != value}
         self.images = {v: i for v, i in self.images.items() if value not in (v, i)}
 
     # -- nodes -----------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def _batch_norm(site: Site) -> Result:
 
 
 def _layer_norm(site: Site) -> Result:
-    """Keras' layer norm: rows [n, c] as n channels of one image [1, n, c, 1], in training mode."""
+    """Keras' layer norm: rows [..., c] as channels of one image [1, n, c, 1], in training mode."""
     graph = site.builder.graph
     before = graph.producer(site.inputs[0])
     fills = [graph.producer(value) for value in site.inputs[1:3]]
@@ -103,17 +103,18 @@ def _layer_norm(site: Site) -> Result:
         for fill in fills
     ]
     rows = graph.types[before.inputs[0]].shape if before.op == "reshape" else None
-    if rows is None or len(rows) != 2 or rows[1] is None:
+    if rows is None or len(rows) < 2 or rows[-1] is None:
         return None
-    image = site.shape(0) or ()
-    if (image[:1], image[2:]) != ((1,), (rows[1], 1)) or filled != [1, 0]:
+    channels, image = rows[-1], site.shape(0) or ()
+    if (image[:1], image[2:]) != ((1,), (channels, 1)) or filled != [1, 0]:
         return None
     dtype = site.type(0).dtype
-    site.without_effect(3, 4)  # the statistics, which training makes itself
-    ends = [site.const(np.full(rows[1], x, dtype), what) for x, what in ((1, "gamma"), (0, "beta"))]
+    gamma, beta = np.ones(channels, dtype), np.zeros(channels, dtype)
+    ends = (site.const(gamma, "gamma"), site.const(beta, "beta"))
+    site.without_effect(3, 4, "exponential_avg_factor")  # what training would make of them
     epsilon = site.node.real("epsilon", 1e-4)
     made = site.helper("layer_norm", "layer_norm", before.inputs[0], *ends, epsilon=epsilon)
-    return (site.emit("reshape", made, shape=(1, -1, rows[1], 1)), None, None)
+    return (site.emit("reshape", made, shape=(1, -1, channels, 1)), None, None)
 
 
 def _global_batch_norm(site: Site) -> Result:

@@ -1,0 +1,193 @@
+"""Norms over channels, found in whatever arithmetic a graph writes them.
+
+A norm is known by what it computes: the arithmetic between a tensor and a result is worked out on
+a few rows of numbers, the norm's own numbers follow from two of them, and the others have to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.composed import ELEMENTWISE
+from qgraph.rewrite.constants import Float64, channel_vector
+from qgraph.rewrite.functions import LONGEST, number_of
+
+REDUCTIONS: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "sum": np.sum}
+RESHAPES = ("reshape", "expand_dims", "squeeze")
+ENDS = frozenset({"add", "sub", "mul", "div", "bias_add"})
+NARROW, WIDE = 1e-6, 1e3  # scales of the rows that tell epsilon and gamma apart
+SCALES = np.array([1e-3, 0.03, 1.0, 30.0, 1e3])
+CLOSE = 1e-6
+LARGEST_EPSILON = 100.0
+
+
+@dataclass(frozen=True)
+class ChannelNorm:
+    """`gamma * (x - m) / sqrt(mean((x - m)^2) + epsilon) + beta` over the last axis of `source`.
+
+    m is the mean if it is `centred`, else 0 (RMS norm); gamma and beta are float64 [channels].
+    """
+
+    source: str
+    centred: bool
+    gamma: Float64
+    beta: Float64
+    epsilon: float
+
+
+def norm_at(graph: Graph, root: str, order: Mapping[str, int]) -> ChannelNorm | None:
+    """The norm that `root` is the result of, if it is one: with a mean rather than without.
+
+    order: a number for each node, above those of the nodes that it needs.
+    """
+    if graph.nodes[root].op not in ENDS:
+        return None
+    found: ChannelNorm | None = None
+    for source, nodes in _regions(graph, root, order):
+        made = _fitted(graph, source, nodes)
+        if made is not None and made.centred:
+            return made
+        found = found or made
+    return found
+
+
+def _regions(
+    graph: Graph, root: str, order: Mapping[str, int]
+) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Values that `root` is worked out of by channels alone, the nearest first, and the nodes."""
+    shape = graph.types[root].shape
+    if not shape or len(shape) < 2 or shape[-1] in (None, 1) or not graph.types[root].is_float:
+        return
+    inside: list[Node] = []
+    frontier, reduces = {root}, False
+    while len(inside) < LONGEST:
+        value = max(frontier, key=order.__getitem__)
+        node = graph.nodes[value]
+        if not _is_part(graph, node, root):
+            return
+        frontier.remove(value)
+        inside.append(node)
+        reduces = reduces or node.op in REDUCTIONS
+        for needed in node.inputs:
+            if graph.constant(needed) is None:
+                if needed not in order:
+                    return
+                frontier.add(needed)
+            elif _constant(graph, needed, shape[-1]) is None:
+                return
+        if not frontier:
+            return
+        if len(frontier) == 1 and reduces:
+            (source,) = frontier
+            if graph.types[source] == graph.types[root]:
+                yield source, tuple(reversed(inside))
+
+
+def _is_part(graph: Graph, node: Node, root: str) -> bool:
+    """True for elementwise ops and reductions over channels, on values as large as `root`."""
+    if node.name != root and (node.control or graph.control_users(node.name)):
+        return False
+    known, wanted = graph.types[node.name], graph.types[root]
+    whole = wanted.shape or ()
+    if known.dtype != wanted.dtype or known.shape not in (whole, (*whole[:-1], 1), whole[:-1]):
+        return False
+    if node.op in ELEMENTWISE or node.op == "bias_add":
+        # Without its last axis a value would be broadcast along others.
+        return known.shape != whole[:-1] or all(
+            graph.types[v].shape == known.shape or number_of(graph, v) is not None
+            for v in node.inputs
+        )
+    if node.op in RESHAPES:
+        return known.shape != whole and graph.types[node.inputs[0]].shape != whole
+    if node.op not in REDUCTIONS or graph.types[node.inputs[0]].shape != whole:
+        return False
+    return tuple(axis % len(whole) for axis in node.attrs["axes"]) == (len(whole) - 1,)
+
+
+def _constant(graph: Graph, value: str, channels: int | None) -> Any:
+    number = number_of(graph, value)
+    return channel_vector(graph, value, channels) if number is None else number
+
+
+def _evaluated(graph: Graph, source: str, nodes: tuple[Node, ...], x: Float64) -> Float64:
+    """The last of `nodes` on rows x [rows, channels]; what is reduced is [rows, 1]."""
+    values: dict[str, Any] = {source: x}
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            inputs = [
+                values[v] if v in values else _wide(_constant(graph, v, x.shape[-1]))
+                for v in node.inputs
+            ]
+            if node.op in REDUCTIONS:
+                made = REDUCTIONS[node.op](inputs[0], axis=-1, keepdims=True)
+            elif node.op in RESHAPES:
+                made = inputs[0]
+            else:
+                op = "add" if node.op == "bias_add" else node.op
+                evaluate = ELEMENTWISE[op].evaluate
+                assert evaluate is not None
+                made = evaluate(node.attrs, inputs)
+            values[node.name] = np.asarray(made, np.float64)
+    return np.broadcast_to(values[nodes[-1].name], x.shape)
+
+
+def _wide(constant: Any) -> Float64:
+    return np.asarray(constant, np.float64)
+
+
+def _fitted(graph: Graph, source: str, nodes: tuple[Node, ...]) -> ChannelNorm | None:
+    channels = int((graph.types[source].shape or (0,))[-1] or 0)
+    rng = np.random.default_rng(0)
+    row = rng.normal(size=channels) + 0.5
+    tried = SCALES[:, None] * (rng.normal(size=(len(SCALES), channels)) + rng.normal(size=(5, 1)))
+    rows = np.concatenate([[0 * row, NARROW * row, WIDE * row], tried])
+    beta, narrow, wide, *found = _evaluated(graph, source, nodes, rows)
+    if not np.isfinite([beta, narrow, wide, *found]).all():
+        return None
+    numbers = [n for node in nodes for v in node.inputs if (n := number_of(graph, v)) is not None]
+    for centred in (True, False):
+        made = _solved(source, centred, row, (beta, narrow - beta, wide - beta), numbers)
+        if made is not None:
+            expected = _norm(made, tried)
+            room = CLOSE * np.abs(expected).max()
+            if np.all(np.abs(np.asarray(found) - expected) <= room):
+                return made
+    return None
+
+
+def _solved(
+    source: str,
+    centred: bool,
+    row: Float64,
+    results: tuple[Float64, Float64, Float64],
+    numbers: list[float],
+) -> ChannelNorm | None:
+    """Gamma and epsilon from the results for one row at two scales, without beta."""
+    beta, narrow, wide = results
+    deviation = row - row.mean() if centred else row
+    variance = float((deviation**2).mean())
+    at = int(np.abs(wide).argmax())
+    if wide[at] == 0 or variance == 0:
+        return None
+    ratio = (narrow[at] / wide[at] * WIDE / NARROW) ** -2.0 if narrow[at] else np.inf
+    # ratio = (NARROW^2 v + epsilon) / (WIDE^2 v + epsilon)
+    if ratio == 1:
+        return None
+    epsilon = variance * (ratio * WIDE**2 - NARROW**2) / (1 - ratio)
+    epsilon = next((n for n in numbers if abs(n - epsilon) <= 1e-5 * abs(epsilon)), epsilon)
+    if not 0 < epsilon < LARGEST_EPSILON:  # past all sense it makes a norm of a mere difference
+        return None
+    gamma = wide * np.sqrt(WIDE**2 * variance + epsilon) / (WIDE * deviation)
+    return ChannelNorm(source, centred, gamma, beta, float(epsilon))
+
+
+def _norm(norm: ChannelNorm, x: Float64) -> Float64:
+    deviation = x - x.mean(axis=-1, keepdims=True) if norm.centred else x
+    variance = (deviation**2).mean(axis=-1, keepdims=True)
+    result: Float64 = norm.gamma * deviation / np.sqrt(variance + norm.epsilon) + norm.beta
+    return result

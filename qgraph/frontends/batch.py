@@ -25,6 +25,7 @@ BROADCAST = frozenset(
     (
         "add", "sub", "mul", "div", "maximum", "minimum", "squared_difference", "pow",
         "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or",
+        "select",
     )
 )  # fmt: skip
 

@@ -15,8 +15,6 @@ from qgraph.frontends.partial import Partial
 from qgraph.frontends.site import Inexpressible
 from qgraph.frontends.tf_ops.movement import reshape_target
 
-MOST_COPIES = 64
-
 
 def _concat(site: Site) -> Result:
     ranks = {t.rank for t in (site.type(i) for i in range(len(site.inputs)))}
@@ -150,66 +148,6 @@ def _transpose(site: Site) -> Result:
     return site.emit("transpose", site.inputs[0], perm=tuple(site.axis(p, rank) for p in perm))
 
 
-def repeated(site: Site, times: list[int]) -> Result:
-    """Input 0, each axis as often after itself as `times` says: copies that are joined."""
-    array = site.constant(0)
-    if array is not None and site.builder.allows(array.size * math.prod(times)):
-        return site.const(np.tile(array, times))
-    if math.prod(times) > MOST_COPIES or min(times) < 1:
-        return None
-    axes = [axis for axis, count in enumerate(times) if count > 1]
-    if not axes:
-        return site.emit("identity", site.inputs[0])
-    value = site.inputs[0]
-    for axis in axes[:-1]:
-        value = site.helper(f"axis{axis}", "concat", *[value] * times[axis], axis=axis)
-    return site.emit("concat", *[value] * times[axes[-1]], axis=axes[-1])
-
-
-def _tile(site: Site) -> Result:
-    times = site.integers(1)
-    if times is None or len(times) != site.rank():
-        return None
-    return repeated(site, list(times))
-
-
-def _expand(site: Site) -> Result:
-    """To a shape that the input broadcasts with; 1 leaves a dimension alone."""
-    wanted, shape = site.partial(1), site.known_shape()
-    if wanted is None or wanted.values.ndim != 1:
-        return None
-    dims = tuple(None if u else int(v) for v, u in zip(wanted.values, wanted.missing, strict=True))
-    rank = max(len(dims), len(shape))
-    dims, have = (1,) * (rank - len(dims)) + dims, (1,) * (rank - len(shape)) + shape
-    times = []
-    for axis, (d, size) in enumerate(zip(dims, have, strict=True)):
-        same = d == size if d is not None else _same_batch(site, wanted, axis, rank)
-        if d == 1 or same:
-            times.append(1)
-        elif size == 1 and d is not None:
-            times.append(d)
-        else:
-            return None
-    if rank > len(shape):
-        return None if len(shape) or site.constant(0) is None else _filled(site, times)
-    return repeated(site, times)
-
-
-def _same_batch(site: Site, wanted: Partial, axis: int, rank: int) -> bool:
-    """Whether the dimension asked for is the input's own batch."""
-    own = site.known_shape()
-    at = axis - (rank - wanted.values.size)
-    if axis or at < 0 or len(own) != rank or own[0] is not None:
-        return False
-    return bool(wanted.unknown[at] == site.builder.batch.origin(site.inputs[0]))
-
-
-def _filled(site: Site, times: list[int]) -> Result:
-    if not site.builder.allows(math.prod(times)):
-        return None
-    return site.const(np.full(times, site.constant(0)))
-
-
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         "Concat": _concat,
@@ -219,7 +157,5 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
         "Squeeze": _squeeze,
         "Unsqueeze": _unsqueeze,
         "Transpose": _transpose,
-        "Tile": _tile,
-        "Expand": _expand,
     }
 )

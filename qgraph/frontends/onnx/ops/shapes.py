@@ -148,12 +148,28 @@ def _expand(site: Site, args: list[Partial]) -> Partial | None:
     return None if math.prod(shape) > LARGEST else x.moved(lambda a: np.broadcast_to(a, shape))
 
 
-def _where(site: Site, args: list[Partial]) -> Partial | None:
+def _equal(site: Site, args: list[Partial]) -> Partial:
+    """Exporters compare sizes with -1, which none is; one name stands for one size."""
+    a, b = args
+    result = elementwise(np.equal, args, "bool")
+    values, unknown = result.values.copy(), result.unknown.copy()
+    names = np.broadcast_arrays(a.unknown, b.unknown)
+    numbers = np.broadcast_arrays(a.values, b.values)
+    for at in np.ndindex(values.shape):
+        (x, y), (p, q) = (n[at] for n in names), (n[at] for n in numbers)
+        if (x and y is None and q < 0) or (y and x is None and p < 0):
+            values[at], unknown[at] = False, None
+        elif x and x == y:
+            values[at], unknown[at] = True, None
+    return Partial(values, unknown)
+
+
+def _where(site: Site, args: list[Partial]) -> Partial:
     condition, yes, no = args
-    if not condition.complete:
-        return None
     values = np.where(condition.values, yes.values, no.values)
-    return Partial(values, np.where(condition.values, yes.unknown, no.unknown))
+    unknown = np.asarray(np.where(condition.values, yes.unknown, no.unknown), object)
+    unknown[np.broadcast_to(condition.missing, values.shape)] = ""
+    return Partial(values, unknown)
 
 
 def _constant_of_shape(site: Site, args: list[Partial]) -> Partial | None:
@@ -188,7 +204,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "Floor": _unary(np.floor),
         "Ceil": _unary(np.ceil),
         "Not": _unary(np.logical_not),
-        "Equal": _comparison(np.equal),
+        "Equal": of_all(_equal),
         "Less": _comparison(np.less),
         "LessOrEqual": _comparison(np.less_equal),
         "Greater": _comparison(np.greater),

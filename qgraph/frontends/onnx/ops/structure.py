@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.errors import LoadError, UnsupportedError
-from qgraph.frontends.onnx.builder import LARGEST_TOTAL, Importer, Result, Site
+from qgraph.errors import UnsupportedError
+from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.node import INITIALIZER
 from qgraph.frontends.onnx.tensors import dtype_name
 
@@ -30,19 +29,6 @@ def _constant(site: Site) -> Result:
         if key in attrs:
             return site.const(np.asarray(attrs[key], object))
     raise UnsupportedError("a constant without a dense value", node=site.name)
-
-
-def _constant_of_shape(site: Site) -> Result:
-    """All elements are one: a view of it takes no memory."""
-    shape, fill = site.integers(0), site.node.attrs.get("value")
-    if shape is None:
-        return None
-    value = np.zeros(1, np.float32) if fill is None else site.builder.decoded(fill, site.name)
-    if value.size != 1 or any(d < 0 for d in shape):
-        raise LoadError(f"a constant of shape {shape}, filled with {value.size}", node=site.name)
-    if math.prod(shape) > LARGEST_TOTAL:
-        raise LoadError(f"a constant of {math.prod(shape):,} elements", node=site.name)
-    return site.const(np.broadcast_to(value.reshape(()), shape))
 
 
 def _identity(site: Site) -> Result:
@@ -84,7 +70,6 @@ IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         INITIALIZER: _constant,
         "Constant": _constant,
-        "ConstantOfShape": _constant_of_shape,
         "Identity": _identity,
         "Dropout": _dropout,
         "Cast": _cast,

@@ -24,6 +24,7 @@ from qgraph.cli.options import (
     names,
     shapes,
 )
+from qgraph.errors import LoadError, first_line
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
@@ -54,7 +55,6 @@ def inspect(
     """
     from qgraph.artifacts import manifest_of
     from qgraph.cli.console import console, import_tensorflow_quietly
-    from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
     from qgraph.ir.text import print_graph
@@ -70,8 +70,7 @@ def inspect(
         if as_json:
             print(json.dumps(written))
         else:
-            _print_ends(written)
-            print_quantized(written)
+            _print_written(model, written)
         return
     if not is_onnx(model):
         import_tensorflow_quietly()
@@ -105,6 +104,20 @@ def inspect(
         _print_rewrites(log.rewrites)
     _print_refusals(log.refusals)
     _print_next(model, trace)
+
+
+def _print_written(model: Path, manifest: dict[str, Any]) -> None:
+    from qgraph.cli.tables import print_quantized
+
+    try:
+        _print_ends(manifest)
+        print_quantized(manifest)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise LoadError(
+            f"its manifest is not as it was written: {first_line(error)}",
+            node=str(model),
+            hint="quantize the model again",
+        ) from None
 
 
 def _facts(graph: Graph) -> dict[str, Any]:

@@ -1,0 +1,37 @@
+"""Damaged files of every kind: no exception outside the error tree, no hang, little memory."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.doors import DOORS
+
+SLOW = ("keras2", "keras2_h5", "keras3", "keras3_h5")  # each opens HDF5 in a process of its own
+QUICK = tuple(name for name in DOORS if name not in SLOW)
+
+
+def assert_survives(names, first, count, seconds):
+    """In a process of its own: what kills one, or fills memory, would kill the tests too."""
+    command = [sys.executable, "-m", "tests.helpers.doors", ",".join(names)]
+    done = subprocess.run(
+        [*command, str(first), str(count)], capture_output=True, text=True, timeout=seconds
+    )
+    last = [line for line in done.stderr.splitlines() if line.startswith("seed")][-1:]
+    assert done.returncode == 0, f"{last}\n{done.stderr[-3000:]}"
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [ends["door"] for ends in found] == [*names]
+    return found
+
+
+def test_some_mutants_of_every_door():
+    found = assert_survives(QUICK, 0, 16, 300) + assert_survives(SLOW, 0, 3, 300)
+    refused = [sum(v for k, v in ends.items() if k.endswith("Error")) for ends in found]
+    assert all(refused), "the mutants of a door are not damaged"
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", DOORS)
+def test_many_mutants(name):
+    assert_survives([name], 10_000, 4000, 6 * 3600)

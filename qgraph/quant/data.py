@@ -70,7 +70,11 @@ def check_arrays(
 
     An array under any name serves the only input of a network. Raises CalibrationError.
     """
-    named = {k: v[:limit] for k, v in _by_input(arrays, graph).items()}
+    named = dict(_by_input(arrays, graph))
+    for name, array in named.items():
+        if not np.ndim(array):
+            raise CalibrationError(f"{what} for `{name}` is one number, not samples")
+        named[name] = array[:limit]
     for name in graph.inputs:
         _check(named[name], graph, name, what)
     if len({len(v) for v in named.values()}) > 1:

@@ -182,3 +182,9 @@ def test_batches_that_differ(module, second, complaint):
     module.load = lambda: iter([IMAGES, second])
     with pytest.raises(CalibrationError, match=complaint):
         load_data("calibration_of_test:load", net())
+
+
+def test_a_number_instead_of_samples(tmp_path):
+    np.savez(tmp_path / "a.npz", a=IMAGES, b=np.float32(3))
+    with pytest.raises(CalibrationError, match="calibration data for `b` is one number"):
+        load_data(tmp_path / "a.npz", net("a", "b"))

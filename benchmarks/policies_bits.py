@@ -55,7 +55,7 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
     known, network = about(file), read_policy(file)
     program = network.program
     place = str(known.environment)
-    head = head_in(place, program.size(program.outputs[0]), known)
+    head = head_in(place, program, known)
     bits, ways = bits_of(arguments.bits), arguments.ways.split(",")
 
     def compared() -> Iterator[Form]:

@@ -118,7 +118,7 @@ def evaluate(
             trust=trust,
         )
         program, weights = network.program, network.weights
-        made = head_in(place, program.size(program.outputs[0]), known)
+        made = head_in(place, program, known)
         policy = load_policy(model) if packed else None
         compared = (
             forms(network, wanted, chosen, made, place) if policy is None else [_form(policy)]

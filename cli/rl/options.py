@@ -12,6 +12,7 @@ from qgraph.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from qgraph.rl.actor import ActorProgram
     from qgraph.rl.head import Head
     from qgraph.rl.policy.about import About
 
@@ -55,13 +56,17 @@ def told(path: Path, environment: str | None, head: str | None, high: float | No
     )
 
 
-def head_in(environment: str, outputs: int, known: About) -> Head:
-    """The head that fits the environment. Raises UsageError."""
+def head_in(environment: str, program: ActorProgram, known: About) -> Head:
+    """The head that fits the environment, whose observations have to fit too. Raises UsageError."""
+    from qgraph.rl.actor.observations import wrong_shape
     from qgraph.rl.environments import make
     from qgraph.rl.policy.about import head_for
 
     made = make(environment)
     try:
+        if tuple(made.shape) != program.shape:
+            raise wrong_shape(tuple(made.shape), program.shape, environment)
+        outputs = program.size(program.outputs[0])
         return head_for(made.actions, outputs, known.head, known.high, known.whole)
     finally:
         made.close()

@@ -29,7 +29,7 @@ from qgraph.cli.rl.options import (
     needed,
     told,
 )
-from qgraph.errors import OutputError, UsageError
+from qgraph.errors import CalibrationError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Array
@@ -120,7 +120,7 @@ def quantize(
         if place is None or observations is not None:
             made = head_alone(count, known)
         else:
-            made = head_in(place, count, known)
+            made = head_in(place, network.program, known)
         seen = _read(observations, network.program.observation, network.program.shape)
         if seen is None and (place is not None or form is Form.static):
             progress("watching", 0, 1)
@@ -156,7 +156,23 @@ def _read(file: Path | None, name: str, shape: tuple[int, ...]) -> Array | None:
         return None
     graph = Graph("observations")
     graph.input(name, "float32", (None, *shape))
-    return load_data(file, graph)[name]
+    try:
+        return load_data(file, graph)[name]
+    except CalibrationError as error:
+        error.hint = _layout(file, shape) or error.hint
+        raise
+
+
+def _layout(file: Path, shape: tuple[int, ...]) -> str | None:
+    """How to turn the images of a .npy file, where that is what is wrong."""
+    import numpy as np
+
+    from qgraph.rl.actor.observations import layout_hint
+
+    try:
+        return layout_hint(np.load(file, mmap_mode="r", allow_pickle=False).shape, shape)
+    except (OSError, ValueError, AttributeError):  # an archive, or something else
+        return None
 
 
 def _place(network: PolicyNetwork, known: About) -> str | None:
@@ -180,7 +196,7 @@ def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
     from qgraph.rl.policy.study import CALIBRATION_SEED
 
     place, program = needed(known), network.program
-    made = head_in(place, program.size(program.outputs[0]), known)
+    made = head_in(place, program, known)
     return watch(place, Simulated(program, network.weights), made, steps, CALIBRATION_SEED)
 
 

@@ -11,6 +11,7 @@ from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.block import Block, as_bytes, at_front, read_block, same_program, same_tables
 from qgraph.rl.actor.layout import ALIGNMENT
+from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
 
@@ -116,7 +117,7 @@ class Actor:
         if given.dtype.kind not in "fiub":
             raise UsageError(f"observations are numbers, not {given.dtype}")
         if given.shape != self.shape and given.shape[1:] != self.shape:
-            raise UsageError(f"observations are [n, *{self.shape}], found {given.shape}")
+            raise wrong_shape(given.shape, self.shape)
         x = np.empty(given.shape, np.float32)
         with np.errstate(over="ignore"):
             x[...] = given

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.errors import CalibrationError, UsageError
+from qgraph.errors import CalibrationError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.rl.actor import ActorProgram, Packer, end_bits
+from qgraph.rl.actor.observations import layout_hint
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import balance, nearer
 from qgraph.rl.policy.bias import corrected
@@ -116,6 +117,13 @@ def _static(
 
     graph = network.graph
     (name,) = (n for n in graph.inputs if graph.use_count(n))
+    fixed = (graph.types[name].shape or (None,))[0]
+    if fixed is not None:
+        raise UnsupportedError(
+            f"the policy takes exactly {fixed} observations at once",
+            node=name,
+            hint="export it with an open batch",
+        )
     # Some are kept apart from others below: not the last episode from those before it.
     mixed = np.random.default_rng(0).permutation(observations)
     feed = np.ascontiguousarray(mixed, graph.types[name].dtype)
@@ -142,7 +150,10 @@ def _span(network: PolicyNetwork, observations: Array | None) -> dict[str, list[
     found = np.asarray(observations)
     if found.shape[1:] != network.program.shape or not len(found):
         wanted = ", ".join(map(str, network.program.shape))
-        raise CalibrationError(f"observations are [n, {wanted}], found {list(found.shape)}")
+        raise CalibrationError(
+            f"observations are [n, {wanted}], found {list(found.shape)}",
+            hint=layout_hint(found.shape, network.program.shape) or "",
+        )
     if not np.isfinite(found).all():
         raise CalibrationError("observations hold NaN or infinity")
     over = tuple(range(found.ndim - 1))

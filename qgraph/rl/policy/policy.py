@@ -12,6 +12,7 @@ from qgraph.archives import reading
 from qgraph.errors import LoadError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
+from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
@@ -79,7 +80,7 @@ class Policy:
         alone = x.shape == self.shape
         x = x[None] if alone else x
         if x.shape[1:] != self.shape or not len(x):
-            raise UsageError(f"observations are [n, *{self.shape}], found {np.shape(observations)}")
+            raise wrong_shape(np.shape(observations), self.shape)
         x = self._counted(x)
         found = self._run(x)
         return {name: found[name][0] if alone else found[name] for name in self.names}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qgraph.errors import UnsupportedError
+from qgraph.errors import GraphError, UnsupportedError
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
@@ -54,8 +54,41 @@ def read_policy(
 
         graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes, trust=trust)
     PassManager(POLICY).run(graph)
+    graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
     return replace(_Reader(graph).read(), images_first=images_first)
+
+
+def _with_open_batch(graph: Graph) -> Graph:
+    """The graph for any number of observations, where it was exported for a fixed number.
+
+    The graph itself where its batch is open, or where its observations cannot be told apart.
+    """
+    inputs = [name for name in graph.inputs if graph.use_count(name)]
+    shape = graph.types[inputs[0]].shape if len(inputs) == 1 else None
+    if not shape or shape[0] is None:
+        return graph
+    given = graph.nodes[inputs[0]]
+    opened = graph.types[inputs[0]].with_shape((None, *shape[1:]))
+    changed = [replace(given, attrs={**given.attrs, "type": opened})]
+    for node in graph.topological():
+        if node.op != "reshape":
+            continue
+        before, after = graph.types[node.inputs[0]].shape, graph.types[node.name].shape
+        if before is None or after is None or before[:1] != shape[:1]:
+            continue
+        if before[:1] != after[:1]:
+            return graph
+        changed.append(replace(node, attrs={**node.attrs, "shape": (-1, *after[1:])}))
+    made = graph.copy()
+    try:
+        made.replace_all(changed)
+    except GraphError:
+        return graph
+    open_ends = [
+        (made.types[value].shape or (0,))[:1] == (None,) for value in made.outputs.values()
+    ]
+    return made if all(open_ends) else graph
 
 
 def _take_images_last(graph: Graph) -> bool:

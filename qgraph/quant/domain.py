@@ -81,7 +81,7 @@ def _drift(name: str, chunks: Sequence[Array], known: Moments) -> Drift | None:
     if not alive.any():
         return None
     moved = np.abs(found.mean - known.mean)[alive] / known.deviation[alive]
-    ratio = np.maximum(found.deviation[alive], 1e-30) / known.deviation[alive]
+    ratio = np.maximum(found.deviation[alive], np.finfo(np.float64).tiny) / known.deviation[alive]
     return Drift(name, float(np.median(moved)), float(np.median(np.abs(np.log2(ratio)))))
 
 

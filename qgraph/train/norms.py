@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.train.folded import Norm
@@ -65,7 +67,7 @@ class Statistics:
 
         size = tf.where(tf.abs(gain) < 1e-12, tf.ones_like(gain), tf.abs(gain))
         # In units in which epsilon is the same for all channels, TensorFlow's own op does it.
-        least = 1e-12 * tf.maximum(self.first_energy, 1e-12)
+        least = tf.maximum(1e-12 * self.first_energy, np.finfo(np.float32).tiny)
         unit = tf.sqrt(EPSILON / tf.maximum(self.epsilon, least)) / size
         shape = tf.shape(x)
         made = tf.raw_ops.FusedBatchNormV3(

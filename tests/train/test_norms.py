@@ -147,3 +147,30 @@ def test_frozen_it_is_inference_to_the_bit(made, sides, tmp_path):
     now = training.constants()
     for name in {name for norm in norms for name in (norm.weights, norm.bias)}:
         assert not np.array_equal(now[name], before[name])
+
+
+@pytest.mark.parametrize("power", [-40, -20, 40])
+def test_batch_statistics_work_at_every_magnitude(power):
+    """Epsilon is small beside the variance, not beside 1."""
+    found = []
+    for size in (0, power):
+        rng = np.random.default_rng(0)
+        g = Graph("net")
+
+        def const(value, power, g=g):
+            return g.const(np.ldexp(value, power).astype(np.float32))
+
+        w = const(rng.normal(0, 0.5, (6, 4)), 0)
+        y = g.add("matmul", g.input("x", "float32", (None, 6)), w, name="fc")
+        statistics = [
+            const(rng.uniform(0.5, 1.5, 4), size), const(rng.normal(size=4), size),
+            const(rng.normal(size=4), size), const(rng.uniform(0.5, 2, 4), 2 * size),
+        ]  # fmt: skip
+        attrs = {"epsilon": 2.0 ** (2 * size - 10)}
+        g.outputs["y"] = g.add("batch_norm", y, *statistics, name="bn", attrs=attrs)
+        x = np.ldexp(rng.normal(size=(32, 6)), size).astype(np.float32)
+        PassManager(prepare(Plan())).run(g)
+        training = TrainingGraph(g, norms_of(g))
+        values, _ = training.values({"x": tf.constant(x)}, batch_statistics=True)
+        found.append(np.ldexp(training.outputs(values)["y"].numpy(), -size))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)

@@ -23,6 +23,7 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.standardize import finest_input
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
@@ -35,9 +36,11 @@ from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
 from qgraph.quant.topology import QUANTIZERS, leaving, sources, sources_spec, value_exponent
 from qgraph.quant.values import Values
+from qgraph.rewrite.constants import channels_of
 
 # Powers of two by which the scale of an all-zero tensor may differ from that of its source.
 ZERO_SPREAD = 8
+LARGEST_EXPONENT = 1 << 16  # no limit
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,7 @@ class _Sweep:
             self.zeros.add(node.name)
         exponent = self._searched(node, spec, chunks, extremes)
         legal = nearest_legal(exponent, self.exponents.get(source), self.options.shift)
-        return legal, node.name in self.zeros
+        return min(legal, self._finest_for_norms(node)), node.name in self.zeros
 
     def _searched(
         self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
@@ -251,6 +254,17 @@ class _Sweep:
         coarsest = choose_exponent(chunks, extremes, spec, "max", self.each)
         consumers = consumers_of(self.graph, node.name, self._constant)
         return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
+
+    def _finest_for_norms(self, node: Node) -> int:
+        """The finest exponent that the layer norms behind have numbers for, if all users are some.
+
+        Numbers that are tiny beside a layer norm's epsilon need no finer one.
+        """
+        users = self.graph.users(node.name)
+        if node.attrs["spec"].group or not users or any(u.op != "standardize" for u in users):
+            return LARGEST_EXPONENT
+        channels = channels_of(self.graph, node.name) or 1
+        return min(finest_input(u.attrs, channels) for u in users)
 
     def _of_zeros(self, node: Node, spec: QuantSpec) -> int:
         """Threshold 1, brought near to that of the stage that the zeros come from.

@@ -13,7 +13,7 @@ import numpy as np
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.ops.base import Attrs, OpDef
 from qgraph.ir.types import Codes, Fixed, QuantSpec, TensorType
-from qgraph.numerics import fake_quantize, finest_exponent
+from qgraph.numerics import MAX_EXPONENT, fake_quantize, finest_exponent
 
 SQUARE_BITS = 52  # of what a root is taken of: floor(sqrt) of float64 is exact below 2^52
 INPUT_BITS = 25  # of sums of codes: their squares leave room for epsilon
@@ -69,6 +69,19 @@ def standardization(
         node=name,
         hint="fewer bits, or a profile override for the layer in front of it",
     )
+
+
+def finest_input(attrs: Attrs, channels: int) -> int:
+    """The largest exponent of the input for which `standardization` has numbers.
+
+    On a finer scale epsilon alone would pass them; on this one it still outweighs, by far, whatever
+    the scale rounds away.
+    """
+    if attrs["epsilon"] <= 0:
+        return MAX_EXPONENT
+    room = (1 << SQUARE_BITS) - largest_square(attrs, channels)
+    guard = max(-int(attrs["spec"].exponent), 0)
+    return int(np.floor(np.log2(room / (attrs["epsilon"] * channels**2)) / 2)) - guard - 1
 
 
 def standardized(codes: Any, numbers: Standardization) -> Codes:

@@ -93,6 +93,22 @@ def test_the_directory_remembers_what_is_not_understood(case, batch, tmp_path):
         np.testing.assert_allclose(values[name], array, rtol=1e-5, atol=1e-5)
 
 
+def test_ops_that_stand_beside_other_nodes_are_written(tmp_path):
+    """Embeddings of a SavedModel are to be where their table is, and that is another node there."""
+
+    def build():
+        x = v1.placeholder("float32", (None, 8, 8, 3), "image")
+        with tf.device("/cpu:0"):
+            return tf.sin(layer(x))
+
+    graph_def = graph_def_of(build)
+    sine = next(n for n in graph_def.node if n.op == "Sin")
+    sine.attr["_class"].list.s.append(b"loc:@gone")
+    result = quantize(load_graph_def(graph_def), {"image": IMAGES}, effort="plain")
+    checked = verify(result.save(tmp_path / "out"), forms=["tensorflow"])
+    assert checked.equal and not checked.refused
+
+
 # -- sources --------------------------------------------------------------------------------
 
 

@@ -20,6 +20,8 @@ from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
 from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
+# What a NodeDef says of the graph around it: nodes beside which it has to be, shapes there.
+OF_ITS_PLACE = ("_class", "_output_shapes")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,12 @@ def _alone(source: TFSource) -> Any:
 def source_of(node: TFNode, library: bytes, inputs: Sequence[TensorType]) -> TFSource:
     """Raises UnsupportedError for an op that reaches outside the network."""
     check_harmless(node.proto, library)
-    return TFSource(node.name, node.proto.SerializeToString(), library, tuple(inputs))
+    alone = type(node.proto)()
+    alone.CopyFrom(node.proto)
+    alone.device = ""
+    for key in OF_ITS_PLACE:
+        alone.attr.pop(key, None)
+    return TFSource(node.name, alone.SerializeToString(), library, tuple(inputs))
 
 
 def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[TensorType, ...]:
@@ -136,11 +143,9 @@ def _imported(source: TFSource, known: Sequence[Partial | None]) -> Any:
         _add_input(graph_def, f"in{i}", dtype, partial)
     node = graph_def.node.add()
     node.ParseFromString(source.node_def)
-    node.name, node.device = NODE, ""
+    node.name = NODE
     del node.input[:]
     node.input.extend(f"in{i}" for i in range(len(source.inputs)))
-    for key in ("_class", "_output_shapes"):
-        node.attr.pop(key, None)
     graph = tf.Graph()
     try:
         with graph.as_default():

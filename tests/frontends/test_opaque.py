@@ -44,7 +44,9 @@ def test_opaque_type_uses_what_is_known_of_a_shape():
     def build():
         x = v1.placeholder("float32", (None, 4, 4, 3), "x")
         shape = tf.stack([tf.shape(x)[0], 8, 8, 5])
-        return tf.nn.conv2d_transpose(x, weights(x, 3, 3, 5, 3), shape, 2, name="up")
+        return tf.nn.conv2d_transpose(
+            x, weights(x, 3, 3, 5, 3) * tf.reduce_mean(x), shape, 2, name="up"
+        )
 
     graph = assert_same_as_tf(graph_def_of(build))
     up = next(n for n in graph.nodes.values() if n.attrs.get("kind") == "Conv2DBackpropInput")

@@ -16,12 +16,23 @@ from qgraph.frontends.tf_ops import (
     resampling,
     shapes,
     slicing,
+    transposed,
 )
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType(
     {
         op: importer
-        for module in (control, elementwise, fused, linear, movement, pooling, resampling, slicing)
+        for module in (
+            control,
+            elementwise,
+            fused,
+            linear,
+            movement,
+            pooling,
+            resampling,
+            slicing,
+            transposed,
+        )
         for op, importer in module.IMPORTERS.items()
     }
 )

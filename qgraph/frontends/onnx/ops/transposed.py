@@ -1,13 +1,7 @@
-"""Transposed convolutions, as a convolution whose channels are then laid out in space.
-
-With stride s, result `h * s + i` sees only every s-th tap of the filter. So each of the s² phases
-is a convolution of its own with a small filter; together they are one convolution to s² times the
-channels, and `depth_to_space` puts the phases side by side. What padding takes away is cut off.
-"""
+"""Transposed convolutions (`qgraph.frontends.transposed`)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -26,8 +20,7 @@ from qgraph.frontends.onnx.ops.layout import (
     refuse_pads,
 )
 from qgraph.frontends.site import Inexpressible
-
-LARGEST_FILTER = 1 << 22
+from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
 
 
 def _conv_transpose(site: Site) -> Result:
@@ -42,19 +35,18 @@ def _conv_transpose(site: Site) -> Result:
     kernel: Pair = (w.shape[2], w.shape[3])
     extra = _output_padding(site)
     pads = _pads(site, kernel, strides, extra)
-    taps = tuple(-(-(k + max(e, 0)) // s) for k, e, s in zip(kernel, extra, strides, strict=True))
-    _check_room((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), weights)
-    filters = _phases(w, strides, (taps[0], taps[1]))
-    around = tuple((t - 1, t - 1) for t in taps)
+    taps = taps_of(kernel, extra, strides)
+    check_room((*w.shape[:2], taps[0] * strides[0], taps[1] * strides[1]), weights)
+    filters = phases(w, strides, taps)
     made = site.helper(
         "phases", "conv2d", image(site), site.const(filters, "weights"),
-        strides=(1, 1), dilations=(1, 1), padding=around if any(map(any, around)) else "valid",
+        strides=(1, 1), dilations=(1, 1), padding=around(taps),
     )  # fmt: skip
     if site.has(2):
         made = site.helper("biased", "bias_add", made, _bias(site, w.shape[1], strides))
-    whole = _laid_out(site, made, strides)
+    whole = laid_out(site, made, strides)
     spare = [taps[i] * strides[i] - kernel[i] - extra[i] + pads[i][1] for i in (0, 1)]
-    return back(site, _cut(site, whole, pads, spare), site.rank())
+    return back(site, cut(site, whole, pads, spare), site.rank())
 
 
 def _dense(site: Site, weights: Any) -> Any:
@@ -66,19 +58,13 @@ def _dense(site: Site, weights: Any) -> Any:
         raise GraphError(f"{groups} groups do not fit weights of {weights.shape}", node=site.name)
     kernel = ((height - 1) * dh + 1, (width - 1) * dw + 1)
     shape = (channels, per_group * groups, *kernel)
-    _check_room(shape, weights)
+    check_room(shape, weights)
     made = np.zeros(shape, w.dtype)
     share = channels // groups
     for g in range(groups):
         rows, columns = slice(g * share, (g + 1) * share), slice(g * per_group, (g + 1) * per_group)
         made[rows, columns, ::dh, ::dw] = w[rows]
     return made
-
-
-def _check_room(shape: tuple[int, ...], weights: Any) -> None:
-    """Steps, holes or padding far wider than the filter are no network's."""
-    if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
-        raise Inexpressible
 
 
 def _output_padding(site: Site) -> Pair:
@@ -118,17 +104,6 @@ def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, .
     return tuple((t // 2, t - t // 2) if upper else (t - t // 2, t // 2) for t in totals)
 
 
-def _phases(w: Any, strides: Pair, taps: Pair) -> Any:
-    """[in, out, h, w] -> [taps, taps, in, phases * out]"""
-    channels, out, height, width = w.shape
-    (sh, sw), (th, tw) = strides, taps
-    full = np.zeros((channels, out, th * sh, tw * sw), w.dtype)
-    full[:, :, :height, :width] = w
-    split = full.reshape(channels, out, th, sh, tw, sw)[:, :, ::-1, :, ::-1]
-    made = split.transpose(2, 4, 0, 3, 5, 1).reshape(th, tw, channels, sh * sw * out)
-    return np.ascontiguousarray(made)
-
-
 def _bias(site: Site, channels: int, strides: Pair) -> str:
     bias = site.constant(2)
     if bias is None:
@@ -136,33 +111,6 @@ def _bias(site: Site, channels: int, strides: Pair) -> str:
     if bias.shape != (channels,):
         raise GraphError(f"a bias of {bias.shape} for {channels} channels", node=site.name)
     return site.const(np.tile(bias, strides[0] * strides[1]), "bias")
-
-
-def _laid_out(site: Site, phases: str, strides: Pair) -> str:
-    """[n, h, w, phases * c] -> [n, h * sh, w * sw, c]"""
-    sh, sw = strides
-    if sh == sw:
-        return phases if sh == 1 else site.helper("whole", "depth_to_space", phases, block=sh)
-    shape = site.builder.graph.types[phases].shape or ()
-    if None in shape[1:]:
-        raise Inexpressible
-    _, h, w, c = (d or 0 for d in shape)
-    out = c // (sh * sw)
-    if sh == 1:  # neighbours in memory already
-        return site.helper("whole", "reshape", phases, shape=(-1, h, w * sw, out))
-    split = site.helper("split", "reshape", phases, shape=(-1, w, sh, sw * out))
-    turned = site.helper("turned", "transpose", split, perm=(0, 2, 1, 3))
-    return site.helper("whole", "reshape", turned, shape=(-1, h * sh, w * sw, out))
-
-
-def _cut(site: Site, whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
-    if min(spare) < 0 or min(min(p) for p in pads) < 0:
-        raise Inexpressible
-    begin = (None, *(p[0] or None for p in pads), None)
-    end = (None, *(-s if s else None for s in spare), None)
-    if not any(begin) and not any(end):
-        return whole
-    return site.helper("cut", "slice", whole, begin=begin, end=end, strides=(1, 1, 1, 1))
 
 
 IMPORTERS: Mapping[str, Importer] = MappingProxyType({"ConvTranspose": _conv_transpose})

@@ -1,0 +1,74 @@
+"""Transposed convolutions, as a convolution whose channels are then laid out in space.
+
+With stride s, result `h * s + i` sees only every s-th tap of the filter. So each of the s² phases
+is a convolution of its own with a small filter; together they are one convolution to s² times the
+channels, and `depth_to_space` puts the phases side by side. What padding takes away is cut off.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from qgraph.frontends.site import Inexpressible, Place
+
+Pair = tuple[int, int]
+LARGEST_FILTER = 1 << 22
+
+
+def taps_of(kernel: Pair, extra: Pair, strides: Pair) -> Pair:
+    """The size of the filter of a phase."""
+    h, w = (-(-(k + max(e, 0)) // s) for k, e, s in zip(kernel, extra, strides, strict=True))
+    return h, w
+
+
+def around(taps: Pair) -> Any:
+    """The padding of the convolution to phases."""
+    pads = tuple((t - 1, t - 1) for t in taps)
+    return pads if any(map(any, pads)) else "valid"
+
+
+def check_room(shape: tuple[int, ...], weights: Any) -> None:
+    """Steps, holes or padding far wider than the filter are no network's."""
+    if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
+        raise Inexpressible
+
+
+def phases(w: Any, strides: Pair, taps: Pair) -> Any:
+    """[in, out, h, w] -> [taps, taps, in, phases * out]"""
+    channels, out, height, width = w.shape
+    (sh, sw), (th, tw) = strides, taps
+    full = np.zeros((channels, out, th * sh, tw * sw), w.dtype)
+    full[:, :, :height, :width] = w
+    split = full.reshape(channels, out, th, sh, tw, sw)[:, :, ::-1, :, ::-1]
+    made = split.transpose(2, 4, 0, 3, 5, 1).reshape(th, tw, channels, sh * sw * out)
+    return np.ascontiguousarray(made)
+
+
+def laid_out(site: Place[Any, Any], phases: str, strides: Pair) -> str:
+    """[n, h, w, phases * c] -> [n, h * sh, w * sw, c]"""
+    sh, sw = strides
+    if sh == sw:
+        return phases if sh == 1 else site.helper("whole", "depth_to_space", phases, block=sh)
+    shape = site.builder.graph.types[phases].shape or ()
+    if None in shape[1:]:
+        raise Inexpressible
+    _, h, w, c = (d or 0 for d in shape)
+    out = c // (sh * sw)
+    if sh == 1:  # neighbours in memory already
+        return site.helper("whole", "reshape", phases, shape=(-1, h, w * sw, out))
+    split = site.helper("split", "reshape", phases, shape=(-1, w, sh, sw * out))
+    turned = site.helper("turned", "transpose", split, perm=(0, 2, 1, 3))
+    return site.helper("whole", "reshape", turned, shape=(-1, h * sh, w * sw, out))
+
+
+def cut(site: Place[Any, Any], whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
+    if min(spare) < 0 or min(min(p) for p in pads) < 0:
+        raise Inexpressible
+    begin = (None, *(p[0] or None for p in pads), None)
+    end = (None, *(-s if s else None for s in spare), None)
+    if not any(begin) and not any(end):
+        return whole
+    return site.helper("cut", "slice", whole, begin=begin, end=end, strides=(1, 1, 1, 1))

@@ -48,13 +48,15 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     results = folder / "results.jsonl"
     known = read_results(results)
-    mutants = [m for m in sample(ROOT, count, seed) if only in m.path]
     commit = _commit()
     about = {"count": count, "seed": seed, "commit": commit}
-    drawn = {**about, "mutants": [asdict(m) for m in mutants]}
-    (folder / "sample.json").write_text(json.dumps(drawn, indent=1))
+    drawn = folder / "sample.json"
+    mutants = _drawn(drawn, about)
+    if not mutants:
+        mutants = sample(ROOT, count, seed)
+        drawn.write_text(json.dumps({**about, "mutants": [asdict(m) for m in mutants]}, indent=1))
     tried = [n for n, one in known.items() if not (again and one["ended"] == SURVIVED)]
-    waiting = [m for m in mutants if m.name not in tried]
+    waiting = [m for m in mutants if m.name not in tried and only in m.path]
     with workshop(ROOT) as copy:
         suite = tests or SUITE
         cover = cover_of(copy, folder / f"cover-{name_of(commit, suite)}.json", suite, TARGETS)
@@ -74,6 +76,14 @@ def run(
                 stream.write(json.dumps(line) + "\n")
             where = f"{mutant.path}:{mutant.lines[0]}"
             typer.echo(f"{i}/{len(waiting)} {ended} {took} s {where} {by}")
+
+
+def _drawn(file: Path, about: dict[str, Any]) -> list[Mutant]:
+    """The sample of an earlier run of the same commit, if there is one: drawing takes a while."""
+    found = json.loads(file.read_text()) if file.exists() else {}
+    if any(found.get(key) != value for key, value in about.items()) or "dirty" in about["commit"]:
+        return []
+    return [Mutant(**{**one, "lines": tuple(one["lines"])}) for one in found["mutants"]]
 
 
 def name_of(commit: str, suite: Sequence[str]) -> str:

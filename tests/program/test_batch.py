@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qgraph.program import Step
-from qgraph.program.batch import samples_stay_apart
+from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
 from tests.helpers.c_programs import program_of, tensor
 
 SHIFT = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -128, "high": 127}
@@ -58,3 +58,16 @@ def test_a_number_for_each_last_index_is_one_for_each_sample_of_a_vector(shift, 
     step = Step("requantize", ("x",), "z", {**SHIFT, "shift": shift})
     program = program_of(tensor("x", (1,)), tensor("z", (1,)), steps=[step], exits=["z"])
     assert samples_stay_apart(program) is wanted
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(6, True), (9, False), (3, False)])
+def test_samples_of_several_rows_stay_apart_where_two_have_twice_the_rows(rows, wanted) -> None:
+    def program(count: int):
+        shape = (count, 2)
+        step = Step("add", ("x", "c"), "z", {})
+        return program_of(
+            tensor("x", shape), tensor("z", shape), steps=[step], exits=["z"],
+            constants={"c": [1, 2]},
+        )  # fmt: skip
+
+    assert blocks_stay_apart(program(3), program(rows)) is wanted

@@ -116,7 +116,10 @@ def _refuse_unnamed(order: Sequence[TFNode], cut: Collection[str]) -> None:
 
 def given_shapes(starts: Sequence[str], given: Mapping[str, Shape] | None) -> dict[str, Shape]:
     """Shapes by input. Raises UsageError for one that is given to no input."""
-    shapes = {key.removesuffix(":0"): tuple(shape) for key, shape in (given or {}).items()}
+    shapes = {
+        key if key in starts else key.removesuffix(":0"): tuple(shape)
+        for key, shape in (given or {}).items()
+    }
     if len(starts) == 1 and "" in shapes:  # a shape without a name is the only input's
         shapes[starts[0]] = shapes.pop("")
     for key in shapes:

@@ -8,6 +8,7 @@ changes, so that a local rewrite costs the same in a graph of fifty nodes or fif
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from qgraph.ir.ops.structure import opaque_types
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 
 Attrs = Mapping[str, Any]
+OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
 LARGEST = 1 << 30  # elements of a tensor, one sample where the batch is open
 
 
@@ -42,8 +44,7 @@ class Node:
 
 def node_of(value: str) -> str:
     """The name of the node that produces `value`."""
-    head, colon, tail = value.rpartition(":")
-    return head if colon and tail.isdigit() else value
+    return OUTPUT.sub("", value)
 
 
 class Graph:

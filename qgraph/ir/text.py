@@ -31,7 +31,7 @@ from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec, Shape, Tenso
 
 INLINE_ELEMENTS = 16
 
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*(:\d+)?")
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*(:[1-9][0-9]*)?")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _TYPE = re.compile(r"(\w+)\[([^\]]*)\]")
 _RETURN = re.compile(r'return ("\d+") = (.*)')

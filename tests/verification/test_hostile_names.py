@@ -27,7 +27,7 @@ from tests.helpers.onnx_graphs import imported, runtime
 
 SETS = {
     "exporters": [
-        "onnx::Conv_0", "/in/z", "/head/Mul_output_0", "onnx::Side_1", "conv.weight", "conv/bias:0",
+        "onnx::Conv:0", "/in/z", "/head/Mul_output_0", "onnx::Side:1", "conv.weight", "conv/bias:0",
         "/conv/Conv_output_0", "/relu/Relu_output_0", "x:0", "x", "fc.weight:0", "_fc", "-gate",
     ],
     "texts": [
@@ -108,15 +108,39 @@ def test_own_names_stay_at_the_ends(tmp_path) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
+def test_onnx_outputs_have_public_names_where_values_have_others(tmp_path) -> None:
+    import onnx
+
+    names = [f"t{i}" for i in range(TENSORS)]
+    names[2] = "y:1"
+    graph = imported(named_network(names))
+    assert graph.outputs == {"y:1": "y_1", "t3": "t3"}
+    graph.outputs = {"scores": "y_1", "t0": "t3"}  # one has the name of an input
+    made = quantize(graph, samples_for(names), effort="plain")
+    out = made.save(tmp_path / "out")
+    network = load_network(out)
+    for form, wanted in (
+        ("onnx-qdq", {"scores", "t0_1"}),
+        ("qonnx", {"scores", "t0_1"}),
+        ("onnx-integer", {"scores", "t0"}),  # whose inputs are codes
+    ):
+        export(network, form, tmp_path / form)
+        model = onnx.load(tmp_path / form / "network.onnx")
+        assert {o.name for o in model.graph.output} == wanted
+    found = onnx.load(tmp_path / "onnx-integer" / "dequantize.onnx")
+    assert {i.name for i in found.graph.input} == {"scores", "t0"}
+    assert verify(out, forms=["onnx-qdq", "onnx-integer"]).equal
+
+
 def test_the_manifest_says_what_tensorflow_calls_the_ends(tmp_path) -> None:
     names = SETS["exporters"]
     graph = imported(named_network(names))
     changed = end_names(graph).changed
     assert changed == {
-        "inputs": {"onnx::Conv_0": "onnx__Conv_0", "/in/z": "n/in/z"},
+        "inputs": {"onnx::Conv:0": "onnx__Conv_0", "/in/z": "n/in/z"},
         "outputs": {
             "/head/Mul_output_0": "n/head/Mul_output_0",
-            "onnx::Side_1": "onnx__Side_1",
+            "onnx::Side:1": "onnx__Side_1",
         },
     }
     made = quantize(graph, samples_for(names), effort="plain")

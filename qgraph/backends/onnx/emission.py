@@ -7,6 +7,8 @@ into the other where a node needs it, once. Weights are turned when they are wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,30 +17,43 @@ import onnx
 from qgraph.backends.onnx.builder import Builder, element_type
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
+from qgraph.names import Namespace
 from qgraph.program import Program, Step, Tensor
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 END = np.iinfo(np.int64)
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Emission(ABC):
     """Writes a program's steps, one method for each op.
 
-    `held` has, for each tensor, the ONNX values that carry it by (dtype, is it NCHW?); the first
-    of them is what its step made.
+    `publics` has the user's names of exits, where they have one. `held` has, for each tensor, the
+    ONNX values that carry it by (dtype, is it NCHW?); the first of them is what its step made.
     """
 
     form: ClassVar[str]
     opset: ClassVar[int]
     holds: ClassVar[str]  # `codes` or `values`
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         self.program = program
         self.tensors = program.tensors
         self.inputs = self.inputs_of_model()
-        reserved = (*program.exits, *self.inputs.values())
+        self.outputs = self._outputs_of_model(publics)
+        reserved = (*self.outputs.values(), *self.inputs.values())
         self.model = Builder(program.name, self.opset, reserved)
         self.held: dict[str, dict[tuple[str, bool], str]] = {}
+
+    def _outputs_of_model(self, publics: Mapping[str, str]) -> dict[str, str]:
+        """Names of the model's outputs, by exit: as the user calls them."""
+        names = Namespace(taken=self.inputs.values())
+        known = [name for name in self.program.exits if name in publics]
+        found = {
+            name: names.fresh(publics.get(name, name))
+            for name in dict.fromkeys([*known, *self.program.exits])
+        }
+        return {name: found[name] for name in self.program.exits}
 
     # -- what a form says for itself ---------------------------------------------------------
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import onnx
+
 from qgraph.backends.forms import Network, Runner
 from qgraph.backends.onnx.builder import save
 from qgraph.backends.onnx.emission import Emission
@@ -28,13 +30,23 @@ class OnnxForm:
 
     def refusal(self, network: Network) -> str | None:
         try:
-            self.emission(network.program).emit()
+            self.emit(network)
         except UnsupportedError as error:
             return str(error)
         return None
 
     def write(self, network: Network, folder: Path) -> None:
-        save(self.emission(network.program).emit(), folder / FILE)
+        save(self.emit(network), folder / FILE)
+
+    def emit(self, network: Network) -> onnx.ModelProto:
+        """The model, its outputs under the user's names."""
+        return self.emitter(network).emit()
+
+    def emitter(self, network: Network) -> Emission:
+        publics: dict[str, str] = {}
+        for public, value in network.graph.outputs.items():
+            publics.setdefault(value, public)
+        return self.emission(network.program, publics)
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return onnx_runtime(folder / FILE)
@@ -51,7 +63,10 @@ class OnnxInteger(OnnxForm):
     def write(self, network: Network, folder: Path) -> None:
         super().write(network, folder)
         save(quantize_model(network.program), folder / "quantize.onnx")
-        save(dequantize_model(network.program), folder / "dequantize.onnx")
+        save(
+            dequantize_model(network.program, self.emitter(network).outputs),
+            folder / "dequantize.onnx",
+        )
 
 
 @dataclass(frozen=True)

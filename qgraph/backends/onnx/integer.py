@@ -70,12 +70,11 @@ class IntegerEmission(Emission):
             self.put(name, value, dtype if dtype in BYTES else self.working(name))
 
     def leave(self) -> dict[str, dict[str, Any]]:
-        entries = {e.tensor for e in self.program.entries}
         exits: dict[str, dict[str, Any]] = {}
         for name in self.program.exits:
             dtype = self.tensors[name].storage
             value = self.get(name, dtype)
-            output = self.model.fresh(f"{name}/exit") if name in entries else name
+            output = self.outputs[name]
             self.model.append("Identity", [value], output)
             self.model.output(output, dtype, self.shape(name))
             exits[name] = {**self.described(name), "value": output}

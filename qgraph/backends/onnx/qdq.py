@@ -6,13 +6,13 @@ bounds of `values` make both the same codes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from qgraph.backends.onnx.emission import turned
+from qgraph.backends.onnx.emission import NO_NAMES, turned
 from qgraph.backends.onnx.values import ValueEmission
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, QuantSpec
@@ -28,8 +28,8 @@ class QdqEmission(ValueEmission):
     opset: ClassVar[int] = 18  # 21 with what only that has: 4 and 16 bits
     roundings: ClassVar[tuple[str, ...]] = ("half_even",)
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program)
+    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
+        super().__init__(program, publics)
         self._constants: dict[Hashable, str] = {}  # dequantized once, whoever takes them
         self.dequantized: set[str] = set()  # values that a DequantizeLinear gives
         self.bytes: set[str] = set()  # those of them that 8 bits hold

@@ -7,12 +7,13 @@ Sums past 2^24 are float64, which every op but Conv has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import onnx
 
-from qgraph.backends.onnx.emission import TO_NCHW, turned
+from qgraph.backends.onnx.emission import NO_NAMES, TO_NCHW, turned
 from qgraph.backends.onnx.values import ValueEmission, reach
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
@@ -29,8 +30,8 @@ class QonnxEmission(ValueEmission):
     exact: ClassVar[int] = FLOAT64_EXACT
     roundings: ClassVar[tuple[str, ...]] = tuple(ROUNDING)
 
-    def __init__(self, program: Program) -> None:
-        super().__init__(program)
+    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
+        super().__init__(program, publics)
         self.model.domains[DOMAIN] = 1
 
     def emit(self) -> onnx.ModelProto:

@@ -5,6 +5,7 @@ All of it is float64, in which every step on a float32 input is exact (docs/nume
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,17 +34,20 @@ def quantize_model(program: Program) -> onnx.ModelProto:
     return model.model({"form": "quantize"})
 
 
-def dequantize_model(program: Program) -> onnx.ModelProto:
-    """Codes of every exit in, `NAME/float` out: `code * 2^-exponent`, rounded once to float32."""
-    model = Builder(f"{program.name}/dequantize", OPSET, tuple(program.tensors))
-    for name in program.exits:
-        tensor = program.tensors[name]
-        model.input(name, tensor.storage, _shape(program, name))
+def dequantize_model(program: Program, outputs: Mapping[str, str]) -> onnx.ModelProto:
+    """Codes of every exit in, `NAME/float` out: `code * 2^-exponent`, rounded once to float32.
+
+    outputs: what the network's model calls each exit.
+    """
+    model = Builder(f"{program.name}/dequantize", OPSET, tuple(outputs.values()))
+    for exit_, name in outputs.items():
+        tensor = program.tensors[exit_]
+        model.input(name, tensor.storage, _shape(program, exit_))
         scale = model.constant(np.ldexp(1.0, -np.asarray(tensor.exponent)), f"{name}/scale")
         values = model.add("Mul", [_cast(model, name, "float64"), scale], f"{name}/value")
         output = model.fresh(f"{name}/float")
         model.append("Cast", [values], output, to=element_type("float32"))
-        model.output(output, "float32", _shape(program, name))
+        model.output(output, "float32", _shape(program, exit_))
     return model.model({"form": "dequantize"})
 
 

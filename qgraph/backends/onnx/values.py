@@ -7,12 +7,13 @@ float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import Emission
+from qgraph.backends.onnx.emission import NO_NAMES, Emission
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.types import Array, QuantSpec
@@ -34,12 +35,12 @@ class ValueEmission(Emission):
     exact: ClassVar[int] = FLOAT32_EXACT
     roundings: ClassVar[tuple[str, ...]]
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         self.users: dict[str, list[Step]] = {}
         for step in program.steps:
             for name in step.inputs:
                 self.users.setdefault(name, []).append(step)
-        super().__init__(program)
+        super().__init__(program, publics)
 
     def inputs_of_model(self) -> dict[str, str]:
         """The float values that become codes; of one that does so twice, each is fed apart."""
@@ -69,9 +70,10 @@ class ValueEmission(Emission):
         exits: dict[str, dict[str, Any]] = {}
         for name in self.program.exits:
             dtype = self.working(name)
-            self.model.append("Identity", [self.get(name, dtype)], name)
-            self.model.output(name, dtype, self.shape(name))
-            exits[name] = {**self.described(name), "value": name}
+            output = self.outputs[name]
+            self.model.append("Identity", [self.get(name, dtype)], output)
+            self.model.output(output, dtype, self.shape(name))
+            exits[name] = {**self.described(name), "value": output}
         return exits
 
     def _check_rounding(self, name: str, rounding: str, overflow: str) -> None:

@@ -11,7 +11,7 @@ from qgraph.frontends.ends import needed, no_outputs
 from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
 from qgraph.frontends.onnx.builder import Builder
 from qgraph.frontends.onnx.model import Model
-from qgraph.frontends.onnx.node import INPUT, OnnxNode, Ref, ir_name
+from qgraph.frontends.onnx.node import INPUT, OnnxNode, Ref
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
 from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import note
@@ -75,20 +75,21 @@ def _without_unused(order: Sequence[OnnxNode], ends: Iterable[Ref]) -> Iterator[
 def _ends(model: Model, outputs: Sequence[str] | None) -> dict[str, Ref]:
     """Public name -> tensor."""
     if outputs is not None:
-        return {ir_name(o): _resolved(model, o, "output", model.outputs) for o in outputs}
+        return {o: _resolved(model, o, "output", model.outputs) for o in outputs}
     if not model.outputs:
         raise no_outputs()
     refs = {t: model.tensors.get(t) for t in model.outputs}
     for tensor, ref in refs.items():
         if ref is None:
             raise GraphError("no node makes this output", node=tensor, hint="the graph is damaged")
-    return {ir_name(tensor): ref for tensor, ref in refs.items() if ref is not None}
+    return {tensor: ref for tensor, ref in refs.items() if ref is not None}
 
 
 def _resolved(model: Model, name: str, what: str, candidates: Sequence[str]) -> Ref:
-    """The tensor that a user named, or the first output of that node."""
-    if name in model.tensors:
-        return model.tensors[name]
+    """The tensor that a user named, with `:0` behind it or not, or the first output of that node."""
+    for spelled in (name, f"{name}:0", name.removesuffix(":0")):
+        if spelled in model.tensors:
+            return model.tensors[spelled]
     for node in model.nodes.values():
         if name in (*node.outputs, node.label):
             return node.name, node.outputs.index(name) if name in node.outputs else 0

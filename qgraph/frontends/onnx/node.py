@@ -17,7 +17,7 @@ Ref = tuple[str, int]  # node name, output index
 # Stand for what is in the file, but is no node there.
 INPUT, INITIALIZER = "Input", "Initializer"
 
-_INDEXED = re.compile(r":(\d+)$")
+_INDEXED = re.compile(r":(?=[1-9][0-9]*\Z)")
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,4 @@ class OnnxNode:
 
 def ir_name(tensor: str) -> str:
     """A tensor's name as a node's of the IR, where `name:number` is something else."""
-    return _INDEXED.sub(lambda m: "" if m[1] == "0" else f"_{m[1]}", tensor) or "tensor"
+    return _INDEXED.sub("_", tensor) or "tensor"

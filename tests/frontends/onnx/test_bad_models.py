@@ -141,23 +141,26 @@ def chain(names=("x:0", "y:0", "z:1")):
 
 
 def test_names_of_tensors_become_names_of_nodes():
+    """`:1` says in a graph which output of a node a value is, `:0` is never written there."""
     graph = imported(chain())
-    assert graph.inputs == ["x"]
-    assert graph.outputs == {"z_1": "z_1"}
-    assert list(graph.nodes) == ["x", "y", "z_1"]
+    assert graph.inputs == ["x:0"]
+    assert graph.outputs == {"z:1": "z_1"}
+    assert list(graph.nodes) == ["x:0", "y:0", "z_1"]
 
 
 @pytest.mark.parametrize("name", ["y:0", "y", "first"])
 def test_output_named_by_tensor_or_node(name):
     graph = imported(chain(), outputs=[name])
-    assert list(graph.outputs.values()) == ["y"]
+    assert graph.outputs == {name: "y:0"}
     assert "z_1" not in graph.nodes
 
 
 def test_input_named_in_the_middle_needs_a_shape():
-    with pytest.raises(UsageError, match=r"`y` \(Relu\) is named as an input(.|\n)*--input-shape"):
+    with pytest.raises(
+        UsageError, match=r"`y:0` \(Relu\) is named as an input(.|\n)*--input-shape"
+    ):
         imported(chain(), inputs=["y"])
-    graph = imported(chain(), inputs=["y"], input_shapes={"y": (None,)})
+    graph = imported(chain(), inputs=["y"], input_shapes={"y:0": (None,)})
     assert [n.op for n in graph.nodes.values()] == ["input", "abs"]
 
 

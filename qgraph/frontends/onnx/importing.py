@@ -86,7 +86,7 @@ def _ends(model: Model, outputs: Sequence[str] | None) -> dict[str, Ref]:
 
 
 def _resolved(model: Model, name: str, what: str, candidates: Sequence[str]) -> Ref:
-    """The tensor that a user named, with `:0` behind it or not, or the first output of that node."""
+    """The tensor that a user named, with or without `:0`, or the first output of that node."""
     for spelled in (name, f"{name}:0", name.removesuffix(":0")):
         if spelled in model.tensors:
             return model.tensors[spelled]

@@ -156,9 +156,8 @@ def test_output_named_by_tensor_or_node(name):
 
 
 def test_input_named_in_the_middle_needs_a_shape():
-    with pytest.raises(
-        UsageError, match=r"`y:0` \(Relu\) is named as an input(.|\n)*--input-shape"
-    ):
+    message = r"`y:0` \(Relu\) is named as an input(.|\n)*--input-shape"
+    with pytest.raises(UsageError, match=message):
         imported(chain(), inputs=["y"])
     graph = imported(chain(), inputs=["y"], input_shapes={"y:0": (None,)})
     assert [n.op for n in graph.nodes.values()] == ["input", "abs"]

@@ -117,13 +117,29 @@ def test_many_channels_have_fewer_bits(channels, bits):
     assert lower(net.graph) and evaluate(floating, feeds)
 
 
-def test_an_input_tiny_beside_epsilon_is_told():
+TINY = {"x": np.ldexp(np.random.default_rng(0).normal(size=(3, 4)), -40).astype(np.float32)}
+
+
+def test_an_input_tiny_beside_epsilon_takes_a_coarse_scale():
+    """It is far below the root of epsilon, so that rounding it to zero changes nothing."""
     net = Net()
     net.graph.outputs["y"] = norm(net, net.x, epsilon=1e-2)
     PassManager(FLOAT).run(net.graph)
-    tiny = {"x": np.float32(2.0**-40) * np.ones((3, 4), np.float32)}
+    (wanted,) = evaluate(net.graph, TINY).values()
+    quantize(net.graph, INT8, TINY)
+    (found,) = Reference(net.graph).outputs(TINY).values()
+    assert np.abs(found - wanted).max() <= 2**-7 * np.abs(wanted).max()
+
+
+def test_an_input_tiny_beside_epsilon_that_others_take_too_is_told():
+    """A layer beside the layer norm needs the fine scale, for which the layer norm has no root."""
+    net = Net()
+    net.graph.outputs["y"] = norm(net, net.x, epsilon=1e-2)
+    eye = net.graph.const(np.eye(4, dtype=np.float32), "eye")
+    net.graph.outputs["z"] = net.graph.add("matmul", net.x, eye)
+    PassManager(FLOAT).run(net.graph)
     with pytest.raises(ExactnessError, match="52 bits") as caught:
-        quantize(net.graph, INT8, tiny)
+        quantize(net.graph, INT8, TINY)
     assert caught.value.node == "n/normal"
 
 

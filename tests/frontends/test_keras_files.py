@@ -92,6 +92,20 @@ def test_model_in_memory(K):
 
 
 @BOTH
+def test_sequential_models_in_memory_and_in_files(tmp_path, K):
+    K.utils.set_random_seed(0)
+    encoder = [K.layers.Conv2D(4, 3), K.layers.BatchNormalization(), K.layers.ReLU()]
+    inner = K.Sequential([K.Input((8, 8, 1)), *encoder])
+    model = K.Sequential([inner, K.layers.GlobalAveragePooling2D(), K.layers.Dense(3)])
+    assert_same(qgraph.load(inner), inner)
+    model(X)  # Keras 2 builds it here
+    assert_same(qgraph.load(model), model)
+    for suffix in ("keras", "h5"):
+        model.save(tmp_path / f"m.{suffix}")
+        assert_same(qgraph.load(tmp_path / f"m.{suffix}"), model)
+
+
+@BOTH
 def test_inputs_in_a_dictionary(K):
     a, b = K.Input((3,), name="a"), K.Input((3,), name="b")
     difference = K.layers.Subtract(name="d")([b, a])

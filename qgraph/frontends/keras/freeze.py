@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from qgraph.errors import LoadError, QGraphError, first_line
@@ -35,8 +36,7 @@ def freeze_model(model: Any) -> Frozen:
     ]
 
     def call(*tensors: Any) -> Any:
-        arguments = tf.nest.pack_sequence_as(model.input, list(tensors))
-        return tuple(tf.nest.flatten(model(arguments, training=False)))
+        return tuple(tf.nest.flatten(model(_arranged(model, tensors), training=False)))
 
     try:
         function = tf.function(call, autograph=False).get_concrete_function(*specs)
@@ -47,6 +47,18 @@ def freeze_model(model: Any) -> Frozen:
         raise LoadError(
             f"no graph can be made of this model: {first_line(error)}", node=name
         ) from None
+
+
+def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
+    """The inputs in the structure that the model takes: a tensor, a list or a dict.
+
+    A sequential model takes one tensor; in Keras 3 it has no `input` until it has been called.
+    """
+    import tensorflow as tf
+
+    if any(base.__name__ == "Sequential" for base in type(model).__mro__):
+        return tensors[0]
+    return tf.nest.pack_sequence_as(model.input, list(tensors))
 
 
 def _check_backend(model: Any, name: str) -> None:

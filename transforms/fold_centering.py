@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import is_channel_mean, is_layer, other_users
@@ -20,13 +21,54 @@ class FoldCentering(RewritePass):
     """A layer whose output loses its mean over channels gets weights and a bias without one.
 
     The advantage head of a dueling network is the common case. `W - mean(W)`, `b - mean(b)`, means
-    over output channels; the network then needs no mean. Refused where x has other users.
+    over output channels; the network then needs no mean. Refused where x has other users. In a sum
+    like `V + A - mean(A)` the two terms are brought together first, in whatever order they stand.
     """
 
     name: ClassVar[str] = "fold-centering"
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule("center", ("sub",), _center),)
+        return (Rule("gather", ("add", "sub"), _gather), Rule("center", ("sub",), _center))
+
+
+def _gather(rewriter: Rewriter, node: Node) -> bool:
+    """A sum with the terms x and -mean(x) begins with x - mean(x)."""
+    graph = rewriter.graph
+    terms = list(_terms(graph, node))
+    for minus, value in terms:
+        mean = graph.producer(value)
+        if not minus or not is_channel_mean(graph, mean):
+            continue
+        x = mean.inputs[0]
+        if (False, x) not in terms or len(terms) == 2:
+            continue
+        terms.remove((True, value))
+        terms.remove((False, x))
+        total = rewriter.add("sub", x, value, name=f"{node.name}/centered")
+        for below, one in terms[:-1]:
+            total = rewriter.add("sub" if below else "add", total, one)
+        below, last = terms[-1]
+        return rewriter.put(
+            replace(node, op="sub" if below else "add", inputs=(total, last), attrs={})
+        )
+    return False
+
+
+def _terms(graph: Graph, node: Node, minus: bool = False) -> Iterator[tuple[bool, str]]:
+    """The terms of a sum, and whether each is subtracted; x - mean(x) is one of them."""
+    for index, value in enumerate(node.inputs):
+        below = minus != (node.op == "sub" and index == 1)
+        inner = graph.producer(value)
+        whole = inner.op in ("add", "sub") and graph.use_count(value) == 1
+        if whole and not _is_centering(graph, inner):
+            yield from _terms(graph, inner, below)
+        else:
+            yield below, value
+
+
+def _is_centering(graph: Graph, node: Node) -> bool:
+    mean = graph.producer(node.inputs[1])
+    return node.op == "sub" and is_channel_mean(graph, mean) and mean.inputs[0] == node.inputs[0]
 
 
 def _center(rewriter: Rewriter, node: Node) -> bool:

@@ -76,3 +76,39 @@ def test_refused_where_the_mean_or_the_layer_is_used_elsewhere():
     g, y = head()
     g.outputs["z"] = "mean"
     assert reasons(run_pass(FoldCentering(), g)) == [("centered", "`mean` is used elsewhere too")]
+
+
+SUMS = {
+    "V + A - mean": lambda g, v, a, m: g.add("sub", g.add("add", v, a), m),
+    "A + V - mean": lambda g, v, a, m: g.add("sub", g.add("add", a, v), m),
+    "V - mean + A": lambda g, v, a, m: g.add("add", g.add("sub", v, m), a),
+    "A + (V - mean)": lambda g, v, a, m: g.add("add", a, g.add("sub", v, m)),
+    "V + (A - mean)": lambda g, v, a, m: g.add("add", v, g.add("sub", a, m)),
+    "V - (mean - A)": lambda g, v, a, m: g.add("sub", v, g.add("sub", m, a)),
+    "A - (mean - V)": lambda g, v, a, m: g.add("sub", a, g.add("sub", m, v)),
+    "V + V + A - mean": lambda g, v, a, m: g.add("sub", g.add("add", g.add("add", v, v), a), m),
+}
+
+
+@pytest.mark.parametrize("order", SUMS)
+def test_every_order_of_a_dueling_head_loses_its_mean(order):
+    g = Graph("net")
+    x = g.input("x", "float64", (3, 5))
+    a = g.add("matmul", x, g.const(RNG.normal(size=(5, 4)), "wa"))
+    a = g.add("bias_add", a, g.const(RNG.normal(size=4), "ba"))
+    v = g.add("matmul", x, g.const(RNG.normal(size=(5, 1)), "wv"))
+    mean = g.add("mean", a, attrs={"axes": (-1,), "keepdims": True})
+    g.outputs["y"] = SUMS[order](g, v, a, mean)
+    run_pass(FoldCentering(), g)
+    assert not [n.name for n in g.topological() if n.op == "mean"]
+
+
+def test_a_mean_of_something_else_stays():
+    g = Graph("net")
+    x = g.input("x", "float64", (3, 4))
+    other = g.add("tanh", x)
+    mean = g.add("mean", other, attrs={"axes": (-1,), "keepdims": True})
+    g.outputs["y"] = g.add("sub", g.add("add", x, x), mean)
+    before = list(g.topological())
+    run_pass(FoldCentering(), g)
+    assert list(g.topological()) == before

@@ -194,4 +194,14 @@ class _Reader:
             for s in self.writer.steps.values()
         ]
         found = [names[self.writer.value(value)] for value in self.outputs.values()]
-        return steps, tuple(dict.fromkeys(found))
+        return _needed(steps, found), tuple(dict.fromkeys(found))
+
+
+def _needed(steps: list[Step], outputs: list[str]) -> list[Step]:
+    """Without the steps that make what nothing takes, like columns that were sliced away."""
+    wanted, found = set(outputs), []
+    for step in reversed(steps):
+        if step.output in wanted:
+            wanted.update(step.inputs)
+            found.append(step)
+    return found[::-1]

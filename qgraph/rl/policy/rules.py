@@ -218,6 +218,22 @@ def _reshape(writer: Writer, node: Node) -> None:
         writer.reshaped[node.name] = x
 
 
+def _slice(writer: Writer, node: Node) -> None:
+    """Columns of a value: those of the layers that make it, and of all that lies between."""
+    x = node.inputs[0]
+    begin, end, strides = (node.attrs[name] for name in ("begin", "end", "strides"))
+    for axis, size in enumerate(writer.graph.types[x].shape or ()):
+        last = axis == len(begin) - 1
+        whole = (begin[axis] or 0, strides[axis]) == (0, 1) and end[axis] in (None, size)
+        if not last and not whole:
+            raise no_actor(node, " along another axis than the last")
+    channels = (writer.sample(x) or (None,))[-1]
+    if channels is None:
+        raise no_actor(node)
+    columns = np.arange(channels)[slice(begin[-1], end[-1], strides[-1])]
+    writer.same[node.name] = writer.columns(node, writer.value(x), columns, channels)
+
+
 def _identity(writer: Writer, node: Node) -> None:
     writer.same[node.name] = node.inputs[0]
 
@@ -243,4 +259,5 @@ RULES: Mapping[str, Rule] = {
     "concat": _concat,
     "reshape": _reshape,
     "identity": _identity,
+    "slice": _slice,
 }

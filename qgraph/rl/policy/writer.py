@@ -73,6 +73,28 @@ class Writer:
         steps = [changed if old == step.output else kept for old, kept in self.steps.items()]
         self.steps = {made.output: made for made in steps}
 
+    def columns(self, node: Node, value: str, columns: Array, channels: int) -> str:
+        """The value that has some of the columns of `value`, [..., channels], made by new steps.
+
+        Each column of a layer and of what goes channel by channel is computed alone. Raises
+        UnsupportedError where something mixes channels, or for columns of the observation.
+        """
+        if len(columns) == channels and (columns == np.arange(channels)).all():
+            return value
+        step, name = self.steps.get(value), f"{node.name}/{value}"
+        if name in self.steps:
+            return name
+        weights = {} if step is None else {n.rsplit("/", 1)[-1]: n for n in step.weights}
+        taken = {role: self.weights[n][..., columns] for role, n in weights.items()}
+        if step is not None and step.op in ("dense", "conv"):
+            self.add(name, step.op, step.inputs[0], attrs=step.attrs, **taken)
+        elif step is not None and step.op in ("affine", "clip", "activate"):
+            made = self.columns(node, step.inputs[0], columns, channels)
+            self.add(name, step.op, made, attrs=step.attrs, **taken)
+        else:
+            raise no_actor(node, " of what mixes channels, or of the observation")
+        return name
+
     def weight(self, step: Step, role: str) -> Array:
         return self.weights[_of_role(step, role)]
 

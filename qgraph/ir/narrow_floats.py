@@ -25,6 +25,11 @@ def widened_array(array: Any) -> Any:
     return array.astype(np.float32) if array.dtype.name in NARROW else array
 
 
+def of_numpy(array: Any) -> Any:
+    """`array` itself, or in float32 where it is of bfloat16, which numpy takes for raw bytes."""
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
 def in_float32(array: Any) -> Any:
     """`array` itself, or cast to float32 where it is of another float type."""
     return array.astype(np.float32) if array.dtype.name in (*NARROW, "float64") else array

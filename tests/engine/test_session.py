@@ -116,3 +116,13 @@ def test_verify_takes_the_engine_in(out) -> None:
     assert found.code == 0
     tally = json.loads(found.out)["forms"]["engine"]
     assert tally["differences"] == 0 and tally["tensors"] > 5
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_feeds_of_other_float_types_are_cast(out, dtype) -> None:
+    session = Session.open(out)
+    image = images(3).astype(dtype)
+    found, wanted = session.run({"image": image}), session.run({"image": image.astype("float32")})
+    for name, array in wanted.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], array)

@@ -267,3 +267,14 @@ def test_float64_file_is_read_as_float32(tmp_path):
     assert "uses float64;" in graph.notes[0] and "rounded" in graph.notes[0]
     (found,) = evaluate(graph, {"x": np.float32([[1, 3], [5, 2]])}).values()
     np.testing.assert_array_equal(found, [[3], [5]])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_calibration_data_may_be_of_any_float_type(dtype):
+    graph = load_graph_def(tf_network([("conv", False)], "float16", "float32"))
+    images = IMAGES.astype(NARROW.get(dtype, dtype))
+    found = quantize(graph, {"image": images}, effort="plain")
+    wanted = quantize(graph, {"image": images.astype(np.float32)}, effort="plain")
+    assert print_graph(found.graph) == print_graph(wanted.graph)
+    assert {a.dtype.name for a in (*found.sample.values(), *found.few.values())} == {"float32"}
+    np.testing.assert_array_equal(found.few["image"], wanted.few["image"])

@@ -112,7 +112,9 @@ def _print_written(model: Path, manifest: dict[str, Any]) -> None:
     try:
         _print_ends(manifest)
         print_quantized(manifest)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except OSError:  # of standard output
+        raise
+    except Exception as error:  # whatever a damaged manifest makes of tables
         raise LoadError(
             f"its manifest is not as it was written: {first_line(error)}",
             node=str(model),

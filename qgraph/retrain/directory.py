@@ -153,13 +153,16 @@ def load(path: str | Path) -> Training:
         floating = parse_graph((path / "float.txt").read_text("utf-8"), part(arrays, "float"))
         graph.facts.update(map(str, about["established"]))
         trace = Trace.from_json(read_json(path / "rewrites.json"))
-        norms = tuple(_norm(i, names, arrays) for i, names in enumerate(about["norms"]))
+        norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
         sample, few = part(arrays, "sample"), part(arrays, "few")
         method, facts = str(about["method"]), dict(about["facts"])
     return Training(graph, floating, norms, profile, method, trace, sample, few, facts)
 
 
-def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any]) -> Norm:
+def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Graph) -> Norm:
+    missing = [names[key] for key in ("layer", "weights", "bias") if names[key] not in graph.nodes]
+    if missing:
+        raise ValueError(f"a batch norm is of `{missing[0]}`, which does not exist")
     values = {name: arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS}
     return Norm(**{name: names[name] for name in NORM_NAMES}, **values)

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from tests.helpers.cli import left_in, run, small_network
 from tests.helpers.tf_graphs import v1
@@ -42,8 +43,8 @@ FILES = {
     "cut.pb": (GOOD[:-99], LOAD, "the file may be truncated"),
     "words.pbtxt": (b"once upon a time", LOAD, "words.pbtxt: a text file, but not a GraphDef"),
     "cut.pbtxt": (b'node { name: "x" op: "Pla', LOAD, "cut.pbtxt"),
-    "bad.h5": (b"\x89HDF\r\n\x1a\n" + bytes(99), LOAD, "bad.h5: tf-keras cannot read"),
-    "bad.keras": (b"PK\x03\x04" + bytes(99), LOAD, "bad.keras: tf-keras cannot read"),
+    "bad.h5": (b"\x89HDF\r\n\x1a\n" + bytes(99), LOAD, "bad.h5: the HDF5 library cannot read it"),
+    "bad.keras": (b"PK\x03\x04" + bytes(99), LOAD, "bad.keras: cannot be read"),
     "bad.meta": (b"\xff\xff\xff", LOAD, "bad.index: the checkpoint's file with the list"),
     "cycle.pb": (damaged(with_cycle), GRAPH, "relu: the graph has a cycle: relu -> mean -> relu"),
     "hole.pb": (damaged(without_input), GRAPH, "mean: input `relu` does not exist"),
@@ -128,16 +129,16 @@ def test_usage_errors(model, samples, tmp_path, flags):
 
 
 def test_debug_shows_the_traceback_and_what_caused_the_error(tmp_path):
-    (tmp_path / "bad.h5").write_bytes(FILES["bad.h5"][0])
+    (tmp_path / "bad.keras").write_bytes(FILES["bad.keras"][0])
     for arguments in (
-        ["--debug", "inspect", tmp_path / "bad.h5"],
-        ["inspect", tmp_path / "bad.h5", "--debug"],
+        ["--debug", "inspect", tmp_path / "bad.keras"],
+        ["inspect", tmp_path / "bad.keras", "--debug"],
     ):
         done = run(*arguments)
         assert done.code == LOAD
         assert "Traceback" in done.err and "LoadError" in done.err
-        assert "During handling of the above exception" in done.err  # h5py's own error
-        assert f"error: {tmp_path / 'bad.h5'}: " in done.err
+        assert "During handling of the above exception" in done.err  # zipfile's own error
+        assert f"error: {tmp_path / 'bad.keras'}: " in done.err
 
 
 def test_a_bug_is_called_one(model, monkeypatch):
@@ -173,3 +174,14 @@ def test_a_checkpoint_by_its_prefix(tmp_path, samples):
     (tmp_path / "net.data-00000-of-00001").unlink()
     done = run("quantize", tmp_path / "net", "-c", samples, "-o", tmp_path / "again")
     assert done.code == LOAD and "net.data" in done.err and not (tmp_path / "again").exists()
+
+
+def test_keras_file_with_code_asks_for_trust(tmp_path):
+    layers = tf_keras.layers
+    x = layers.Input((4,), name="x")
+    doubled = layers.Lambda(lambda t: t * 2, name="mine")(x)
+    tf_keras.Model(x, layers.Dense(2)(doubled)).save(tmp_path / "m.keras")
+    refused = run("inspect", tmp_path / "m.keras")
+    assert_clear_error(refused, LOAD, "`Lambda` (layer `mine`)", tmp_path, left_in(tmp_path))
+    assert "--trust" in refused.err and "model.export" in refused.err
+    assert run("inspect", tmp_path / "m.keras", "--trust").code == 0

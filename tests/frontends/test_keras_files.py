@@ -331,13 +331,22 @@ def test_config_nested_without_bound(tmp_path):
         refused(tmp_path / "deep.keras", "config(.|\n)*(nested|recursion)")
 
 
+@BOTH
+@pytest.mark.parametrize("name", ["MobileNetV3Small", "ConvNeXtTiny"])
+def test_networks_that_keras_ships(K, name):
+    network = getattr(K.applications, name)(
+        weights=None, include_top=False, input_shape=(64, 64, 3)
+    )
+    screen.check(screen.without_compile(json.loads(network.to_json())))
+
+
 def test_known_names_exist_in_keras():
     """A name that no Keras has would be a hole for a class of that name."""
     from keras.src.ops import core, image, linalg, math, nn
     from keras.src.ops import numpy as arrays
 
     old = {"BatchNormalizationV1", "BatchNormalizationV2", "GRUV2", "LSTMV2"}
-    old |= {"SyncBatchNormalization"}
+    old |= {"SyncBatchNormalization", "LayerScale"}  # the last is of keras.applications
     layers = {*dir(tf_keras.layers), *dir(keras.layers)} | old
     assert layers >= LAYERS
     modules = (core, image, linalg, math, nn, arrays)

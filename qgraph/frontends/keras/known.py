@@ -27,15 +27,15 @@ LAYERS = _sizes(
 ) | _sizes("DepthwiseConv# LocallyConnected# SeparableConv# SeparableConvolution#", (1, 2))
 LAYERS |= _names(
     """Activation ActivityRegularization Add AdditiveAttention AlphaDropout Attention Average
-    BatchNormalization BatchNormalizationV1 BatchNormalizationV2 Bidirectional CategoryEncoding
-    CenterCrop Concatenate Dense Dot Dropout ELU EinsumDense Embedding Flatten GRU GRUCell GRUV2
-    GaussianDropout GaussianNoise GroupNormalization GroupQueryAttention Identity InputLayer LSTM
-    LSTMCell LSTMV2 LayerNormalization LeakyReLU Masking Maximum Minimum MultiHeadAttention Multiply
-    Normalization PReLU Permute RMSNormalization RNN RandomBrightness RandomContrast RandomCrop
-    RandomFlip RandomHeight RandomRotation RandomTranslation RandomWidth RandomZoom ReLU
-    RepeatVector Rescaling Reshape Resizing SimpleRNN SimpleRNNCell Softmax
-    SpectralNormalization StackedRNNCells Subtract SyncBatchNormalization ThresholdedReLU
-    TimeDistributed UnitNormalization"""
+    BatchNormalization BatchNormalizationV1 BatchNormalizationV2 Bidirectional
+    CategoryEncoding CenterCrop Concatenate Dense Dot Dropout ELU EinsumDense Embedding
+    Flatten GRU GRUCell GRUV2 GaussianDropout GaussianNoise GroupNormalization
+    GroupQueryAttention Identity InputLayer LSTM LSTMCell LSTMV2 LayerNormalization LayerScale
+    LeakyReLU Masking Maximum Minimum MultiHeadAttention Multiply Normalization PReLU Permute
+    RMSNormalization RNN RandomBrightness RandomContrast RandomCrop RandomFlip RandomHeight
+    RandomRotation RandomTranslation RandomWidth RandomZoom ReLU RepeatVector Rescaling
+    Reshape Resizing SimpleRNN SimpleRNNCell Softmax SpectralNormalization StackedRNNCells
+    Subtract SyncBatchNormalization ThresholdedReLU TimeDistributed UnitNormalization"""
 )
 
 VALUES = _names(
@@ -125,6 +125,6 @@ def is_known_function(name: str) -> bool:
 
 # Where such classes and functions live, behind `keras.`, `keras.src.` and the like.
 HOMES = _names(
-    """activations constraints dtype_policies engine initializers layers mixed_precision models ops
-    regularizers"""
+    """activations applications constraints dtype_policies engine initializers layers
+    mixed_precision models ops regularizers"""
 )

@@ -88,7 +88,7 @@ def _strangers(config: Any, layer: str, depth: int) -> Iterator[Stranger]:
         if isinstance(key, str) and key.endswith("activation") and isinstance(value, str):
             if value.lower() not in ACTIVATIONS:
                 yield Stranger(value, layer)
-        elif key == "compile_config":
+        elif key == "compile_config" and value is not None:
             yield Stranger("compile_config", layer, runs=True)
         else:
             yield from _strangers(value, layer, depth + 1)

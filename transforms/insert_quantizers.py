@@ -23,7 +23,14 @@ from qgraph.ir.ops.standardize import result_spec, widest_input
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import Pass
 from qgraph.quant.profile import Profile
-from qgraph.quant.topology import CLIPS, end_layers, is_nonnegative, sources, sources_spec
+from qgraph.quant.topology import (
+    CLIPS,
+    end_layers,
+    is_nonnegative,
+    size_advice,
+    sources,
+    sources_spec,
+)
 from qgraph.rewrite.constants import channels_of, leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -365,7 +372,10 @@ class _Inserter:
             if node.op == "opaque"
             else f"{node.op} is a float op"
         )
-        self.rewriter.refuse(node, f"stays float: {reason or kind}")
+        advice = size_advice(self.graph, node)
+        self.rewriter.refuse(
+            node, "; ".join(filter(None, (f"stays float: {reason or kind}", advice)))
+        )
         return "float", node.name
 
     # -- afterwards ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from qgraph.program.form import Entry, Program
 from qgraph.program.moves import MOVES
 from qgraph.program.rules import RULES
 from qgraph.program.writer import Writer
-from qgraph.quant.topology import QUANTIZERS, has_integer_form, value_exponent
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, size_advice, value_exponent
 
 
 def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
@@ -29,7 +29,12 @@ def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
     if "calibrated" not in graph.facts:
         raise GraphError("only a calibrated graph has an integer program", node=graph.name)
     shapes = shapes or {}
-    program = _Lowering(_sized(graph, shapes)).program()
+    try:
+        program = _Lowering(_sized(graph, shapes)).program()
+    except UnsupportedError as error:
+        node = graph.nodes.get(error.node or "")
+        error.hint = (size_advice(graph, node) if node else "") or error.hint
+        raise
     if samples_stay_apart(program):
         return replace(program, batch_free=True)
     return replace(program, blocks_free=_blocks_free(graph, shapes, program))

@@ -56,6 +56,24 @@ def _composed_nonnegative(steps: Sequence[Step], x: bool) -> bool:
     return known[-1]
 
 
+def size_advice(graph: Graph, node: Node) -> str:
+    """What to do where a node is float because sizes are open, beyond the batch; else nothing."""
+
+    def is_open(value: str) -> bool:
+        shape = graph.types[value].shape
+        return shape is None or None in shape[1:]
+
+    inputs = [name for name in graph.inputs if is_open(name)]
+    if not inputs or not any(map(is_open, node.inputs)):
+        return ""
+    shape = graph.types[inputs[0]].shape or (None, None, None, 3)
+    sizes = ("?", *("224" if d is None else str(d) for d in shape[1:]))
+    return (
+        f"the size of input `{inputs[0]}` is open; give it, like "
+        f"--input-shape {inputs[0]}={','.join(sizes)}"
+    )
+
+
 def has_integer_form(node: Node) -> bool:
     """True where codes in give codes out.
 

@@ -1,5 +1,7 @@
 """What is refused names the user's layer, says why and what to do, whichever file it came in."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +11,7 @@ from qgraph import load, quantize
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.frontends.refused import layer_of
 from qgraph.interpret import evaluate
+from qgraph.stored import load_network
 from tests.helpers.cli import run
 
 L = keras.layers
@@ -138,3 +141,27 @@ def test_other_files_have_no_signature(tmp_path) -> None:
     path = written(recurrent("SimpleRNN", unroll=True), tmp_path, "h5")
     with pytest.raises(UsageError, match="only a SavedModel has signatures"):
         load(path, signature="serving_default")
+
+
+# -- open sizes -------------------------------------------------------------------------------
+
+
+def test_open_sizes_come_with_the_option_that_helps(tmp_path) -> None:
+    x = L.Input((None, None, 3), name="image")
+    h = L.GlobalAveragePooling2D(name="pool")(L.ReLU()(L.Conv2D(4, 3)(x)))
+    path = written(keras.Model(x, L.Dense(2)(h)), tmp_path, "h5")
+    data = np.random.default_rng(0).normal(size=(8, 6, 6, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", data)
+    advice = r"--input-shape image=\?,224,224,3"
+    (reason,) = (
+        r.reason
+        for r in quantize(path, data, effort="plain").trace.refusals
+        if r.reason.startswith("stays float") and "pool" in r.node
+    )
+    assert re.search(advice, reason)
+    assert "--input-shape image=?,224,224,3" in " ".join(run("inspect", path).out.split())
+    out = quantize(path, data, effort="plain").save(tmp_path / "out")
+    with pytest.raises(UnsupportedError, match=rf"pool/Mean(.|\n)*{advice}"):
+        load_network(out)
+    sized = quantize(path, data, effort="plain", input_shapes={"image": (None, 6, 6, 3)})
+    assert not [r for r in sized.trace.refusals if r.reason.startswith("stays float")]

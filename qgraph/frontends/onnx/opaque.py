@@ -20,8 +20,10 @@ RANDOM = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 )  # fmt: skip
+CONTROL_FLOW = "control flow"
+UNROLL = "export the model with its loops unrolled and its conditions constant"
 REFUSED = {
-    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), "control flow"),
+    **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), CONTROL_FLOW),
     **dict.fromkeys(RANDOM, "an op that draws random numbers"),
     **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), "an optional"),
     "StringNormalizer": "an op on text",
@@ -135,7 +137,16 @@ def _refuse(node: OnnxNode) -> None:
     if what is None and any(t.startswith("seq(") for t in types) and not _tensors(kinds):
         what = "an op on sequences"
     if what is not None:
-        raise UnsupportedError(f"`{node.op}` is {what}, not supported", node=node.name, hint=CUT)
+        hint = f"{UNROLL}; or {CUT}" if what == CONTROL_FLOW else CUT
+        raise UnsupportedError(
+            f"`{node.op}`{_label(node)} is {what}, not supported", node=node.name, hint=hint
+        )
+
+
+def _label(node: OnnxNode) -> str:
+    """The node's own name in the file, where it has one beside the name of its result."""
+    given = node.label and not node.label.startswith(f"{node.op} number ")
+    return f" (`{node.label}`)" if given and node.label != node.name else ""
 
 
 def _tensors(kinds: Sequence[Any]) -> bool:

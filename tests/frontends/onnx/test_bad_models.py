@@ -81,7 +81,11 @@ REFUSED = {
     "domain": (of_domain(), UnsupportedError, "y: op `Mine` of `my.own` is not known"),
     "unknown": (one_op("Mine", ROW), UnsupportedError, "y: op `Mine` is not known"),
     "newer": (one_op("TensorScatter", ROW, f(3, 6)), UnsupportedError, "not in opset 17"),
-    "if": (branching(), UnsupportedError, "y: `If` is control flow"),
+    "if": (
+        branching(),
+        UnsupportedError,
+        r"y: `If` is control flow(.|\n)*loops unrolled and its conditions",
+    ),
     "loop": (branching("Loop"), UnsupportedError, "y: `Loop` is control flow"),
     "sequence": (sequence(), UnsupportedError, "s: `SequenceConstruct` is an op on sequences"),
     "random": (one_op("RandomNormalLike", ROW), UnsupportedError, "draws random numbers"),

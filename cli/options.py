@@ -167,7 +167,12 @@ def check_model(path: Path) -> None:
 
 
 def names(text: str | None) -> list[str] | None:
-    return [part.strip() for part in text.split(",") if part.strip()] if text else None
+    """Names between commas; one that holds a comma stands in quotes, as in a CSV file."""
+    if not text:
+        return None
+    found = re.findall(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|$)|([^,]+))(?:,|$)', text)
+    parts = [quoted.replace('""', '"') or plain.strip() for quoted, plain in found]
+    return [part for part in parts if part]
 
 
 def shapes(texts: list[str] | None) -> dict[str, Shape] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.names import entry_name
 from qgraph.quant.sources import NUMBERS, OnRead, call_entry_point, is_entry_point, read_file
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
@@ -173,13 +174,14 @@ def _read(source: Data, limit: int | None, on_read: OnRead) -> Mapping[str, Arra
 def _by_input(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
     if len(arrays) == 1 and len(graph.inputs) == 1:
         return {graph.inputs[0]: next(iter(arrays.values()))}
-    missing = [name for name in graph.inputs if name not in arrays]
+    spelled = {name: name if name in arrays else entry_name(name) for name in graph.inputs}
+    missing = [name for name, entry in spelled.items() if entry not in arrays]
     if missing:
         raise CalibrationError(
             f"no array for input `{missing[0]}`: found {sorted(arrays)}",
             hint=f"inputs are {graph.inputs}",
         )
-    return {name: arrays[name] for name in graph.inputs}
+    return {name: arrays[entry] for name, entry in spelled.items()}
 
 
 def _check(array: Array, graph: Graph, name: str, what: str) -> None:

@@ -12,6 +12,7 @@ from qgraph.backends.forms import Network
 from qgraph.errors import UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes
+from qgraph.names import from_entry_name
 from qgraph.numerics import aligned
 from qgraph.program import Program
 from qgraph.verification.cases import from_samples
@@ -85,11 +86,21 @@ def _every(network: Network, entries: Mapping[str, Codes]) -> dict[str, Codes]:
 
 def _names(program: Program, dump: Mapping[str, Array]) -> dict[str, str]:
     """Tensors by the dump's names for them."""
-    plain = {_plain(name): name for name in program.tensors}
+    plain: dict[str, list[str]] = {}
+    for name in program.tensors:
+        plain.setdefault(_plain(name), []).append(name)
     found = {}
     for theirs in dump:
         bare = next((theirs[len(p) :] for p in PREFIXES if theirs.startswith(p)), theirs)
-        ours = bare if bare in program.tensors else plain.get(_plain(bare))
+        exact = (bare, from_entry_name(bare), theirs)
+        ours = next((name for name in exact if name in program.tensors), None)
+        alike = plain.get(_plain(bare), [])
+        if ours is None and len(alike) > 1:
+            raise UsageError(
+                f"`{theirs}` may be {' or '.join(f'`{name}`' for name in alike)}",
+                hint="give it the tensor's own name",
+            )
+        ours = ours or next(iter(alike), None)
         if ours is not None:
             found[theirs] = ours
     return found

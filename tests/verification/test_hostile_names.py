@@ -9,12 +9,17 @@ import pytest
 from qgraph import quantize
 from qgraph.backends.c.source import unit
 from qgraph.backends.tf.emit import end_names
+from qgraph.cli.options import names as split_names
+from qgraph.errors import UsageError
 from qgraph.exports import export
 from qgraph.names import from_entry_name
+from qgraph.npz import write_npz
 from qgraph.program import lower
 from qgraph.runtime import Session
 from qgraph.stored import load_network
+from qgraph.verification.dump import against
 from qgraph.verification.verify import verify
+from tests.helpers.cli import run
 from tests.helpers.named_networks import (
     INPUTS,
     OUTPUTS,
@@ -157,6 +162,57 @@ def test_an_output_may_have_the_name_of_an_input(tmp_path) -> None:
     samples = samples_for(graph.inputs)
     out = quantize(graph, samples, effort="plain").save(tmp_path / "out")
     assert verify(out, forms=["tensorflow", "c"]).equal
+
+
+def test_a_dump_goes_by_names_that_are_exact_or_not_ambiguous(tmp_path) -> None:
+    names = ["x y", "x.y", *(f"t{i}" for i in range(TENSORS - 2))]
+    names[9:11] = ["%41", "A"]
+    graph = imported(named_network(names))
+    made = quantize(graph, samples_for(names), effort="plain")
+    network = load_network(made.save(tmp_path / "out"))
+    whole = dict(np.load(tmp_path / "out" / "tensors.npz"))
+    assert against(network, whole).unknown == ()
+    entries = {n: c for n, c in whole.items() if n.startswith(("codes/x y", "codes/x.y"))}
+    assert {"codes/x y/q8", "codes/x.y/q8"} <= entries.keys()
+    with pytest.raises(UsageError, match=r"`x_y_q8` may be `x y/q8` or `x\.y/q8`"):
+        against(network, {"x_y_q8": whole["codes/x y/q8"]})
+
+
+def test_names_hold_through_calibration_files_training_and_the_report(tmp_path) -> None:
+    names = ["in, put", "%42", 'say "y"', "</script>", *SETS["archives"][4:]]
+    (tmp_path / "net.onnx").write_bytes(named_network(names).SerializeToString())
+    write_npz(tmp_path / "samples.npz", samples_for(names))
+    net, samples, out = tmp_path / "net.onnx", tmp_path / "samples.npz", tmp_path / "out"
+    ends = ("--inputs", '"in, put",%42', "--outputs", '"say ""y""",</script>')
+    for verb in (
+        ("quantize", net, "-c", samples, "-o", out, "--effort", "plain", *ends),
+        ("report", out),
+        ("run", out, "-i", samples, "-o", tmp_path / "outputs.npz"),
+        ("quantize", net, "-c", samples, "-o", tmp_path / "train", "--mode", "retrain"),
+        ("train", tmp_path / "train", "--data", samples, "--epochs", 1, "--output", "</script>"),
+        ("finalize", tmp_path / "train"),
+        ("verify", tmp_path / "train" / "inference", "-f", "tensorflow"),
+    ):
+        done = run(*verb)
+        assert done.code == 0, (verb, done.err)
+    assert "<b></script>" not in (out / "report.html").read_text()
+    with np.load(tmp_path / "outputs.npz") as found:
+        assert set(found.files) == {'say "y"', "</script>"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a,b", ["a", "b"]),
+        (" a , b,", ["a", "b"]),
+        ('"a,b",c', ["a,b", "c"]),
+        ('a"b,c', ['a"b', "c"]),
+        ('"a ""b""",c d', ['a "b"', "c d"]),
+        ("", None),
+    ],
+)
+def test_names_in_options(text, wanted) -> None:
+    assert split_names(text) == wanted
 
 
 def test_c_memory_does_not_depend_on_names() -> None:

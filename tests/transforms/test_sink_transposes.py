@@ -177,6 +177,8 @@ def test_channel_shuffle_keeps_its_own_transpose_only(batch):
     run_pass(SinkTransposes(), g)
     (left,) = (n for n in g.nodes.values() if n.op == "transpose")
     assert left.attrs["perm"] == (0, 1, 2, 4, 3)
+    shapes = [n.attrs["shape"] for n in g.nodes.values() if n.op == "reshape"]
+    assert min(min(shape) for shape in shapes) == (batch or -1)
 
 
 def test_reshape_that_scatters_axes_is_not_passed():

@@ -332,6 +332,42 @@ def test_two_tensors_are_no_function_of_one() -> None:
     unchanged(network(gated))
 
 
+def test_what_is_too_steep_for_a_table_is_refused() -> None:
+    g = network(lambda w, x: w.add(w.tanh(w.mul(x, 100.0)), w.sigmoid(x)))
+    trace = Trace()
+    ComposeFunctions().run(g, trace)
+    assert [reason for _, reason in reasons(trace)] == [
+        "stays float: as a function of each element it is too steep for a table"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "leaves", "composed"),
+    [
+        ((1, 2), False, 1),
+        ((1, 2), True, 0),
+        ((3,), False, 0),
+        ((-1,), False, 0),
+        ((1, 3), False, 0),
+    ],
+)
+def test_a_mean_over_places_takes_codes_and_one_over_channels_does_not(axes, leaves, composed):
+    g = Graph("net")
+    w = Writer(g)
+    x = g.input("x", "float32", (None, 4, 4, 3))
+    window = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}
+    h = w.conv2d(x, g.const(np.ones((1, 1, 3, 3), np.float32), "first"), **window)
+    y = w.mean(w.mul(h, w.sigmoid(h)), axes=axes, keepdims=False)
+    if not leaves:
+        size = {(1, 2): 3, (1, 3): 4}.get(axes, 16)
+        y = w.reshape(y, shape=(-1, size)) if size == 16 else y
+        y = w.matmul(y, g.const(np.ones((size, 2), np.float32), "second"))
+    g.outputs["y"] = y
+    g.facts.add("batch-norm-folded")
+    run_pass(ComposeFunctions(), g)
+    assert sum(node.op == "composed" for node in g.nodes.values()) == composed
+
+
 def test_what_has_no_value_somewhere_is_refused() -> None:
     g = network(lambda w, x: w.sqrt(w.add(x, 1.0)))
     trace = Trace()

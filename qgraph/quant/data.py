@@ -13,6 +13,7 @@ import numpy as np
 
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
+from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
 from qgraph.quant.sources import NUMBERS, OnRead, call_entry_point, is_entry_point, read_file
@@ -71,7 +72,7 @@ def check_arrays(
 
     An array under any name serves the only input of a network. Raises CalibrationError.
     """
-    named = dict(_by_input(arrays, graph))
+    named = {name: of_numpy(np.asarray(v)) for name, v in _by_input(arrays, graph).items()}
     for name, array in named.items():
         if not np.ndim(array):
             raise CalibrationError(f"{what} for `{name}` is one number, not samples")

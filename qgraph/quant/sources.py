@@ -18,6 +18,7 @@ import numpy as np
 
 from qgraph.archives import Archive, npy_header
 from qgraph.errors import CalibrationError
+from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.quant.spill import Scratch
 
@@ -155,7 +156,7 @@ class _Joined:
         self.scratch = Scratch()
 
     def add(self, batch: Any) -> None:
-        array = np.atleast_1d(np.asarray(batch, order="C"))
+        array = of_numpy(np.atleast_1d(np.asarray(batch, order="C")))
         if self.first is None:
             self.first = array[:1]
         kind = self.first.dtype

@@ -114,6 +114,8 @@ def codes_of(array: Array, program: Program, name: str) -> Codes:
     """Codes as they are; values on their grid as codes. Raises UsageError for others."""
     if array.dtype.kind in "iu":
         return np.asarray(array, np.int64)
+    if array.dtype.kind not in "bf":
+        raise UsageError(f"`{name}` is of dtype {array.dtype}, not numbers", hint="dump codes")
     exponent = aligned(np.asarray(program.tensors[name].exponent), array.shape)
     steps = np.ldexp(np.asarray(array, np.float64), exponent)
     if not np.array_equal(steps, np.rint(steps)):

@@ -228,6 +228,7 @@ def test_the_layer_that_comes_first_is_named_first(network, dump) -> None:
         ({"foo": np.zeros(3)}, "has the name of a tensor"),
         ({"codes/second": np.zeros((1, 9), np.int32)}, "has shape"),
         ({"codes/second": np.full((1, 4), 0.3)}, "not on its grid"),
+        ({"codes/second": np.full((1, 4), "x")}, "not numbers"),
     ],
 )
 def test_dumps_that_do_not_fit(network, arrays, message: str) -> None:

@@ -164,5 +164,7 @@ def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Gr
     missing = [names[key] for key in ("layer", "weights", "bias") if names[key] not in graph.nodes]
     if missing:
         raise ValueError(f"a batch norm is of `{missing[0]}`, which does not exist")
+    if names["side"] not in ("input", "output"):
+        raise ValueError(f"a batch norm stands at an unknown side of `{names['layer']}`")
     values = {name: arrays[f"norm/{i}/{name}"] for name in NORM_ARRAYS}
     return Norm(**{name: names[name] for name in NORM_NAMES}, **values)

@@ -1,0 +1,44 @@
+"""What the documentation names exists, and every page can be found from README.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+CODE = ("qgraph", "transforms", "cli", "fused_ops", "benchmarks", "tests")
+TABLES = ("frontends", "frontends/keras", "rewrite", "quant", "static", "train")
+
+
+def links(page: Path) -> set[Path]:
+    """Files that `page` links to."""
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    return {(page.parent / t).resolve() for t in targets if "://" not in t}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    assert not [target for target in links(page) if not target.exists()]
+
+
+def test_every_page_is_linked_from_the_readme_or_the_architecture() -> None:
+    found = links(ROOT / "README.md") | links(ROOT / "docs" / "architecture.md")
+    assert not set((ROOT / "docs").glob("*.md")) - found
+
+
+def test_files_in_the_architecture_exist() -> None:
+    files = [p for room in CODE for p in (ROOT / room).rglob("*")]
+    paths = [str(p.relative_to(ROOT)) for p in files if p.is_file()]
+    named = re.findall(r"`([\w/]+\.(?:py|cpp|h))`", (ROOT / "docs" / "architecture.md").read_text())
+    assert not [name for name in named if not any(f"/{p}".endswith(f"/{name}") for p in paths)]
+
+
+@pytest.mark.parametrize("room", TABLES)
+def test_modules_of_rooms_with_a_table_are_in_the_architecture(room: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = (p.name for p in (ROOT / "qgraph" / room).glob("*.py") if p.stem != "__init__")
+    assert not [name for name in modules if not re.search(rf"[`/]{re.escape(name)}`", text)]

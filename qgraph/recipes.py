@@ -70,6 +70,9 @@ FOLD: tuple[Pass, ...] = (
     CollapseConcat(),
     MeanToAvgPool(),
     AvgPoolToDepthwise(),
+    # Once more: batch norms by themselves are layers only now.
+    RecognizeActivations(),
+    ComposeFunctions(),
     StripUnused(),
     ShareConstants(),  # weights that took in the same batch norm are one constant
 )

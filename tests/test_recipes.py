@@ -175,6 +175,63 @@ def test_random_networks(seed, layers):
     assert not {op for op in ops(graph) if op in UNKNOWN_TO_QUANTIZATION}
 
 
+# Functions of each element.
+PIECES = {
+    "swish": lambda net, x: net.op("mul", x, net.op("sigmoid", x)),
+    "leaky": lambda net, x: net.op("leaky_relu", x, alpha=0.1),
+    "relu": lambda net, x: net.op("relu", x),
+    "tanh": lambda net, x: net.op("tanh", x),
+    "square": lambda net, x: net.op("square", x),
+    "half": lambda net, x: net.op("mul", x, net.const(0.5, "half")),
+    "minus one": lambda net, x: net.op("sub", x, net.const(1.0, "one")),
+    "third": lambda net, x: net.op("div", x, net.const(3.0, "three")),
+    "bowl": lambda net, x: net.op(
+        "sqrt", net.op("add", net.op("mul", x, x), net.const(1.0, "one"))
+    ),
+    "quick gelu": lambda net, x: net.op(
+        "mul", x, net.op("sigmoid", net.op("mul", x, net.const(1.702, "c")))
+    ),
+    "clip": lambda net, x: net.op(
+        "minimum", net.op("maximum", x, net.const(-1.0, "low")), net.const(1.0, "high")
+    ),
+}
+# What takes their result: some are layers only once batch norms and means have been lowered.
+ENDS = {
+    "conv": lambda net, x: conv(net, x, 3),
+    "batch norm": lambda net, x: net.batch_norm(x),
+    "batch norm, padded conv": lambda net, x: conv(net, net.batch_norm(x), 3),
+    "pool": lambda net, x: net.op("avg_pool", x, ksize=(2, 2), strides=(1, 1), padding="same"),
+    "mean": lambda net, x: net.op("mean", x, axes=(1, 2), keepdims=True),
+    "factors": lambda net, x: net.op("mul", x, net.const(net.normal(net.shape(x)[3]), "factors")),
+    "itself": lambda net, x: x,
+}
+CHAINS = st.lists(st.sampled_from(sorted(PIECES)), min_size=1, max_size=4)
+
+
+@settings(max_examples=60)
+@given(CHAINS, CHAINS, st.sampled_from(sorted(ENDS)), st.sampled_from(sorted(ENDS)), st.booleans())
+def test_functions_of_elements_are_composed_at_once(first, second, middle, end, shared):
+    net = network(4, 5, 3)
+    x = conv(net, "x", 3)
+    for piece in first:
+        x = PIECES[piece](net, x)
+    y = ENDS[middle](net, x)
+    for piece in second:
+        y = PIECES[piece](net, y)
+    net.graph.outputs["y"] = ENDS[end](net, y)
+    if shared:
+        net.graph.outputs["inner"] = y
+    run(net.graph)
+
+
+def test_activations_before_a_batch_norm_of_its_own_are_one_function():
+    net = network(4, 5, 3)
+    y = PIECES["swish"](net, PIECES["swish"](net, conv(net, "x", 3)))
+    net.graph.outputs["y"] = net.batch_norm(y)
+    run(net.graph)
+    assert ops(net.graph) == ["input", "conv2d", "composed", "depthwise_conv2d", "bias_add"]
+
+
 def test_random_networks_are_what_the_seed_says():
     assert print_graph(random_cnn(7)) == print_graph(random_cnn(7))
     assert print_graph(random_cnn(7)) != print_graph(random_cnn(8))

@@ -1,6 +1,7 @@
 """Target profiles on the command line."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -31,6 +32,18 @@ def test_a_bad_profile(model, samples, tmp_path, name):
         assert done.code == PROFILE and done.out == "", done.err
         assert f"error: {tmp_path / name}: " in done.err and message in done.err, done.err
         assert "Traceback" not in done.err and left_in(tmp_path) == {name}
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused_at_once(model, samples, tmp_path):
+    levels = [f"- &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(12)]
+    bomb = tmp_path / "bomb.yaml"
+    bomb.write_text("\n".join(["name:", "- &a0 [x, x, x, x, x, x, x, x, x]", *levels]))
+    run("quantize", "--help")  # what is imported late is imported
+    begun = time.process_time()
+    done = run("quantize", model, "-c", samples, "-o", tmp_path / "out", "--profile", bomb)
+    assert time.process_time() - begun < 1
+    assert done.code == PROFILE and "aliases are not read in profiles" in done.err, done.err
+    assert len(done.err) < 1000 and left_in(tmp_path) == {"bomb.yaml"}
 
 
 def test_an_unknown_profile_lists_those_there_are(model, samples, tmp_path):

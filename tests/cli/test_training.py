@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from qgraph import retrain
 from qgraph.backends.tf.program import TFProgram
+from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.retrain import load
@@ -180,6 +182,30 @@ def test_a_directory_is_read_as_it_was_written(files, out):
             np.testing.assert_array_equal(got[value], wanted[value])
     assert network_of(found.graph) == network_of(made.graph)
     assert found.trace.to_json() == made.trace.to_json()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("layer", "none", "a batch norm is of `none`, which does not exist"),
+        ("weights", "none", "a batch norm is of `none`, which does not exist"),
+        ("bias", "none", "a batch norm is of `none`, which does not exist"),
+        ("side", "left", "a batch norm stands at an unknown side of `"),
+        ("side", None, "a batch norm stands at an unknown side of `"),
+        ("side", [], "a batch norm stands at an unknown side of `"),
+        ("layer", [], "is not what `qgraph quantize --mode retrain` wrote"),
+    ],
+)
+def test_a_damaged_batch_norm_is_refused_when_the_directory_is_read(
+    files, out, key, value, message
+):
+    about = json.loads((out / "training.json").read_text())
+    about["norms"][-1][key] = value
+    (out / "training.json").write_text(json.dumps(about))
+    with pytest.raises(LoadError, match=re.escape(message)):
+        load(out)
+    found = run("train", out, "--fast", "--data", files / "train.npz")
+    assert found.code == 3 and message in found.err.replace("\n", " "), found.err
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,14 @@ def _facts(graph: Graph) -> dict[str, Any]:
 def _left_opaque(graph: Graph) -> list[dict[str, str]]:
     """Ops of the file that have no other form; passes read some that importers leave."""
     opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
-    return [{"name": n.name, "op": n.attrs["kind"]} for n in opaque]
+    return [
+        {
+            "name": n.name,
+            "op": n.attrs["kind"],
+            "reason": f"not supported: {graph.unread[n.name]}" if n.name in graph.unread else "",
+        }
+        for n in opaque
+    ]
 
 
 def _print_ends(facts: dict[str, Any]) -> None:
@@ -157,14 +164,17 @@ def _print_ops(facts: dict[str, Any]) -> None:
 
     counts = [(op, str(count)) for op, count in facts["ops"].items()]
     print_table(f"ops, {facts['parameters']:,} parameters", ("=op", ">count"), counts)
-    unknown: dict[str, list[str]] = {}
+    unknown: dict[tuple[str, str], list[str]] = {}
     for op in facts["not_understood"]:
-        unknown.setdefault(op["op"], []).append(op["name"])
+        unknown.setdefault((op["op"], op["reason"]), []).append(op["name"])
     if unknown:
         print_table(
             "not understood, kept as float",
-            ("=op", ">count", "nodes"),
-            [(op, str(len(nodes)), Names(*_few(nodes))) for op, nodes in unknown.items()],
+            ("=op", ">count", "nodes", "reason"),
+            [
+                (op, str(len(nodes)), Names(*_few(nodes)), reason or "-")
+                for (op, reason), nodes in unknown.items()
+            ],
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from qgraph.errors import first_line
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
@@ -32,6 +33,7 @@ class FileNode(Protocol):
     @property
     def attrs(self) -> Mapping[str, Any]: ...
     def with_attrs(self: N, attrs: Mapping[str, Any]) -> N: ...
+    def value_as_text(self, key: str) -> str: ...
     def may_ignore(self, key: str) -> bool:
         """Whether attribute `key` holds its default, or can never change a number."""
 
@@ -70,16 +72,18 @@ class Construction:
         """What `function` makes of a node; None where it cannot express it.
 
         Nor has it where it left something unread: an input, or an attribute that is not at its
-        default. An attempt that fails leaves nothing in the graph.
+        default (`Graph.unread` says which). An attempt that fails leaves no node in the graph.
         """
         before, watched = len(self.graph.nodes), place.watched()
+        self.graph.unread.pop(place.name, None)
         result: R | None = None
         try:
             result = function(watched)
         except Inexpressible:
             return None
         finally:
-            if result is not None and watched.ignored():
+            if result is not None and (ignored := watched.ignored()):
+                self.graph.unread[place.name] = ", ".join(map(place.in_words, ignored))
                 result = None
             if result is None:
                 self._undo(before)
@@ -137,6 +141,13 @@ class Place(Generic[C, N]):
         unread = attrs.unread() if isinstance(attrs, WatchedAttributes) else ()
         missed = inputs.unread() if isinstance(inputs, WatchedInputs) else ()
         return (*missed, *(key for key in unread if not self.node.may_ignore(key)))
+
+    def in_words(self, key: str | int) -> str:
+        """An input or an attribute with its value, in few words."""
+        if isinstance(key, int):
+            return f"input {key} (`{self.inputs[key]}`)"
+        value = " ".join(self.node.value_as_text(key).split())
+        return f"attribute `{key}` ({first_line(value, 60)})"
 
     def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
         """The node of the IR that computes this node's (first) output."""

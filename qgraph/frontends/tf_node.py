@@ -45,6 +45,10 @@ class TFNode:
     def with_attrs(self, attrs: Mapping[str, Any]) -> TFNode:
         return replace(self, attrs=attrs)
 
+    def value_as_text(self, key: str) -> str:
+        _, _, value = str(self.attrs[key]).partition(": ")  # `f: 0.3`
+        return value or str(self.attrs[key])
+
     def may_ignore(self, key: str) -> bool:
         return no_effect(self.op, key, self.attrs[key])
 

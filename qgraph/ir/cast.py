@@ -25,6 +25,7 @@ class _Casting:
         self.graph, self.dtype = graph, dtype
         self.made = Graph(graph.name)
         self.made.facts, self.made.notes = set(graph.facts), list(graph.notes)
+        self.made.unread = dict(graph.unread)
         self.now: dict[str, str] = {}  # values that have another name in the copy
 
     def result(self) -> Graph:

@@ -54,6 +54,7 @@ class Graph:
     the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
     is what batch norms said of float values before they were folded; entries of values that are
     gone mean nothing. `notes` are for the user: what was read differently from how it was written.
+    `unread` says of opaque nodes, by name, which attributes or inputs their importer does not read.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -65,6 +66,7 @@ class Graph:
         self.facts: set[str] = set()
         self.moments: dict[str, Moments] = {}
         self.notes: list[str] = []
+        self.unread: dict[str, str] = {}
         self._users: dict[str, dict[str, int]] = {}
         self._control_users: dict[str, dict[str, int]] = {}
         self._order: list[Node] | None = None
@@ -299,6 +301,7 @@ class Graph:
         other.inputs, other.outputs = list(self.inputs), dict(self.outputs)
         other.facts, other._fresh = set(self.facts), dict(self._fresh)
         other.moments, other.notes = dict(self.moments), list(self.notes)
+        other.unread = dict(self.unread)
         other._users = {k: dict(v) for k, v in self._users.items()}
         other._control_users = {k: dict(v) for k, v in self._control_users.items()}
         return other

@@ -5,6 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
+from qgraph.frontends import importing
 from tests.helpers.cli import run
 from tests.helpers.tf_graphs import graph_def_of, v1
 
@@ -23,3 +24,27 @@ def test_random_op_of_a_dropout_is_understood(tmp_path, used_elsewhere):
     facts = json.loads(run("inspect", path, "--json").out)
     left = {entry["op"] for entry in facts["not_understood"]}
     assert left == ({"RandomUniform"} if used_elsewhere else set())
+
+
+def test_the_attribute_that_is_not_supported_is_named(tmp_path, monkeypatch):
+    kept = {
+        **importing.IMPORTERS,
+        "LeakyRelu": lambda site: site.emit("leaky_relu", site.inputs[0], alpha=0.2),
+    }
+    monkeypatch.setattr(importing, "IMPORTERS", kept)
+
+    def build():
+        x = v1.placeholder("float32", (None, 4), "x")
+        y = tf.nn.leaky_relu(x, 0.25, name="a") + tf.nn.leaky_relu(x, 0.5, name="b")
+        return [tf.math.betainc(y, y, y, name="c") + tf.nn.leaky_relu(x, 0.2, name="d")]
+
+    path = tmp_path / "net.pb"
+    path.write_bytes(graph_def_of(build).SerializeToString())
+    facts = json.loads(run("inspect", path, "--json").out)
+    assert {entry["name"]: entry["reason"] for entry in facts["not_understood"]} == {
+        "a": "not supported: attribute `alpha` (0.25)",
+        "b": "not supported: attribute `alpha` (0.5)",
+        "c": "",
+    }
+    shown = run("inspect", path).out
+    assert "attribute `alpha` (0.25)" in " ".join(shown.split())

@@ -10,6 +10,7 @@ from qgraph.frontends.onnx import importing
 from qgraph.frontends.onnx.ops import IMPORTERS
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.interpret import evaluate
+from qgraph.ir.cast import cast_floats
 from tests.helpers.onnx_graphs import f, imported, model_of, one_op, opaque_kinds
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, v1
 from tests.helpers.tf_graphs import opaque_kinds as tf_opaque_kinds
@@ -55,6 +56,8 @@ def test_attribute_that_is_not_read_leaves_the_node_to_its_source(forgetful, mod
     assert opaque_kinds(graph) == left
     if left:  # nothing of the attempt is left
         assert [n.op for n in graph.nodes.values()] == ["input", "opaque"]
+    assert graph.unread == ({"y": "attribute `mode` (CRD)"} if left else {})
+    assert graph.copy().unread == cast_floats(graph, "float64").unread == graph.unread
     x = X.reshape(1, 8, 2, 2, 2, 2)
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     wanted = x.transpose(order).reshape(1, 32, 2, 2)
@@ -67,7 +70,9 @@ def test_input_that_is_not_read_leaves_the_node_to_its_source(monkeypatch):
 
     monkeypatch.setattr(importing, "IMPORTERS", {**IMPORTERS, "Clip": importer})
     assert opaque_kinds(imported(one_op("Clip", X, np.float32(-1)))) == []
-    assert opaque_kinds(imported(one_op("Clip", X, np.float32(-1), np.float32(1)))) == ["Clip"]
+    left = imported(one_op("Clip", X, np.float32(-1), np.float32(1)))
+    assert opaque_kinds(left) == ["Clip"]
+    assert left.unread["y"].startswith("input 2 (`")
 
 
 def test_outputs_that_nothing_uses_do_not_count():

@@ -42,6 +42,9 @@ class OnnxNode:
     def with_attrs(self, attrs: Mapping[str, Any]) -> OnnxNode:
         return replace(self, attrs=attrs)
 
+    def value_as_text(self, key: str) -> str:
+        return str(self.attrs[key])
+
     def may_ignore(self, key: str) -> bool:
         return no_effect(self.op, self.version, self.domain, key, self.attrs[key])
 

@@ -23,7 +23,8 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
     if nothing was rounded. When training ends, layers are as they were.
 
     The last layer of a QRDQN is trained with one range for the kernels of all quantiles, and read
-    as their mean, which has a range of its own: there, what is evaluated differs from what was trained.
+    as their mean, which has a range of its own: there, what is evaluated differs from what was
+    trained.
     """
 
     def __init__(self, bits: int = 8, quant_delay: int = 0, verbose: int = 0) -> None:

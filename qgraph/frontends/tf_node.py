@@ -46,8 +46,9 @@ class TFNode:
         return replace(self, attrs=attrs)
 
     def value_as_text(self, key: str) -> str:
-        _, _, value = str(self.attrs[key]).partition(": ")  # `f: 0.3`
-        return value or str(self.attrs[key])
+        text = str(self.attrs[key])
+        kind, _, value = text.partition(": ")  # `f: 0.3`, but `list { i: 1 }`
+        return value if kind.isidentifier() else text
 
     def may_ignore(self, key: str) -> bool:
         return no_effect(self.op, key, self.attrs[key])

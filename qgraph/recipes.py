@@ -54,6 +54,7 @@ CLEAN: tuple[Pass, ...] = (
     LowerLeakyRelu(),
     SinkTransposes(),  # layout first: "last axis" below means channels
     RecognizeLayerNorm(),  # once more: norms over axis 1 of NCHW, constants that had to be folded
+    MeanToAvgPool(),  # after norms, before squeezes: it makes some
     RecognizeActivations(),  # before arithmetic is canonical: x / 6 is still a division
     ComposeFunctions(),  # after: what has a name keeps it
     FoldFlattens(),
@@ -68,7 +69,6 @@ FOLD: tuple[Pass, ...] = (
     FoldCentering(),
     LowerBatchNorm(),
     CollapseConcat(),
-    MeanToAvgPool(),
     AvgPoolToDepthwise(),
     # Once more: batch norms by themselves are layers only now.
     RecognizeActivations(),

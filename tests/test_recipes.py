@@ -185,6 +185,7 @@ PIECES = {
     "half": lambda net, x: net.op("mul", x, net.const(0.5, "half")),
     "minus one": lambda net, x: net.op("sub", x, net.const(1.0, "one")),
     "third": lambda net, x: net.op("div", x, net.const(3.0, "three")),
+    "minus": lambda net, x: net.op("neg", x),
     "bowl": lambda net, x: net.op(
         "sqrt", net.op("add", net.op("mul", x, x), net.const(1.0, "one"))
     ),
@@ -222,6 +223,27 @@ def test_functions_of_elements_are_composed_at_once(first, second, middle, end, 
     if shared:
         net.graph.outputs["inner"] = y
     run(net.graph)
+
+
+@pytest.mark.parametrize("axes", [(1, 2), (1,), (-2,)], ids=str)
+@pytest.mark.parametrize("piece", sorted(PIECES))
+def test_functions_of_elements_after_a_mean_settle_at_once(piece, axes):
+    net = network(4, 5, 3)
+    y = net.op("mean", conv(net, "x", 3), axes=axes, keepdims=False)
+    y = PIECES[piece](net, y)
+    size = 3 * (5 if axes == (1,) else 4 if axes == (-2,) else 1)
+    y = net.op("reshape", y, shape=(-1, size))
+    net.graph.outputs["y"] = net.op("matmul", y, net.const(net.normal(size, 2), "fc"))
+    run(net.graph)
+    assert "mean" not in ops(net.graph)
+
+
+@pytest.mark.parametrize("piece", ["half", "third", "minus", "minus one"])
+def test_affine_functions_are_left_to_layers(piece):
+    net = network(4, 5, 3)
+    net.graph.outputs["y"] = conv(net, PIECES[piece](net, conv(net, "x", 3)), 2)
+    run(net.graph)
+    assert "composed" not in ops(net.graph)
 
 
 def test_activations_before_a_batch_norm_of_its_own_are_one_function():

@@ -121,9 +121,16 @@ def _gains(graph: Graph, function: Function) -> bool:
 
 
 def _is_integer(graph: Graph, node: Node) -> bool:
-    """True for an op on codes, but a product of two functions of x."""
+    """True for an op on codes, and for what becomes one: x / c and -x are products with constants.
+
+    A product of two functions of x is not one.
+    """
     if node.op == "mul" and all(graph.constant(v) is None for v in node.inputs):
         return False
+    if node.op == "div" and graph.constant(node.inputs[1]) is not None:
+        return True
+    if node.op == "neg":
+        return True
     return op_definition(node.op).integer is not None
 
 

@@ -9,12 +9,16 @@ from qgraph.ir.graph import Node
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
+# Axes of the height and width of NHWC images, and of the length of signals [n, length, c].
+SPATIAL = {4: (1, 2), 3: (1,)}
+
 
 @dataclass(frozen=True)
 class MeanToAvgPool(RewritePass):
-    """The mean over height and width of an NHWC tensor becomes an average pool (and a squeeze).
+    """A mean over height, width or both of an NHWC tensor becomes an average pool (and a squeeze).
 
-    Refusals: other axes or ranks; a height or width that is not known.
+    A signal [n, length, c] is pooled as an image of height 1, which it is to the layers around it.
+    Refusals: means over other axes or in other ranks; a pooled size that is not known.
     """
 
     name: ClassVar[str] = "mean-to-avg-pool"
@@ -26,19 +30,27 @@ class MeanToAvgPool(RewritePass):
 def _pool(rewriter: Rewriter, node: Node) -> bool:
     x = node.inputs[0]
     known = rewriter.graph.types[x]
-    if known.shape is None or len(known.shape) != 4:
-        return rewriter.refuse(node, f"it takes {known}, not an NHWC tensor of rank 4")
-    axes = sorted({axis % 4 for axis in node.attrs["axes"]})
-    if axes != [1, 2]:
-        return rewriter.refuse(node, f"it is over axes {axes}, not over height and width (1, 2)")
-    size = known.shape[1:3]
-    if None in size:
+    rank = known.rank
+    if known.shape is None or rank not in SPATIAL:
         return rewriter.refuse(
-            node, f"the height and width of {known} are not known: give --input-shape"
+            node, f"it takes {known}, not an NHWC tensor of rank 4 or a signal of rank 3"
         )
-    attrs = {"ksize": size, "strides": (1, 1), "padding": "valid"}
-    if node.attrs["keepdims"]:
-        return rewriter.put(Node(node.name, "avg_pool", (x,), attrs, node.control))
-    pooled = rewriter.add("avg_pool", x, name=f"{node.name}/pool", attrs=attrs)
-    squeezed = Node(node.name, "squeeze", (pooled,), {"axes": (1, 2)}, node.control)
-    return rewriter.put(squeezed)
+    axes = sorted({axis % rank for axis in node.attrs["axes"]})
+    if not axes or not set(axes) <= set(SPATIAL[rank]):
+        where = "height and width (1, 2)" if rank == 4 else "the length (1)"
+        return rewriter.refuse(node, f"it is over axes {axes}, not over {where}")
+    if None in (known.shape[axis] for axis in axes):
+        unknown = "the height and width of {} are" if rank == 4 else "the length of {} is"
+        return rewriter.refuse(node, f"{unknown.format(known)} not known: give --input-shape")
+    window = tuple(known.shape[axis] if axis in axes else 1 for axis in SPATIAL[rank])
+    added = 4 - rank  # the height of a signal
+    image = x
+    if added:
+        image = rewriter.add("expand_dims", x, name=f"{node.name}/image", attrs={"axis": 1})
+    attrs = {"ksize": (1,) * added + window, "strides": (1, 1), "padding": "valid"}
+    gone = () if node.attrs["keepdims"] else tuple(axis + added for axis in axes)
+    squeezed = (1,) * added + gone
+    if not squeezed:
+        return rewriter.put(Node(node.name, "avg_pool", (image,), attrs, node.control))
+    pooled = rewriter.add("avg_pool", image, name=f"{node.name}/pool", attrs=attrs)
+    return rewriter.put(Node(node.name, "squeeze", (pooled,), {"axes": squeezed}, node.control))

@@ -34,13 +34,35 @@ def test_dimensions_that_are_kept(axes):
     assert [n.op for n in g.topological()] == ["input", "avg_pool"]
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((None, 5, 3, 2), (1,)),
+        ((None, None, 3, 2), (-2,)),
+        ((None, 5, 2), (1,)),
+        ((3, 5, 2), (-2,)),
+    ],
+    ids=str,
+)
+def test_one_axis_of_images_and_the_length_of_signals(shape, axes, keepdims):
+    g = net(shape, axes, keepdims)
+    before = g.types["gap"]
+    run_pass(MeanToAvgPool(), g)
+    found = [n.op for n in g.topological()]
+    assert "avg_pool" in found and "mean" not in found and g.types["gap"] == before
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"shape": (None, None, 3, 2)}, "--input-shape"),
-        ({"axes": (1,)}, "over axes [1]"),
+        ({"axes": (1, 3)}, "over axes [1, 3]"),
         ({"axes": (1, 2, 3)}, "over axes [1, 2, 3]"),
-        ({"shape": (2, 5, 3)}, "not an NHWC tensor"),
+        ({"shape": (2, 5, 3)}, "over axes [1, 2], not over the length"),
+        ({"shape": (2, None, 3), "axes": (1,)}, "--input-shape"),
+        ({"shape": (2, 5), "axes": (1,)}, "not an NHWC tensor"),
+        ({"shape": (2, 5, 3, 2, 2)}, "not an NHWC tensor"),
     ],
     ids=str,
 )

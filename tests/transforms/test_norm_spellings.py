@@ -1,5 +1,7 @@
 """Layer norms and RMS norms in every spelling that exporters write."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +12,7 @@ from qgraph.frontends import load_graph_def
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
+from qgraph.stored import load_network
 from qgraph.transforms.recognize_layer_norm import RecognizeLayerNorm
 from tests.helpers.evaluate import assert_same_function, run_pass
 from tests.helpers.tf_graphs import graph_def_of, v1
@@ -259,3 +262,24 @@ def test_norms_between_layers_are_integers(write) -> None:
     assert [n.op for n in made.graph.topological()].count("standardize") == 1
     assert not [r for r in made.trace.refusals if r.reason.startswith("stays float")]
     assert made.facts["agreement"]["sqnr"] > 28
+
+
+@pytest.mark.parametrize(
+    "shape", [(6,), (4, 6), (3, 4, 6)], ids=lambda shape: f"rank {len(shape) + 1}"
+)
+@pytest.mark.parametrize(
+    ("version", "policy"),
+    [("keras", "float32"), ("keras", "mixed_float16"), ("tf_keras", "mixed_float16")],
+)
+def test_layer_normalization_of_any_keras_is_an_integer_program(tmp_path, version, policy, shape):
+    library = import_module(version)
+    make = library.layers
+    x = library.Input(shape, name="x")
+    h = make.Dense(CHANNELS, dtype=policy)(x)
+    h = make.ReLU(dtype=policy)(make.LayerNormalization(dtype=policy)(h))
+    library.Model(x, make.Dense(3, dtype=policy)(h)).export(tmp_path / "model")
+    samples = np.random.default_rng(0).normal(size=(16, *shape)).astype(np.float32)
+    out = quantize(tmp_path / "model", samples, effort="plain").save(tmp_path / "out")
+    program = load_network(out).program
+    assert sum(step.op == "standardize" for step in program.steps) == 1
+    assert len(program.entries) == len(program.exits) == 1

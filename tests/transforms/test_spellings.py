@@ -304,6 +304,8 @@ def unchanged(g: Graph) -> None:
 def test_arithmetic_that_integers_have_stays() -> None:
     unchanged(network(lambda w, x: w.minimum(w.relu(w.add(w.mul(x, 2.0), 1.0)), 5.0)))
     unchanged(network(lambda w, x: w.tanh(w.add(x, 1.0))))
+    unchanged(network(lambda w, x: w.neg(w.div(w.sub(x, 1.0), 3.0))))
+    unchanged(network(lambda w, x: w.tanh(w.div(x, 3.0))))
 
 
 def test_what_leaves_the_network_stays_float() -> None:

@@ -25,12 +25,13 @@ from qgraph.rl.policy import read_policy
 from qgraph.rl.policy.about import about
 from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.plots import plot
-from qgraph.rl.policy.study import STATIC, WAYS, Form, Row, Study, forms, study
+from qgraph.rl.policy.study import DYNAMIC, STATIC, WAYS, Form, Row, Study, forms, study
 
 TITLES = {
     "papers": "weights and activations simulated as in the papers",
     "weights": "weights alone",
     "actor": "the actor's program, packed",
+    DYNAMIC: "as `qgraph rl quantize --env` packs, with corrected biases",
     STATIC: "the static program, calibrated, exact to the bit",
 }
 

@@ -111,4 +111,4 @@ class Steps:
 
     def decide(self, begun, looks):
         bits = min(self.begin * 2 ** len(looks), 32)
-        return Decision(type(begun)().quantize(bits), reason=f"look {len(looks)}")
+        return Decision(type(begun)().quantize(bits, bits, bits), reason=f"look {len(looks)}")

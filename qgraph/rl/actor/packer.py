@@ -18,15 +18,19 @@ from qgraph.rl.actor.plain import quantize_kernel, to_panels
 FEW_BITS, MORE_BITS = 8, 16  # of layers, and of the first and the last beside them
 
 
-def end_bits(program: ActorProgram, bits: int) -> tuple[int | None, int | None]:
-    """The bits that the first and the last layer have by default; None: those of the others.
+def end_bits(
+    program: ActorProgram, bits: int, first: int | None = None, last: int | None = None
+) -> tuple[int | None, int | None]:
+    """The bits of the first and the last layer: those given, else defaults; None: as the others.
 
     With 8 bits or fewer the last has 16: actions hang on small differences of what comes out. So
     has the first where observations are vectors: features of different size would share one range.
     """
-    if bits > FEW_BITS:
-        return None, None
-    return (MORE_BITS if len(program.shape) == 1 else None), MORE_BITS
+    if bits <= FEW_BITS:
+        vectors = len(program.shape) == 1
+        first = MORE_BITS if first is None and vectors else first
+        last = MORE_BITS if last is None else last
+    return first, last
 
 
 class Packer:

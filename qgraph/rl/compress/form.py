@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.errors import CalibrationError, UnsupportedError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, Packer, Step, end_bits
 from qgraph.rl.head import Head
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Policy:
 
     weights can be read and no more: several policies, the original among them, may have the same.
 
-    bits    of the weights once they are packed: of most layers, of the first, of the last, as
-            `Packer` has them
+    bits    of the weights once they are packed: of most layers, of the first, of the last; None for
+            those that actors in training have by default (`end_bits`)
     block   what actors run, behind the link `pack`
     file    behind the link `static`
     critic  the name of an output that learners use and actors do not, V(x), "" without: links keep
@@ -75,7 +75,9 @@ class Policy:
 
     def pack(self, version: int = 0) -> Array:
         """The block that actors run. Raises as `Packer` does."""
-        return Packer(self.acted, *self.bits).pack(self.weights, version)
+        bits, *ends = self.bits
+        packer = Packer(self.acted, bits, *end_bits(self.acted, bits, *ends))
+        return packer.pack(self.weights, version)
 
     def actor(self) -> Actor:
         return Actor(self.pack() if self.block is None else self.block)

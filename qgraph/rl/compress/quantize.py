@@ -15,6 +15,9 @@ from qgraph.rl.compress.link import Link
 class Quantize(Link):
     """Kernels of 32 (float32), 16 (float16) or 8 to 2 bits; first and last: of those layers.
 
+    Without first and last, these layers have the bits that `--actor-bits` gives them
+    (`qgraph.rl.actor.end_bits`). Biases are not corrected, as policies in training change too
+    often: `qgraph rl quantize` corrects those of the last layers.
     With 8 bits and fewer, what goes into layers has 8 bits and a range in each step, so that no
     observations are needed (`qgraph.rl.actor.Packer`). Raises UsageError for other bits.
     """
@@ -34,7 +37,7 @@ class Quantize(Link):
         return replace(policy, bits=(self.bits, self.first, self.last))
 
     def with_bits(self, bits: int) -> Quantize:
-        """The same with other bits; layers of their own keep theirs where these are more."""
+        """The same with other bits; first and last layers keep their own where these are more."""
         own = (self.first, self.last)
-        first, last = (None if one is None or one <= bits else one for one in own)
+        first, last = (None if one is None else max(one, bits) for one in own)
         return Quantize(bits, first, last)

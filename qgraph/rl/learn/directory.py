@@ -15,6 +15,8 @@ from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError, OutputError, UsageError
 from qgraph.files import write_whole
 from qgraph.rl.learn.options import Options
+from qgraph.rl.learn.setting import settings_of
+from qgraph.rl.learn.usual import usual_settings
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
 PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
@@ -54,7 +56,10 @@ class RunDirectory:
     def options(self) -> Options:
         """Those that the run began with. Raises LoadError."""
         with reading(self.path / OPTIONS):
-            return Options.from_json(read_json(self.path / OPTIONS))
+            found = read_json(self.path / OPTIONS)
+            options = Options.from_json(found)
+            _check_same_settings(options, found)
+            return options
 
     def begin(self, options: Options) -> None:
         content = json.dumps(options.as_json(), indent=1) + "\n"
@@ -104,6 +109,22 @@ class Rows:
         text = io.StringIO(newline="")
         csv.DictWriter(text, self.columns).writerows(rows)
         return text.getvalue().encode()
+
+
+def _check_same_settings(options: Options, found: Mapping[str, Any]) -> None:
+    """Raises LoadError for a setting that the run began without and that new runs would set.
+
+    An earlier version wrote the file then: the default could change what the run learns.
+    """
+    usual = usual_settings(options.algorithm, options.environment)
+    for name, default, _ in settings_of(Options):
+        if name not in found and usual.get(name, default) != default:
+            raise LoadError(
+                f"the run began before `{name}` was a setting, and the environment may have "
+                "changed since",
+                hint=f'begin a new run, or add "{name}": {json.dumps(usual[name])} to the file to '
+                f"go on with what new runs of `{options.environment}` have",
+            )
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

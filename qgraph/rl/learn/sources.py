@@ -250,12 +250,10 @@ class LocalActors:
 def packed_bits(options: Options, program: ActorProgram) -> dict[str, Any]:
     """Bits of all layers, of the first and of the last, as `Packer` takes them."""
     alike = compute_bits(options) is None  # else there are no others for the ends
-    first, last = end_bits(program, options.broadcast_bits) if alike else (None, None)
-    return {
-        "bits": options.broadcast_bits,
-        "first_bits": first if options.first_bits is None else options.first_bits,
-        "last_bits": last if options.last_bits is None else options.last_bits,
-    }
+    first, last = options.first_bits, options.last_bits
+    if alike:
+        first, last = end_bits(program, options.broadcast_bits, first, last)
+    return {"bits": options.broadcast_bits, "first_bits": first, "last_bits": last}
 
 
 def compute_bits(options: Options) -> int | None:

@@ -78,9 +78,7 @@ def _dynamic(
     manifest: dict[str, Any],
 ) -> Packed:
     def packer(program: ActorProgram) -> Packer:
-        first, last = end_bits(program, bits)
-        first = first if first_bits is None else first_bits
-        return Packer(program, bits, first, last if last_bits is None else last_bits)
+        return Packer(program, bits, *end_bits(program, bits, first_bits, last_bits))
 
     if observations is not None:
         other = balance(network, observations)

@@ -12,7 +12,9 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import initial_weights, network
-from tests.helpers.actors import mlp, random_weights
+from qgraph.rl.learn.options import options_for
+from qgraph.rl.learn.sources import packed_bits
+from tests.helpers.actors import cnn, mlp, random_weights
 
 BITS = st.sampled_from((32, 16, *range(2, 9)))
 LINKS = {
@@ -81,6 +83,7 @@ def test_the_last_quantize_is_in_force():
     chain = Compressor.parse("quantize(32)|prune(0.5)|quantize(8)|pack")
     assert chain.quantize_link.bits == 8
     assert str(chain.with_bits(4)) == "quantize(32)|prune(0.5)|quantize(4)|pack"
+    assert str(Compressor().quantize(4, 2, 16).with_bits(8)) == "quantize(8, first=8, last=16)"
     assert Compressor().prune(0.5).quantize_link is None
     assert Compressor().prune(0.5).with_bits(4) == Compressor().prune(0.5)
 
@@ -123,12 +126,28 @@ def test_what_is_packed_is_the_pruned_policy_in_few_bits():
     whole = Policy(program, random_weights(program))
     compressed = Compressor().prune(0.5).quantize(4).pack()(whole)
     assert compressed.program.weight_shapes["w1"] == (32, 32)
-    small = Packer(compressed.program, 4).pack(compressed.weights)
+    small = Packer(compressed.program, 4, 16, 16).pack(compressed.weights)
     assert (compressed.block == small).all()
     assert len(compressed.block) < len(Packer(program, 8).pack(whole.weights)) / 2
     assert whole.weights["w1"].shape == (64, 64)
     x = np.random.default_rng(0).normal(size=(5, 6)).astype("f4")
     assert (Actor(compressed.block)(x) == compressed.actor()(x)).all()
+
+
+@pytest.mark.parametrize("bits", [32, 16, 8, 5, 2])
+@pytest.mark.parametrize("program", [mlp(6, 16, 16, 3), cnn()], ids=["vectors", "images"])
+def test_quantize_packs_as_actors_in_training(program, bits):
+    weights = random_weights(program)
+    trained = options_for("dqn", "CartPole-v1", actor_bits=bits)
+    as_trained = Packer(program, **packed_bits(trained, program)).pack(weights)
+    assert (Compressor().quantize(bits).pack()(Policy(program, weights)).block == as_trained).all()
+
+
+def test_quantize_can_give_all_layers_the_same_bits():
+    program = mlp(6, 16, 16, 3)
+    weights = random_weights(program)
+    block = Compressor.parse("quantize(8, 8, 8)|pack")(Policy(program, weights)).block
+    assert (block == Packer(program, 8).pack(weights)).all()
 
 
 def test_a_compressed_policy_acts_on_cartpole():

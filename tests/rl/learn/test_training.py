@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import tensorflow as tf
 from qgraph.errors import LoadError, OutputError, RunError, TrainingError, UsageError
 from qgraph.rl.learn.directory import Rows, RunDirectory
 from qgraph.rl.learn.energy import together
+from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
@@ -58,6 +60,24 @@ def test_a_run_says_how_it_went(tmp_path, more):
         for row in found
         for name, number in row.items()
     ]
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "impala"])
+def test_a_run_of_before_a_setting_is_not_resumed_with_another_value(tmp_path, algorithm):
+    def begun(environment, **more):
+        """The options of a run whose file lacks `reward_clip`, unless it is given."""
+        found = options_for(algorithm, environment).as_json()
+        del found["reward_clip"]
+        (tmp_path / "checkpoint.npz").touch()
+        (tmp_path / "options.json").write_text(json.dumps({**found, **more}))
+        with closing(RunDirectory(tmp_path, resume=True)) as directory:
+            return directory.options()
+
+    with pytest.raises(LoadError, match="began before `reward_clip` was a setting") as error:
+        begun("ALE/Pong-v5")
+    assert '"reward_clip": 1.0' in error.value.hint
+    assert begun("ALE/Pong-v5", reward_clip=1.0) == options_for(algorithm, "ALE/Pong-v5")
+    assert begun("CartPole-v1") == options_for(algorithm, "CartPole-v1")
 
 
 def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):

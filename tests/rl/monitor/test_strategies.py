@@ -53,7 +53,8 @@ def test_bits_of_layers_of_their_own_come_back_with_the_others():
     begun = Compressor().quantize(4, first=8, last=8)
     found = decisions(KlMax(14, patience=1), [{"kl_max": v} for v in (20.0, 20.0, 1.0, 1.0)], begun)
     assert [text for text, _ in found] == [
-        "quantize(8)", "quantize(16)", "quantize(8)", "quantize(4, first=8, last=8)"
+        "quantize(8, first=8, last=8)", "quantize(16, first=16, last=16)",
+        "quantize(8, first=8, last=8)", "quantize(4, first=8, last=8)",
     ]  # fmt: skip
     assert found[2][1].endswith("16 -> 8 bits") and found[3][1].endswith("8 -> 4 bits")
 

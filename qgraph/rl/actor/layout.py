@@ -35,6 +35,7 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
+from qgraph.rl.actor.ends import LAYERS, first_layers, last_layers
 from qgraph.rl.actor.form import ACTIVATIONS, ALPHA, RULES, ActorProgram, Shape, Step
 
 MAGIC = b"\x89QGA\r\n\x1a\n"
@@ -231,17 +232,21 @@ def layout(
     first_bits: int | None = None,
     last_bits: int | None = None,
 ) -> Layout:
-    """Raises UsageError for bits that no kernel has, UnsupportedError for what no block holds."""
+    """Kernels have so many bits, those of first and last layers others where these are given.
+
+    Dueling heads and several outputs have several of them (`qgraph.rl.actor.ends`).
+    Raises UsageError for bits that no kernel has, UnsupportedError for what no block holds.
+    """
     for given in (bits, first_bits, last_bits):
         if given is not None and given not in BITS:
             raise UsageError(f"weights have {_words(BITS)} bits, not {given}")
     check_sizes(program)
-    kernels = [step.weights[0] for step in program.steps if step.op in ("dense", "conv")]
+    kernels = [step.weights[0] for step in program.steps if step.op in LAYERS]
     chosen = dict.fromkeys(kernels, bits)
-    if kernels and first_bits is not None:
-        chosen[kernels[0]] = first_bits
-    if kernels and last_bits is not None:
-        chosen[kernels[-1]] = last_bits
+    if first_bits is not None:
+        chosen |= {step.weights[0]: first_bits for step in first_layers(program)}
+    if last_bits is not None:
+        chosen |= {step.weights[0]: last_bits for step in last_layers(program)}
     return Layout(program, {**dict.fromkeys(program.weight_shapes, bits), **chosen}, bits)
 
 

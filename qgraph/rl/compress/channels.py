@@ -14,9 +14,9 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor.ends import LAYERS
 from qgraph.rl.compress.form import shared
 
-LAYERS = ("dense", "conv")
 MIXING = ("center", "softmax")  # another number of channels is another function
 
 

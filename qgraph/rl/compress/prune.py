@@ -10,7 +10,8 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress.channels import LAYERS, Channels, channels_of, without
+from qgraph.rl.actor.ends import LAYERS
+from qgraph.rl.compress.channels import Channels, channels_of, without
 from qgraph.rl.compress.form import Policy, Task
 from qgraph.rl.compress.link import Link
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
+from qgraph.rl.actor.ends import LAYERS
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.policy import floats
-from qgraph.rl.policy.floats import LAYERS
 
 FLOAT, HALF = 32, 16
 LEAST = 2

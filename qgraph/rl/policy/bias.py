@@ -13,8 +13,8 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor.ends import last_layers
 from qgraph.rl.policy import floats
-from qgraph.rl.policy.floats import LAYERS
 from qgraph.rl.policy.read import PolicyNetwork
 
 ENOUGH = 16  # observations; of fewer the mean says little
@@ -45,18 +45,6 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
             error += apart.reshape(-1, apart.shape[-1]).mean(0, np.float64) * len(part)
         weights[step.weights[1]] = (weights[step.weights[1]] + error / len(seen)).astype(np.float32)
     return replace(network, weights=weights)
-
-
-def last_layers(program: ActorProgram) -> list[Step]:
-    """Layers whose results reach an output through no other layer, in order."""
-    wanted, found = set(program.outputs), []
-    for step in reversed(program.steps):
-        if step.output in wanted:
-            if step.op in LAYERS:
-                found.append(step)
-            else:
-                wanted.update(step.inputs)
-    return found[::-1]
 
 
 def _before_activation(program: ActorProgram, layer: Step) -> tuple[ActorProgram, str]:

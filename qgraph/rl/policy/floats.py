@@ -10,10 +10,10 @@ import numpy as np
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
+from qgraph.rl.actor.ends import LAYERS
 from qgraph.rl.actor.form import ActorProgram, Step, Weights
 
 Feed = Callable[[Array], Array]
-LAYERS = ("dense", "conv")  # steps with kernels
 
 
 def run(

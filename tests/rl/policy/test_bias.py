@@ -5,9 +5,10 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor.ends import last_layers
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, floats, pack, read_policy
-from qgraph.rl.policy.bias import corrected, last_layers
+from qgraph.rl.policy.bias import corrected
 from qgraph.rl.policy.shift import doubt, shift
 
 HEAD = Head("argmax")

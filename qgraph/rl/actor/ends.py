@@ -1,0 +1,31 @@
+"""The layers at both ends of a program, which may have bits of their own."""
+
+from __future__ import annotations
+
+from qgraph.rl.actor.form import ActorProgram, Step
+
+LAYERS = ("dense", "conv")  # steps with kernels
+
+
+def first_layers(program: ActorProgram) -> list[Step]:
+    """Layers that the observation reaches through no other layer, in order."""
+    reached, found = {program.observation}, []
+    for step in program.steps:
+        if reached.intersection(step.inputs):
+            if step.op in LAYERS:
+                found.append(step)
+            else:
+                reached.add(step.output)
+    return found
+
+
+def last_layers(program: ActorProgram) -> list[Step]:
+    """Layers whose results reach an output through no other layer, in order."""
+    wanted, found = set(program.outputs), []
+    for step in reversed(program.steps):
+        if step.output in wanted:
+            if step.op in LAYERS:
+                found.append(step)
+            else:
+                wanted.update(step.inputs)
+    return found[::-1]

@@ -46,7 +46,7 @@ test: lint types test-fast  ## lint, types and the fast tests
 test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-extras: $(EXTRAS)  ## the fast tests with every optional package; one that is missing fails
+test-extras: $(EXTRAS)  ## the tests of optional packages (PyTorch, Ray, games); one that is missing fails
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) --require-extras -m 'not real and not fuzz and (extra or not slow)'
 
 test-real: $(STAMP)  ## the tests on real networks (downloads them once)

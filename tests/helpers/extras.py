@@ -1,11 +1,12 @@
-"""A pytest plugin: `--require-extras` makes a package that a test needs and lacks a failure.
+"""A pytest plugin: `--require-extras` runs the tests of optional packages, and skips none of them.
 
-Otherwise `pytest.importorskip` skips such tests, and nobody learns that they never run.
+Without it `pytest.importorskip` skips a test whose package is missing; with it such a test fails.
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-extras",
         action="store_true",
-        help="a test whose optional package is missing fails, and is not skipped",
+        help="run only files with tests of optional packages; a missing package fails its test",
     )
 
 
@@ -24,6 +25,13 @@ def pytest_configure(config: pytest.Config) -> None:
         patch = pytest.MonkeyPatch()
         patch.setattr(pytest, "importorskip", _required)
         config.add_cleanup(patch.undo)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--require-extras") or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text("utf-8")
+    return None if "importorskip" in text or "mark.extra" in text else True
 
 
 def _required(modname: str, minversion: str | None = None, **_: Any) -> Any:

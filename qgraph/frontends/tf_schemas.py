@@ -30,6 +30,8 @@ def no_effect(op: str, key: str, value: Any) -> bool:
     """Whether attribute `key` of an op holds its default, or can never change a number."""
     if key.startswith("_") or key in WITHOUT_EFFECT.get(op, ()):
         return True
+    if value.WhichOneof("value") is None:  # a script that asks protobuf for it leaves this behind
+        return True
     given, defaults = _definition(op)
     return key in given or (key in defaults and bool(defaults[key] == value))
 

@@ -138,8 +138,13 @@ def check_trainable(graph: Graph) -> None:
 def load(path: str | Path) -> Training:
     """What `save` wrote. Raises LoadError."""
     path = Path(path)
-    problem = "is not what `qgraph quantize --mode retrain` wrote"
-    with reading(path, problem, "give the directory that its -o named"):
+    problem, hint = (
+        "is not what `qgraph quantize --mode retrain` wrote",
+        "give the directory that its -o named",
+    )
+    if not (path / "training.json").is_file():
+        raise LoadError(problem, node=str(path), hint=hint)
+    with reading(path, problem, hint):
         about = read_json(path / "training.json")
         if about["format"] != FORMAT:
             raise LoadError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from qgraph.archives import read_json, reading
+from qgraph.archives import read_json
 from qgraph.errors import LoadError
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 from qgraph.train.loop import BEST, CHECKPOINTS, network_of, restore
@@ -25,8 +25,10 @@ def save_checkpoint(model: Learner, path: str | Path) -> Path:
     network, TrainingError where numbers are not finite, OutputError.
     """
     network = network_of(model.network.graph)
-    with reading(path, "is not a training directory"):
-        about = read_json(Path(path) / "training.json")
+    file = Path(path) / "training.json"
+    if not file.is_file():
+        raise LoadError("is not a training directory", node=str(path))
+    about = read_json(file)
     if about.get("network") != network:
         raise LoadError(
             "is the training directory of another network",

@@ -33,10 +33,9 @@ def test_the_name_says_what_it_is(folder, options, name):
     assert done.code == 0
     assert left_in(folder) == {"net.pb", "calib.npz", name}
     out = folder / name
-    assert done.out.splitlines()[-2:] == [
-        f"written to {out}",
-        f"next: qgraph verify {out}, qgraph report {out}",
-    ]
+    written = f"written to {out}\nnext: qgraph verify {out}, qgraph report {out}\n"
+    results, warnings = done.out.split(written)
+    assert results and all(line.startswith("warning: ") for line in warnings.splitlines() if line)
 
 
 def test_what_stands_there_is_not_replaced_without_force(folder):

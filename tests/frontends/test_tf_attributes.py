@@ -62,6 +62,15 @@ def test_every_attribute_is_read_or_the_node_is_not(op, attr):
     assert verdicts["read"] or (op, attr.name) in LEFT, verdicts
 
 
+def test_attributes_without_a_value_are_as_good_as_none():
+    """Protobuf adds one to every node that a script asks for an attribute it does not have."""
+    graph_def = graph_def_for("Conv2D")
+    before = print_graph(load_graph_def(graph_def))
+    for node in graph_def.node:
+        assert node.attr["no_such_attribute"].WhichOneof("value") is None
+    assert print_graph(load_graph_def(graph_def)) == before
+
+
 @pytest.mark.parametrize("op", NODES)
 def test_attributes_that_are_left_out_hold_the_defaults_of_tensorflow(op):
     graph_def = graph_def_for(op)

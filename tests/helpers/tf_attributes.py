@@ -63,6 +63,13 @@ NODES: dict[str, Callable[[Any], Any]] = {
     "Cast": lambda x: cast(raw.Cast(x=x, DstT=tf.float64)),
     "Const": lambda x: x + weights(x, 4),
     "Conv2D": conv,
+    "Conv2DBackpropInput": lambda x: raw.Conv2DBackpropInput(
+        input_sizes=[*FIXED[:3], 5],
+        filter=weights(x, 3, 3, 5, 4),
+        out_backprop=x,
+        strides=[1, 1, 1, 1],
+        padding="SAME",
+    ),
     "DepthToSpace": lambda x: raw.DepthToSpace(input=x, block_size=2),
     "DepthwiseConv2dNative": depthwise,
     "Equal": lambda x: cast(raw.Equal(x=x, y=x)),

@@ -283,7 +283,7 @@ def test_a_resumed_run_goes_on_in_the_same_bits(tmp_path):
         {"actor_bits": 2, "first_bits": 2, "last_bits": 2},
         {"compress": "prune(0.5)"},
         {"compress": "distill(8, steps=2)"},
-        {"compress": "quantize(2)"},
+        {"compress": "quantize(2, 2, 2)"},
         {"compress": "prune(0.5)|distill(steps=2)|quantize(2)", "monitor": "mix:0.5"},
     ],
 )

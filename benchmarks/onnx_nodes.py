@@ -152,7 +152,7 @@ def _kind(array: Array) -> str:
 
 
 def outcomes(only: Iterable[str] = ()) -> Iterator[Outcome]:
-    """What became of every test, or of those of some ops."""
+    """The verdict on every node test, or on those of some ops."""
     wanted = set(only)
     for case in node_cases():
         if not wanted or op_of(case) in wanted:

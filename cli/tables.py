@@ -218,7 +218,7 @@ def print_inputs_seen(seen: Mapping[str, Sequence[float]]) -> None:
 
 
 def print_files(output: Path, warnings: Sequence[str]) -> None:
-    """What was written, what to type next, and last the `warnings`."""
+    """Print the files, the next command and, last, the `warnings`."""
     print_table(
         "what was written",
         ("=file", "what it is"),

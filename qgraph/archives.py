@@ -116,7 +116,7 @@ class Archive:
             return _array(stream, self.members[name].file_size)
 
     def start_of(self, name: str) -> int:
-        """Where the content of a stored member begins in the file."""
+        """Offset in bytes of the content of a stored member in the file."""
         assert isinstance(self.source, Path)
         member = self.members[name]
         with reading(self.where), self.source.open("rb") as stream:

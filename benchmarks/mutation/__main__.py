@@ -92,7 +92,7 @@ def name_of(commit: str, suite: Sequence[str]) -> str:
 
 
 def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:
-    """What becomes of a mutant: it meets the fastest tests that run its line, then the others."""
+    """Run the tests that cover a mutant's line, fastest first, until one fails."""
     tests = cover.tests(mutant.path, mutant.lines, mutant.loaded)
     for part in (tests[:FIRST], tests[FIRST:]):
         ended, by = trial(mutant, copy, {test: cover.seconds[test] for test in part})

@@ -145,7 +145,7 @@ def _places(root: Path, path: str, seed: int) -> Iterator[_Place]:
 
 
 def _annotations(tree: ast.AST) -> list[tuple[Position, Position]]:
-    """Where types are written, which nothing evaluates."""
+    """Positions of type annotations, which are never evaluated."""
     nodes = [
         part
         for node in ast.walk(tree)

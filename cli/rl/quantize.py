@@ -79,12 +79,16 @@ def quantize(
     first_bits: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Of the first layer.", show_default="16 for vectors if N is 8 or less"
+            metavar="N",
+            help="Bits of the first layer.",
+            show_default="16 for vectors if N is 8 or less",
         ),
     ] = None,
     last_bits: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of the last layer.", show_default="16 if N is 8 or less"),
+        typer.Option(
+            metavar="N", help="Bits of the last layer.", show_default="16 if N is 8 or less"
+        ),
     ] = None,
     inputs: Inputs = None,
     outputs: Outputs = None,

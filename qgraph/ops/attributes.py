@@ -1,0 +1,148 @@
+"""Attributes of an op: a frozen dataclass whose fields state their meaning and their range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from qgraph.errors import GraphError
+
+
+class Required(Enum):
+    """Stands where an attribute has no default."""
+
+    REQUIRED = "required"
+
+
+REQUIRED = Required.REQUIRED
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of one attribute.
+
+    meaning: for the reference pages. low, high: the range of every number in it, both ends
+    included, None where it is open. choices: all values that it may have, where they are few.
+    """
+
+    name: str
+    meaning: str
+    low: int | float | None = None
+    high: int | float | None = None
+    choices: tuple[Any, ...] = ()
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def range(self) -> str:
+        """Like `same, valid`, `0 to 62` or `at least 1`; empty where any value will do."""
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        if self.low is not None and self.high is not None:
+            return f"{self.low} to {self.high}"
+        if self.low is not None:
+            return f"at least {self.low}"
+        return "" if self.high is None else f"at most {self.high}"
+
+    def holds(self, value: Any) -> bool:
+        """Whether the value, or each number in it, is in the range. None is always allowed."""
+        if self.choices:
+            return value in self.choices
+        if self.low is None and self.high is None:
+            return True
+        return all(
+            (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+            for number in _numbers(value)
+        )
+
+
+def attribute(
+    meaning: str,
+    *,
+    low: int | float | None = None,
+    high: int | float | None = None,
+    choices: tuple[Any, ...] = (),
+    default: Any = REQUIRED,
+) -> Any:
+    """A dataclass field that is an attribute; see `Declaration`."""
+    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices}
+    if default is REQUIRED:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Base of the attributes of all ops; by itself, those of an op that has none.
+
+    Raises GraphError where a value is out of the range that its field declares.
+    """
+
+    def __post_init__(self) -> None:
+        for declared in declarations(type(self)):
+            value = getattr(self, declared.name)
+            if not declared.holds(value):
+                raise GraphError(
+                    f"attribute `{declared.name}` is {value!r}", hint=f"legal: {declared.range}"
+                )
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, in the order of declaration."""
+        for declared in declarations(type(self)):
+            yield declared.name, getattr(self, declared.name)
+
+    def given(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults, and all that have none."""
+        found = ((d, getattr(self, d.name)) for d in declarations(type(self)))
+        return {d.name: value for d, value in found if d.required or value != d.default}
+
+
+A = TypeVar("A", bound=Attributes)
+
+
+def declarations(kind: type[Attributes]) -> tuple[Declaration, ...]:
+    """The attributes that a class declares, in order."""
+    key: Any = kind  # mypy finds no hash for the class of a dataclass
+    return _declarations(key)
+
+
+@cache
+def _declarations(kind: Any) -> tuple[Declaration, ...]:
+    return tuple(_declaration(part) for part in fields(kind))
+
+
+def _declaration(part: Field[Any]) -> Declaration:
+    default = REQUIRED if part.default is MISSING else part.default
+    return Declaration(part.name, default=default, **part.metadata)
+
+
+def attributes_of(kind: type[A], given: dict[str, Any]) -> A:
+    """An instance from values by name.
+
+    Raises GraphError for an unknown attribute, a missing one, and a value out of range.
+    """
+    known = {declared.name: declared for declared in declarations(kind)}
+    for name in given:
+        if name not in known:
+            legal = ", ".join(known) or "none"
+            raise GraphError(f"unknown attribute `{name}`", hint=f"legal: {legal}")
+    for name, declared in known.items():
+        if declared.required and name not in given:
+            raise GraphError(f"attribute `{name}` is missing")
+    return kind(**given)
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _numbers(part)
+    elif isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        yield value

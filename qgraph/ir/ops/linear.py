@@ -10,7 +10,8 @@ import numpy as np
 from qgraph import kernels
 from qgraph.errors import GraphError
 from qgraph.ir.ops.base import Attrs, OpDef, broadcast, broadcast_shapes, one_scale
-from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
+from qgraph.ir.ops.sliding import convolved, convolved_by_channel
+from qgraph.ir.ops.windows import Pads, explicit_pads, out_sizes
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
 
 # Ops with weights, the second input.
@@ -58,61 +59,23 @@ def infer_depthwise(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(x.dtype, (n, oh, ow, channels * multiplier))
 
 
-def _windows(attrs: Attrs, x: Array, kernel: tuple[int, int]) -> Array:
-    pads = explicit_pads(
-        (x.shape[1], x.shape[2]), kernel, attrs["strides"], attrs["dilations"], attrs["padding"]
-    )
-    return padded(x, pads)
-
-
-def _conv_group(attrs: Attrs, x: Array, w: Any) -> Array:
-    kh, kw, c, out = w.shape
-    if (kh, kw) == (1, 1):
-        sh, sw = attrs["strides"]
-        x = x[:, ::sh, ::sw]
-        # One large product: numpy would make one of each row of the image.
-        product: Array = np.matmul(x.reshape(-1, c), w[0, 0])
-        return product.reshape(*x.shape[:3], out)
-    views = [v for _, _, v in taps(x, (kh, kw), attrs["strides"], attrs["dilations"])]
-    result = np.empty((*views[0].shape[:3], out), x.dtype)
-    for image in range(x.shape[0]):  # one image at a time, so that its columns stay in cache
-        columns = np.concatenate([v[image] for v in views], axis=-1)
-        result[image] = np.matmul(columns, w.reshape(kh * kw * c, out))
-    return result
-
-
 def conv2d(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     x, w = inputs
-    kh, kw, c, _ = w.shape
-    x = _windows(attrs, x, (kh, kw))
-    groups = x.shape[3] // c
-    if groups == 1:
-        return _conv_group(attrs, x, w)
-    return np.concatenate(
-        [
-            _conv_group(attrs, xs, ws)
-            for xs, ws in zip(np.split(x, groups, axis=3), np.split(w, groups, axis=3), strict=True)
-        ],
-        axis=3,
-    )
+    strides, dilations = attrs["strides"], attrs["dilations"]
+    return convolved(x, w, strides, dilations, _pads(attrs, x, w))
 
 
 def depthwise_conv2d(attrs: Attrs, inputs: Sequence[Any]) -> Array:
     x, w = inputs
-    kh, kw, c, multiplier = w.shape
-    if x.dtype == np.float32 and multiplier == 1:
-        pads = explicit_pads(
-            x.shape[1:3], (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"]
-        )
-        return kernels.depthwise_conv2d(
-            x, w[..., 0], attrs["strides"], attrs["dilations"], (*pads[0], *pads[1])
-        )
-    x = _windows(attrs, x, (kh, kw))
-    result: Any = None
-    for i, j, view in taps(x, (kh, kw), attrs["strides"], attrs["dilations"]):
-        term = view[..., None] * w[i, j]
-        result = term if result is None else np.add(result, term, out=result)
-    return np.reshape(result, (*result.shape[:3], c * multiplier))
+    strides, dilations, pads = attrs["strides"], attrs["dilations"], _pads(attrs, x, w)
+    if x.dtype == np.float32 and w.shape[3] == 1:
+        return kernels.depthwise_conv2d(x, w[..., 0], strides, dilations, (*pads[0], *pads[1]))
+    return convolved_by_channel(x, w, strides, dilations, pads)
+
+
+def _pads(attrs: Attrs, x: Any, w: Any) -> Pads:
+    kernel, sizes = w.shape[:2], x.shape[1:3]
+    return explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
 
 
 def infer_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:

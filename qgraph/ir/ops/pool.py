@@ -9,6 +9,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.base import Attrs, Evaluate, OpDef, moved
+from qgraph.ir.ops.sliding import largest, lowest
 from qgraph.ir.ops.windows import explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, TensorType
 
@@ -35,21 +36,10 @@ def _pads(attrs: Attrs, x: Any) -> Any:
     return explicit_pads(x.shape[1:3], attrs["ksize"], attrs["strides"], ONE, attrs["padding"])
 
 
-def lowest(dtype: Any) -> Any:
-    """What a maximum over nothing is."""
-    if dtype.kind == "f":
-        return -np.inf
-    return False if dtype.kind == "b" else np.iinfo(dtype).min
-
-
 def max_pool(attrs: Attrs, inputs: Sequence[Array]) -> Array:
     """Largest value under each window; padding never wins."""
     x = inputs[0]
-    x = padded(x, _pads(attrs, x), lowest(x.dtype))
-    result: Any = None
-    for _, _, view in taps(x, attrs["ksize"], attrs["strides"], ONE):
-        result = view.copy() if result is None else np.maximum(result, view, out=result)
-    return np.asarray(result)
+    return largest(x, attrs["ksize"], attrs["strides"], _pads(attrs, x))
 
 
 def window_sum(x: Any, attrs: Attrs) -> Any:

@@ -1,0 +1,63 @@
+"""What windows compute as they slide over images: sums of products, and the largest element.
+
+Images are [batch, height, width, channels] of any dtype, pads are ((top, bottom), (left, right)).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.ops.windows import Pads, Pair, padded, taps
+from qgraph.ir.types import Array
+
+
+def convolved(x: Array, w: Array, strides: Pair, dilations: Pair, pads: Pads) -> Array:
+    """A convolution with filters [height, width, channels of a group, outputs]."""
+    x = padded(x, pads)
+    groups = x.shape[3] // w.shape[2]
+    if groups == 1:
+        return _group(x, w, strides, dilations)
+    parts = zip(np.split(x, groups, axis=3), np.split(w, groups, axis=3), strict=True)
+    return np.concatenate([_group(xs, ws, strides, dilations) for xs, ws in parts], axis=3)
+
+
+def _group(x: Array, w: Any, strides: Pair, dilations: Pair) -> Array:
+    kh, kw, c, out = w.shape
+    if (kh, kw) == (1, 1):
+        x = x[:, :: strides[0], :: strides[1]]
+        # One large product: numpy would make one of each row of the image.
+        product: Array = np.matmul(x.reshape(-1, c), w[0, 0])
+        return product.reshape(*x.shape[:3], out)
+    views = [v for _, _, v in taps(x, (kh, kw), strides, dilations)]
+    result = np.empty((*views[0].shape[:3], out), x.dtype)
+    for image in range(x.shape[0]):  # one image at a time, so that its columns stay in cache
+        columns = np.concatenate([v[image] for v in views], axis=-1)
+        result[image] = np.matmul(columns, w.reshape(kh * kw * c, out))
+    return result
+
+
+def convolved_by_channel(x: Any, w: Any, strides: Pair, dilations: Pair, pads: Pads) -> Array:
+    """A depthwise convolution with filters [height, width, channels, outputs of a channel]."""
+    kh, kw, c, multiplier = w.shape
+    result: Any = None
+    for i, j, view in taps(padded(x, pads), (kh, kw), strides, dilations):
+        term = view[..., None] * w[i, j]
+        result = term if result is None else np.add(result, term, out=result)
+    return np.reshape(result, (*result.shape[:3], c * multiplier))
+
+
+def largest(x: Any, kernel: Pair, strides: Pair, pads: Pads) -> Array:
+    """The largest element under each window; padding never wins."""
+    result: Any = None
+    for _, _, view in taps(padded(x, pads, lowest(x.dtype)), kernel, strides, (1, 1)):
+        result = view.copy() if result is None else np.maximum(result, view, out=result)
+    return np.asarray(result)
+
+
+def lowest(dtype: Any) -> Any:
+    """The maximum over no elements."""
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min

@@ -18,6 +18,7 @@ from qgraph.cli.export import export
 from qgraph.cli.finalize import finalize
 from qgraph.cli.inspect import inspect
 from qgraph.cli.passes import passes
+from qgraph.cli.profiles import profiles
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
 from qgraph.cli.rl import app as rl
@@ -67,6 +68,7 @@ app.command()(report)
 app.command()(export)
 app.command()(verify)
 app.command()(passes)
+app.command()(profiles)
 app.command()(doctor)
 app.add_typer(rl)
 

@@ -1,26 +1,13 @@
-"""Target profiles: what the hardware holds, read from YAML and checked.
+"""Target profiles: the number formats of the hardware, read from YAML and checked.
 
-Every key is optional; what is left out has the value of the `graffitist-int8` profile:
-
-    name: my-dsp
-    description: what it is
-    bits: {input: 8, activation: 8, weight: 8, weight_ends: 8, bias: 16, internal: 16,
-           scale: 16, constant: 8, slope: 16, output: null, table: null, norm: null}
-    per_channel: false          # weights only
-    scaled_inputs: false        # an input may have a power of two for each of its features
-    rounding: half_even         # half_up, half_away, floor
-    overflow: saturate          # or wrap
-    accumulator: {bits: 32, overflow: error}      # or wrap
-    shift: [-31, 62]            # legal right shifts of a requantization
-    overrides:                  # the first match counts; names are shell patterns of layer names
-      - {match: "head/*", weight: 8}
+Each key is declared where its field is (`qgraph/quant/keys.py`); docs/profiles.md lists them and
+`qgraph profiles` explains them. Every key is optional; defaults are those of `graffitist-int8`.
 """
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
@@ -32,64 +19,104 @@ from yaml.error import MarkedYAMLError
 from qgraph.errors import ProfileError, first_line
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS
 from qgraph.names import path_text
+from qgraph.quant.key_types import ChoiceType, SpanType, SwitchType, TextType, WholeType
+from qgraph.quant.keys import Declared, ListType, SectionType, check, key, leaves, read, write
 
 LARGEST = 1 << 20  # bytes of a profile
 DEEPEST = 20
+WIDTH = WholeType(2, 16)
+AS_ACTIVATIONS = WholeType(2, 16, unset="as wide as any activation")
 
 
 @dataclass(frozen=True)
 class Bits:
-    """Width of each class of tensor. `internal` None means no stage between accumulator and bias.
+    """Width of each class of tensor. Raises ProfileError."""
 
-    `weight_ends` is for the weights of the first and last layers, `scale` for multipliers that
-    are left of a batch norm, `constant` for average-pool reciprocals, `slope` for leaky ReLU.
-    `output` is for what leaves the network, `table` for what a table is looked up by, `norm` for
-    what comes out of a layer norm: None where they are as wide as any activation.
-    """
+    input: int = key(8, WIDTH, "inputs of the network, and floats that enter its integer part")
+    activation: int = key(8, WIDTH, "results of layers and of other integer ops")
+    weight: int = key(8, WIDTH, "weights of layers")
+    weight_ends: int = key(8, WIDTH, "weights of the first and the last layers")
+    bias: int = key(16, WholeType(2, 32), "biases")
+    internal: int | None = key(
+        16,
+        WholeType(2, 16, unset="no such stage: biases are added at the accumulator's scale"),
+        "the stage inside a layer, between its accumulator and its bias",
+    )
+    scale: int = key(16, WIDTH, "constant factors, and multipliers left of a batch norm")
+    constant: int = key(8, WIDTH, "reciprocals of average pools")
+    slope: int = key(16, WIDTH, "slopes of leaky ReLU")
+    output: int | None = key(None, AS_ACTIVATIONS, "what leaves the network or enters a float op")
+    table: int | None = key(None, AS_ACTIVATIONS, "what a table is indexed by")
+    norm: int | None = key(None, AS_ACTIVATIONS, "results of layer norms and their activations")
 
-    input: int = 8
-    activation: int = 8
-    weight: int = 8
-    weight_ends: int = 8
-    bias: int = 16
-    internal: int | None = 16
-    scale: int = 16
-    constant: int = 8
-    slope: int = 16
-    output: int | None = None
-    table: int | None = None
-    norm: int | None = None
+    def __post_init__(self) -> None:
+        check(self)
+
+
+USUAL_BITS = Bits()
 
 
 @dataclass(frozen=True)
 class Override:
-    """Bits for the layers whose name matches a shell pattern."""
+    """Bits for the layers whose name matches a shell pattern. Raises ProfileError."""
 
-    match: str
-    weight: int | None = None
-    activation: int | None = None
+    match: str = key(
+        MISSING,
+        TextType(example="a layer name or pattern"),
+        "a layer's name, or a shell pattern of names; the first override that matches counts",
+    )
+    weight: int | None = key(None, WIDTH, "bits of the weights of these layers")
+    activation: int | None = key(None, WIDTH, "bits of the results of these layers")
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A fixed-point target."""
+    """A fixed-point target. Raises ProfileError for a value that a key does not take."""
 
-    name: str
-    description: str = ""
-    bits: Bits = Bits()
-    per_channel: bool = False
-    scaled_inputs: bool = False
-    rounding: str = "half_even"
-    overflow: str = "saturate"
-    accumulator_bits: int = 32
-    accumulator_wraps: bool = False
-    shift: tuple[int, int] = (-31, 62)
-    overrides: tuple[Override, ...] = ()
+    name: str = key(MISSING, TextType(), "name of the target; the file's name by default")
+    description: str = key("", TextType(), "one line about the target")
+    bits: Bits = key(USUAL_BITS, SectionType(Bits), "width of each class of tensor")
+    per_channel: bool = key(
+        False,
+        SwitchType(),
+        "weights have one scale for each output channel, not one for each tensor",
+    )
+    scaled_inputs: bool = key(
+        False, SwitchType(), "an input may have a power of two for each of its features"
+    )
+    rounding: str = key("half_even", ChoiceType(ROUNDINGS), "how codes are rounded")
+    overflow: str = key(
+        "saturate", ChoiceType(OVERFLOWS), "what activations past the ends of their range become"
+    )
+    accumulator_bits: int = key(
+        32, WholeType(8, 64), "width of the sums of a layer", path="accumulator.bits"
+    )
+    accumulator_wraps: bool = key(
+        False,
+        SwitchType(words=("error", "wrap")),
+        "what a layer does whose sums can pass the accumulator",
+        path="accumulator.overflow",
+    )
+    shift: tuple[int, int] = key(
+        (-31, 62), SpanType(-62, 62), "legal right shifts of a requantization, least and most"
+    )
+    overrides: tuple[Override, ...] = key((), ListType(Override), "bits of single layers")
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def override(self, layer: str) -> Override:
         """The override for a layer, or an empty one."""
         found = (o for o in self.overrides if fnmatchcase(layer, o.match))
         return next(found, Override(layer))
+
+
+def profile_keys() -> Iterator[Declared]:
+    """Every key of a profile, with its path in YAML."""
+    return leaves(Profile)
 
 
 def builtin_profiles() -> tuple[str, ...]:
@@ -153,132 +180,13 @@ class _Loader(yaml.SafeLoader):
 
 def dump_profile(profile: Profile) -> str:
     """The YAML that `load_profile` reads back as the same profile."""
-    wraps = "wrap" if profile.accumulator_wraps else "error"
-    data = {
-        "name": profile.name,
-        "description": profile.description,
-        "bits": asdict(profile.bits),
-        "per_channel": profile.per_channel,
-        "scaled_inputs": profile.scaled_inputs,
-        "rounding": profile.rounding,
-        "overflow": profile.overflow,
-        "accumulator": {"bits": profile.accumulator_bits, "overflow": wraps},
-        "shift": list(profile.shift),
-        "overrides": [
-            {key: value for key, value in asdict(o).items() if value is not None}
-            for o in profile.overrides
-        ],
-    }
-    text: str = yaml.safe_dump(data, sort_keys=False, width=100)
+    text: str = yaml.safe_dump(write(profile), sort_keys=False, width=100)
     return text
 
 
 def parse_profile(data: Any, where: str = "profile") -> Profile:
     """A profile from plain data. Raises ProfileError naming the key that is wrong."""
-    top = _mapping(data, where, "the profile")
-    check = _Checker(where)
-    check.known(top, {"name", "description", "bits", "per_channel", "scaled_inputs", "rounding",
-                      "overflow", "accumulator", "shift", "overrides"}, "")  # fmt: skip
-    accumulator = _mapping(top.get("accumulator", {}), where, "accumulator")
-    check.known(accumulator, {"bits", "overflow"}, "accumulator.")
-    wraps = check.choice(
-        accumulator.get("overflow", "error"), ("error", "wrap"), "accumulator.overflow"
-    )
-    return Profile(
-        name=check.text(top.get("name", path_text(Path(where).stem)), "name"),
-        description=check.text(top.get("description", ""), "description"),
-        bits=check.bits(_mapping(top.get("bits", {}), where, "bits")),
-        per_channel=check.flag(top.get("per_channel", False), "per_channel"),
-        scaled_inputs=check.flag(top.get("scaled_inputs", False), "scaled_inputs"),
-        rounding=check.choice(top.get("rounding", "half_even"), ROUNDINGS, "rounding"),
-        overflow=check.choice(top.get("overflow", "saturate"), OVERFLOWS, "overflow"),
-        accumulator_bits=check.integer(accumulator.get("bits", 32), 8, 64, "accumulator.bits"),
-        accumulator_wraps=wraps == "wrap",
-        shift=check.shift(top.get("shift", (-31, 62))),
-        overrides=tuple(
-            check.override(o, i) for i, o in enumerate(check.items(top.get("overrides", [])))
-        ),
-    )
-
-
-def _short(value: Any) -> str:
-    """`value` as Python writes it, cut to a length that a message can have."""
-    text = reprlib.repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def _mapping(value: Any, where: str, what: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ProfileError(f"{what} must be a mapping, found {_short(value)}", node=where)
-    return value
-
-
-@dataclass(frozen=True)
-class _Checker:
-    where: str
-
-    def fail(self, key: str, expected: str, found: Any) -> ProfileError:
-        return ProfileError(f"`{key}` must be {expected}, found {_short(found)}", node=self.where)
-
-    def known(self, data: Mapping[str, Any], keys: set[str], prefix: str) -> None:
-        unknown = [k for k in data if k not in keys]
-        if unknown:
-            raise ProfileError(
-                f"unknown key `{prefix}{str(unknown[0])[:60]}`",
-                node=self.where,
-                hint=f"known: {', '.join(sorted(keys))}",
-            )
-
-    def text(self, value: Any, key: str) -> str:
-        if not isinstance(value, str):
-            raise self.fail(key, "text", value)
-        return value
-
-    def flag(self, value: Any, key: str) -> bool:
-        if not isinstance(value, bool):
-            raise self.fail(key, "true or false", value)
-        return value
-
-    def choice(self, value: Any, choices: tuple[str, ...], key: str) -> str:
-        if value not in choices:
-            raise self.fail(key, f"one of {', '.join(choices)}", value)
-        return str(value)
-
-    def integer(self, value: Any, low: int, high: int, key: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.fail(key, f"a whole number from {low} to {high}", value)
-        return value
-
-    def items(self, value: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise self.fail("overrides", "a list", value)
-        return value
-
-    def bits(self, data: Mapping[str, Any]) -> Bits:
-        self.known(data, {f.name for f in fields(Bits)}, "bits.")
-        checked: dict[str, Any] = {}
-        for key, value in data.items():
-            if key in ("internal", "output", "table", "norm") and value is None:
-                checked[key] = None
-            else:
-                checked[key] = self.integer(value, 2, 32 if key == "bias" else 16, f"bits.{key}")
-        return Bits(**checked)
-
-    def shift(self, value: Any) -> tuple[int, int]:
-        if not isinstance(value, list | tuple) or len(value) != 2:
-            raise self.fail("shift", "two numbers, [least, most]", value)
-        least, most = (self.integer(v, -62, 62, "shift") for v in value)
-        if least > most:
-            raise self.fail("shift", "[least, most] in rising order", value)
-        return least, most
-
-    def override(self, value: Any, index: int) -> Override:
-        key = f"overrides[{index}]"
-        data = _mapping(value, self.where, key)
-        self.known(data, {f.name for f in fields(Override)}, f"{key}.")
-        if "match" not in data:
-            raise self.fail(f"{key}.match", "a layer name or pattern", None)
-        bits = {k: self.integer(v, 2, 16, f"{key}.{k}") for k, v in data.items() if k != "match"}
-        return Override(self.text(data["match"], f"{key}.match"), **bits)
+    try:
+        return read(Profile, data, what="the profile", name=path_text(Path(where).stem))
+    except ProfileError as error:
+        raise ProfileError(error.message, node=where, hint=error.hint) from None

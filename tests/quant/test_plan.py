@@ -16,7 +16,7 @@ def values(step):
         return st.booleans()
     if isinstance(step.default, float):
         return st.floats(0, allow_infinity=False)
-    return st.sampled_from(step.metadata["choices"])
+    return st.sampled_from(step.metadata["key"].type.choices)
 
 
 PLANS = st.builds(Plan, **{step.name: values(step) for step in fields(Plan)})

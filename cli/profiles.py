@@ -1,0 +1,110 @@
+"""`qgraph profiles`: the built-in target profiles, and what each key of a profile means."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from qgraph.quant.profile import Profile
+
+DEFAULT = "graffitist-int8"
+ABOUT = ("name", "description")  # keys that describe a profile and change nothing
+
+
+def profiles(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A built-in profile or a YAML file of your own."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the target profiles and explain their keys; with NAME, show one profile.
+
+    A profile is what --profile takes. With NAME, each key is shown with its value, and the keys
+    that differ from graffitist-int8, the default, are marked.
+    """
+    if name is None:
+        _list_all(as_json)
+    else:
+        _show_one(name, as_json)
+
+
+def _list_all(as_json: bool) -> None:
+    from qgraph.cli.console import console, print_table
+    from qgraph.quant.key_tables import key_facts, plan_facts
+    from qgraph.quant.profile import builtin_profiles, load_profile
+
+    found = [load_profile(name) for name in builtin_profiles()]
+    keys, steps = key_facts(), plan_facts()
+    if as_json:
+        shown = [
+            {"name": p.name, "description": p.description, "differs": _differing(p)} for p in found
+        ]
+        print(json.dumps({"profiles": shown, "keys": keys, "plan": steps}))
+        return
+    print_table(
+        "built-in profiles",
+        ("=profile", "description"),
+        [(p.name + (" (default)" if p.name == DEFAULT else ""), p.description) for p in found],
+    )
+    print_table(
+        "keys of a profile",
+        ("=key", "default", "values", "meaning"),
+        [(k["key"], k["default_text"], k["values"], k["meaning"]) for k in keys],
+    )
+    print_table(
+        "steps of a plan, as in --plan",
+        ("=step", "default", "meaning"),
+        [(s["usage"], s["default_text"], s["meaning"]) for s in steps],
+    )
+    console().print("one profile: qgraph profiles NAME, or a YAML file of your own")
+
+
+def _show_one(name: str, as_json: bool) -> None:
+    from qgraph.cli.console import console, print_table
+    from qgraph.quant.key_tables import key_facts, plain_text, values_by_path
+    from qgraph.quant.profile import load_profile
+
+    profile = load_profile(name)
+    values, differs = values_by_path(profile), _differing(profile)
+    rows = [{**k, "value": values[k["key"]]} for k in key_facts() if k["key"] in values]
+    if as_json:
+        about = {"name": profile.name, "description": profile.description}
+        print(json.dumps({**about, "differs": differs, "keys": rows}))
+        return
+    print_table(
+        f"profile {profile.name}" + (f": {profile.description}" if profile.description else ""),
+        ("=key", "value", "default", "meaning"),
+        [
+            (
+                ("* " if row["key"] in differs else "  ") + row["key"],
+                plain_text(row["value"]),
+                row["default_text"],
+                row["meaning"],
+            )
+            for row in rows
+            if row["key"] not in ABOUT
+        ],
+    )
+    count = len(differs)
+    same = f"no key differs from {DEFAULT}"
+    marked = f"* {count} key{'s differ' if count > 1 else ' differs'} from {DEFAULT}"
+    console().print(marked if differs else same)
+
+
+def _differing(profile: Profile) -> dict[str, Any]:
+    """The keys whose values are not those of the default profile, beside its name and text."""
+    from qgraph.quant.key_tables import values_by_path
+    from qgraph.quant.profile import load_profile
+
+    usual = values_by_path(load_profile(DEFAULT))
+    return {
+        path: value
+        for path, value in values_by_path(profile).items()
+        if value != usual[path] and path not in ABOUT
+    }

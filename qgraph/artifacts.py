@@ -28,7 +28,7 @@ from qgraph.frontends.sources import source_arrays
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
-from qgraph.ir.types import Array, Fixed, QuantSpec
+from qgraph.ir.types import Array, Fixed, QuantSpec, Role
 from qgraph.npz import write_npz
 from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
@@ -338,7 +338,7 @@ def last_quantizer(graph: Graph, name: str) -> str | None:
 
 
 def _narrow(attrs: Mapping[str, Any]) -> bool:
-    return bool(attrs["spec"].role in ("activation", "input"))
+    return bool(attrs["spec"].role in (Role.ACTIVATION, Role.INPUT))
 
 
 def scale_groups(graph: Graph) -> dict[str, dict[str, Any]]:

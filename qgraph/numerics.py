@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from qgraph import kernels
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import Codes, Fixed, QuantSpec
+from qgraph.ir.types import Codes, Fixed, Overflow, QuantSpec, Role, Rounding
 
 MAX_EXPONENT = 126
 Float = npt.NDArray[np.floating[Any]]
@@ -45,7 +45,7 @@ def finest_exponent(values: Any, bits: int, signed: bool) -> int:
     values = np.asarray(values, np.float64)
     largest = float(np.abs(values).max(initial=0.0))
     exponent = exponent_for_max(largest or 1.0, bits, signed)
-    spec = QuantSpec(bits, signed, "constant", exponent)
+    spec = QuantSpec(bits, signed, Role.CONSTANT, exponent)
     codes = np.rint(np.ldexp(values, exponent))
     return exponent - int(bool((codes > spec.hi).any() or (codes < spec.lo).any()))
 
@@ -86,14 +86,14 @@ def _half_up(x: Any) -> Any:
 
 
 ROUND: Mapping[str, Callable[[Any], Any]] = {
-    "half_even": np.rint,
-    "half_up": _half_up,
-    "half_away": lambda x: np.copysign(_half_up(np.abs(x)), x),
-    "floor": np.floor,
+    Rounding.HALF_EVEN: np.rint,
+    Rounding.HALF_UP: _half_up,
+    Rounding.HALF_AWAY: lambda x: np.copysign(_half_up(np.abs(x)), x),
+    Rounding.FLOOR: np.floor,
 }
 
 
-def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
+def round_shift(v: Codes, shift: Any, rounding: str = Rounding.HALF_EVEN) -> Codes:
     """`v * 2^-shift` rounded to integers; a negative shift is an exact left shift.
 
     What a left shift would take past +-2^62 stays there, whatever the overflow of the quantizer.
@@ -104,11 +104,11 @@ def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
     whole = v >> right
     rest = v - (whole << right)
     half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), np.iinfo(np.int64).max)
-    if rounding == "half_even":
+    if rounding == Rounding.HALF_EVEN:
         up = (rest > half) | ((rest == half) & (whole & 1 == 1))
-    elif rounding == "half_up":
+    elif rounding == Rounding.HALF_UP:
         up = rest >= half
-    elif rounding == "half_away":
+    elif rounding == Rounding.HALF_AWAY:
         up = (rest > half) | ((rest == half) & (v >= 0))
     else:
         up = np.zeros_like(rest, bool)
@@ -119,7 +119,7 @@ def round_shift(v: Codes, shift: Any, rounding: str = "half_even") -> Codes:
 
 def bring_into_range(codes: Any, spec: QuantSpec) -> Any:
     """Saturate or wrap integers (of any dtype) into the range of `spec`."""
-    if spec.overflow == "wrap":
+    if spec.overflow == Overflow.WRAP:
         # Whole turns first: floats past 2^53 have no room for `- lo`, their remainders have.
         return (codes % (1 << spec.bits) - spec.lo) % (1 << spec.bits) + spec.lo
     return np.clip(codes, spec.lo, spec.hi)
@@ -149,7 +149,7 @@ def quantize(x: Any, spec: QuantSpec) -> Fixed:
             "NaN has no fixed-point code", hint="look at the float network's inputs"
         )
     steps = ROUND[spec.rounding](np.ldexp(x, _exponent(spec, x.shape)))
-    if spec.overflow == "wrap" and not np.isfinite(steps).all():
+    if spec.overflow == Overflow.WRAP and not np.isfinite(steps).all():
         raise ExactnessError(
             "infinity cannot be wrapped into a fixed-point code",
             hint="look at the float network's inputs",
@@ -172,7 +172,12 @@ def fake_quantize(x: Any, spec: QuantSpec) -> Any:
     """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
     exponent = _exponent(spec, x.shape)
     tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]
-    if tail and spec.overflow == "saturate" and x.dtype == np.float32 and x.flags.c_contiguous:
+    if (
+        tail
+        and spec.overflow == Overflow.SATURATE
+        and x.dtype == np.float32
+        and x.flags.c_contiguous
+    ):
         return kernels.quantize(x, exponent, spec.lo, spec.hi, spec.rounding)
     steps = ROUND[spec.rounding](np.ldexp(x, exponent))
     return np.ldexp(bring_into_range(steps, spec), -exponent).astype(x.dtype)

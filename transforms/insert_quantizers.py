@@ -20,7 +20,7 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import result_spec, widest_input
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.passes import Pass
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
@@ -128,11 +128,11 @@ class _Inserter:
         if form.kind == "codes":
             return form.value
         if form.kind == "const":
-            return self.constant(value, "constant", self.bits.activation)
+            return self.constant(value, Role.CONSTANT, self.bits.activation)
         layer = node_of(value)
-        usual, role = self._activation_bits(layer, value in self.normed), "activation"
+        usual, role = self._activation_bits(layer, value in self.normed), Role.ACTIVATION
         if form.kind in OUTSIDE:
-            usual, role, width = self.bits.input, "input", None
+            usual, role, width = self.bits.input, Role.INPUT, None
         bits = width or usual
         key = value if bits == usual else f"{value} {bits}"
         if key not in self.narrowed:
@@ -151,18 +151,18 @@ class _Inserter:
         bits = min(self.bits.internal or self.bits.slope, most)
         key = f"{value} internal {bits}"
         if key not in self.narrowed:
-            spec = self.spec(bits, True, "internal")
+            spec = self.spec(bits, True, Role.INTERNAL)
             self.narrowed[key] = self.quantizer(source, node_of(value), spec)
         return self.narrowed[key]
 
-    def spec(self, bits: int, signed: bool, role: str, per_channel: bool = False) -> QuantSpec:
-        saturates = role in ("weight", "bias", "clip", "constant", "scale")
+    def spec(self, bits: int, signed: bool, role: Role, per_channel: bool = False) -> QuantSpec:
+        saturates = role.of_constant
         return QuantSpec(
             bits,
             signed,
             role,
             rounding=self.profile.rounding,
-            overflow="saturate" if saturates else self.profile.overflow,
+            overflow=Overflow.SATURATE if saturates else self.profile.overflow,
             per_channel=per_channel,
         )
 
@@ -173,13 +173,13 @@ class _Inserter:
         return made
 
     def constant(
-        self, value: str, role: str, bits: int, signed: bool | None = None, use: str = ""
+        self, value: str, role: Role, bits: int, signed: bool | None = None, use: str = ""
     ) -> str:
         """A quantizer on a constant, one for each constant, role, width and `use`."""
         key = f"{value} {role} {bits} {use}"
         if key not in self.narrowed:
             signed = not self.nonnegative(value) if signed is None else signed
-            per_channel = role == "weight" and self.profile.per_channel
+            per_channel = role == Role.WEIGHT and self.profile.per_channel
             spec = self.spec(bits, signed, role, per_channel)
             self.narrowed[key] = self.quantizer(value, node_of(value), spec)
         return self.narrowed[key]
@@ -197,19 +197,21 @@ class _Inserter:
         if node.attrs.get("pool"):
             reciprocals: Any = self.graph.constant(w)
             ones = bool((reciprocals == 1).all())
-            weight = self.constant(w, "constant", 1 if ones else self.bits.constant, signed=False)
+            weight = self.constant(
+                w, Role.CONSTANT, 1 if ones else self.bits.constant, signed=False
+            )
             self.connect(node, self.codes(x), weight)
             return "wide", node.name
         if node.attrs.get("batch_norm"):
-            weight = self.constant(w, "scale", self.bits.scale, signed=True)
+            weight = self.constant(w, Role.SCALE, self.bits.scale, signed=True)
         else:
             usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
             bits = self.profile.override(node.name).weight or usual
-            weight = self.constant(w, "weight", bits, signed=True, use=node.op)
+            weight = self.constant(w, Role.WEIGHT, bits, signed=True, use=node.op)
         self.connect(node, self.codes(x), weight)
         if self.bits.internal is None:
             return "wide", node.name
-        spec = self.spec(self.bits.internal, True, "internal")
+        spec = self.spec(self.bits.internal, True, Role.INTERNAL)
         return "wide", self.quantizer(node.name, node.name, spec)
 
     def _bias(self, node: Node) -> tuple[str, str]:
@@ -221,7 +223,7 @@ class _Inserter:
         wide = self.forms[x].value if self.forms[x].kind == "wide" else self.codes(x)
         if self.bits.internal is not None and not sources(self.graph, wide):
             wide = self.internal(x)  # a bias of few bits does not fit the scale of a product
-        self.connect(node, wide, self.constant(b, "bias", self.bits.bias, True, node.name))
+        self.connect(node, wide, self.constant(b, Role.BIAS, self.bits.bias, True, node.name))
         return "wide", node.name
 
     def _through(self, node: Node) -> tuple[str, str]:
@@ -265,7 +267,7 @@ class _Inserter:
             if self.bits.internal is None:
                 return False
             wide = self.internal(value)
-        clip = self.constant(bound, "clip", self.bits.internal or 16, True, node.name)
+        clip = self.constant(bound, Role.CLIP, self.bits.internal or 16, True, node.name)
         self.connect(node, *((wide, clip) if kinds[0] == "wide" else (clip, wide)))
         return True
 
@@ -287,16 +289,20 @@ class _Inserter:
             self.connect(
                 node,
                 self.forms[x].value,
-                self.constant(c, "constant", self.bits.constant, signed=False),
+                self.constant(c, Role.CONSTANT, self.bits.constant, signed=False),
             )
             return "wide", node.name
         if (x, node.name) in self.leaky_products:
             self.connect(
-                node, self.internal(x), self.constant(c, "constant", self.bits.slope, signed=True)
+                node,
+                self.internal(x),
+                self.constant(c, Role.CONSTANT, self.bits.slope, signed=True),
             )
-            spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+            spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
             return "wide", self.quantizer(node.name, node.name, spec)
-        self.connect(node, self.codes(x), self.constant(c, "scale", self.bits.scale, signed=True))
+        self.connect(
+            node, self.codes(x), self.constant(c, Role.SCALE, self.bits.scale, signed=True)
+        )
         return "wide", node.name
 
     def _concat(self, node: Node) -> tuple[str, str]:
@@ -320,7 +326,7 @@ class _Inserter:
             return self._float(node, "its input is float")
         width = self.bits.output if self._leaves(node) else None
         bits = width or self._activation_bits(node.name)
-        spec = self.spec(bits, not self.nonnegative(node.name), "activation")
+        spec = self.spec(bits, not self.nonnegative(node.name), Role.ACTIVATION)
         x = self.codes(node.inputs[0], self.bits.table)
         attrs = {
             **node.attrs,
@@ -347,7 +353,7 @@ class _Inserter:
         source = "" if self.forms[x].kind == "wide" else self.codes(x)
         if not source or sources_spec(self.graph, source).bits > most:
             source = self.internal(x, most)
-        spec = self.spec(self.bits.internal or self.bits.slope, True, "internal")
+        spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
         spec = result_spec(spec, channels)
         domain = sources_spec(self.graph, source)
         attrs = {"epsilon": node.attrs["epsilon"], "domain": domain, "spec": spec}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from qgraph.exact.bounds import bounds, in_accumulator
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.numerics import frozen_exponent
 from qgraph.passes import Pass
 from qgraph.quant.topology import value_exponent
@@ -36,7 +36,7 @@ class WrapAccumulators(Pass):
                 continue
             wrapping.add(node.name)
             exponent = frozen_exponent(exponents[node.name])
-            spec = QuantSpec(self.bits, True, "accumulator", exponent, overflow="wrap")
+            spec = QuantSpec(self.bits, True, Role.ACCUMULATOR, exponent, overflow=Overflow.WRAP)
             users = graph.users(node.name)
             wrapped = graph.add(
                 "quantize", node.name, name=f"{node.name}/acc{self.bits}", attrs={"spec": spec}

@@ -27,7 +27,18 @@ import numpy as np
 from qgraph.errors import GraphError, TextError, UnsupportedError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import Source
-from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec, Shape, TensorType
+from qgraph.ir.types import (
+    OVERFLOWS,
+    ROLES,
+    ROUNDINGS,
+    Array,
+    Overflow,
+    QuantSpec,
+    Role,
+    Rounding,
+    Shape,
+    TensorType,
+)
 
 INLINE_ELEMENTS = 16
 
@@ -115,8 +126,8 @@ def _spec(spec: QuantSpec) -> str:
     fields = [f"{'s' if spec.signed else 'u'}{spec.bits}", spec.role, f"f={spec.exponent}"]
     if spec.group is not None:
         fields.append(f"group={spec.group}")
-    fields += [word for word in (spec.rounding,) if word != "half_even"]
-    fields += [word for word in (spec.overflow,) if word != "saturate"]
+    fields += [word for word in (spec.rounding,) if word != Rounding.HALF_EVEN]
+    fields += [word for word in (spec.overflow,) if word != Overflow.SATURATE]
     fields += ["per_channel"] if spec.per_channel else []
     return " ".join(fields).replace(", ", ",")
 
@@ -315,9 +326,12 @@ def _parse_spec(text: str) -> QuantSpec:
         elif word == "per_channel":
             options["per_channel"] = True
         elif word in OVERFLOWS:
-            options["overflow"] = word
+            options["overflow"] = Overflow(word)
         elif word in ROUNDINGS:
-            options["rounding"] = word
+            options["rounding"] = Rounding(word)
         else:
             raise TextError(f"`{word}` is not known in a quantizer's spec")
-    return QuantSpec(int(kind[1:]), kind[0] == "s", role, **options)
+    bits = int(kind[1:])
+    if role not in ROLES:
+        raise TextError(f"unknown role `{role}`; choose one of {', '.join(ROLES)}")
+    return QuantSpec(bits, kind[0] == "s", Role(role), **options)

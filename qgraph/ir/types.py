@@ -9,12 +9,52 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.enums import StrEnum
+
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Shape = tuple[int | None, ...]
 
-ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
-OVERFLOWS = ("saturate", "wrap")
+
+class Rounding(StrEnum):
+    """How a number between two integers becomes one of them (docs/numerics.md, 1)."""
+
+    HALF_EVEN = "half_even"
+    HALF_UP = "half_up"
+    HALF_AWAY = "half_away"
+    FLOOR = "floor"
+
+
+class Overflow(StrEnum):
+    """What a code past the ends of its range becomes."""
+
+    SATURATE = "saturate"
+    WRAP = "wrap"
+
+
+class Role(StrEnum):
+    """What a tensor is to its layer."""
+
+    INPUT = "input"
+    ACTIVATION = "activation"
+    INTERNAL = "internal"  # the wide stage inside a layer
+    ACCUMULATOR = "accumulator"  # sums that wrap
+    WEIGHT = "weight"
+    BIAS = "bias"
+    CLIP = "clip"  # a bound of a wide value
+    SCALE = "scale"  # a constant factor, and weights of a batch norm that could not be folded
+    CONSTANT = "constant"  # reciprocals, slopes
+
+    @property
+    def of_constant(self) -> bool:
+        """Whether the tensor is made by the compiler, once."""
+        return self in (Role.WEIGHT, Role.BIAS, Role.CLIP, Role.SCALE, Role.CONSTANT)
+
+
+# The order is that of the enumerations in native code.
+ROUNDINGS = tuple(Rounding)
+OVERFLOWS = tuple(Overflow)
+ROLES = tuple(Role)
 
 
 @dataclass(frozen=True)
@@ -49,20 +89,17 @@ class Moments:
 class QuantSpec:
     """How a tensor is held in fixed point: `value = code * 2^-exponent`.
 
-    `role` says what the tensor is to its layer: `input`, `activation`, `internal` (the wide
-    stage inside a layer), `weight`, `bias`, `clip` (a bound of a wide value), `scale` (weights
-    of a batch norm that could not be folded) or `constant` (reciprocals, slopes). `exponent` is
-    the fractional length `f` (docs/numerics.md, 1), a tuple over output channels when
-    per channel, None until calibrated. `group` names the scale group whose members share one
-    exponent.
+    `exponent` is the fractional length `f` (docs/numerics.md, 1), a tuple over output channels
+    when per channel, None until calibrated. `group` names the scale group whose members share
+    one exponent.
     """
 
     bits: int
     signed: bool
-    role: str
+    role: Role
     exponent: int | tuple[int, ...] | None = None
-    rounding: str = "half_even"
-    overflow: str = "saturate"
+    rounding: Rounding = Rounding.HALF_EVEN
+    overflow: Overflow = Overflow.SATURATE
     group: str | None = None
     per_channel: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, node_of
-from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Array, QuantSpec
+from qgraph.ir.types import OVERFLOWS, ROLES, ROUNDINGS, Array, QuantSpec
 
 BOTH = ("domain", "spec")
 SPECS = {"quantize": ("spec",), "lookup": BOTH, "standardize": BOTH}
@@ -50,6 +50,10 @@ def check_spec(spec: object, name: str) -> None:
         raise GraphError(f"{spec.bits} bits are outside 1..32", node=name)
     if spec.rounding not in ROUNDINGS or spec.overflow not in OVERFLOWS:
         raise GraphError(f"unknown rounding or overflow in {spec}", node=name)
+    if spec.role not in ROLES:
+        raise GraphError(
+            f"unknown role `{spec.role}`", node=name, hint=f"choose one of {', '.join(ROLES)}"
+        )
 
 
 def _check_ends(graph: Graph) -> None:

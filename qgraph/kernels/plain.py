@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.ir.types import Rounding
+
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -89,15 +91,15 @@ def _sums_of(rows: Float64, size: int) -> Float64:
 
 
 def _round(x: Float64, rounding: str) -> Float64:
-    if rounding == "half_even":
+    if rounding == Rounding.HALF_EVEN:
         return np.rint(x)
-    size = np.abs(x) if rounding == "half_away" else x
+    size = np.abs(x) if rounding == Rounding.HALF_AWAY else x
     whole = np.floor(size)
-    if rounding == "floor":
+    if rounding == Rounding.FLOOR:
         return whole
     with np.errstate(invalid="ignore"):
         whole = whole + (size - whole >= 0.5)
-    return np.copysign(whole, x) if rounding == "half_away" else whole
+    return np.copysign(whole, x) if rounding == Rounding.HALF_AWAY else whole
 
 
 def round_significand(x: Float32, bits: int) -> Float32:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.exact.sums import seen_taps
-from qgraph.ir.types import Array, Codes, QuantSpec
+from qgraph.ir.types import Array, Codes, QuantSpec, Role
 from qgraph.program.form import Entry, Program, Step, Tensor
 from qgraph.program.layers import MOVES, POINTWISE, Layer
 
@@ -151,7 +151,7 @@ class _Builder:
 
 
 def _entry(tensor: Tensor) -> Entry:
-    spec = QuantSpec(max(1, (tensor.high - tensor.low).bit_length()), tensor.low < 0, "input", 0)
+    spec = QuantSpec(max(1, (tensor.high - tensor.low).bit_length()), tensor.low < 0, Role.INPUT, 0)
     return Entry(tensor.name, tensor.name, spec)
 
 

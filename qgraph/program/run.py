@@ -14,7 +14,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops.linear import conv2d, depthwise_conv2d
 from qgraph.ir.ops.pool import max_pool
 from qgraph.ir.ops.standardize import Standardization, standardized
-from qgraph.ir.types import Array, Codes, QuantSpec
+from qgraph.ir.types import Array, Codes, QuantSpec, Role
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.program.form import Program, Step
 
@@ -39,7 +39,9 @@ def _clip(attrs: Attrs, inputs: Sequence[Codes]) -> Any:
 
 def _requantize(attrs: Attrs, inputs: Sequence[Codes]) -> Any:
     low, high = attrs["low"], attrs["high"]
-    spec = QuantSpec((high - low).bit_length(), low < 0, "activation", overflow=attrs["overflow"])
+    spec = QuantSpec(
+        (high - low).bit_length(), low < 0, Role.ACTIVATION, overflow=attrs["overflow"]
+    )
     shifted = round_shift(inputs[0], np.asarray(attrs["shift"]), attrs["rounding"])
     return bring_into_range(shifted, spec)
 

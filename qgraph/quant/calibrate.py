@@ -24,7 +24,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import finest_input
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
@@ -180,7 +180,7 @@ class _Sweep:
     def _accumulator(self, node: Node) -> str | None:
         """The accumulator whose scale a bias has to take, if it has one."""
         spec: QuantSpec = node.attrs["spec"]
-        if spec.role != "bias" or spec.group is not None:
+        if spec.role != Role.BIAS or spec.group is not None:
             return None
         users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
         return users[0].inputs[0] if users else None
@@ -195,7 +195,7 @@ class _Sweep:
         if spec.group is None or not isinstance(exponent, int):
             checked_exponent(exponent, node.name)
         else:
-            counts = not zero and spec.role != "clip"
+            counts = not zero and spec.role != Role.CLIP
             known = self.groups if counts else self.zero_groups
             known[spec.group] = min(exponent, known.get(spec.group, exponent))
             exponent = min(exponent, MAX_EXPONENT)  # the group's own is checked at the end
@@ -242,12 +242,12 @@ class _Sweep:
     def _searched(
         self, node: Node, spec: QuantSpec, chunks: Sequence[Array], extremes: tuple[float, float]
     ) -> int:
-        if spec.group in self.joint and spec.role != "internal":
+        if spec.group in self.joint and spec.role != Role.INTERNAL:
             return self.joint[str(spec.group)]
         if extremes == (0, 0):
             return self._of_zeros(node, spec)
         method = self.options.method
-        if spec.role == "internal" or node.name in self.leaving:
+        if spec.role == Role.INTERNAL or node.name in self.leaving:
             method = "max"
         if method != BY_OUTPUT:
             return choose_exponent(chunks, extremes, spec, method, self.each)
@@ -325,7 +325,7 @@ class _Sweep:
     def _of_constant(self, node: Node) -> Exponent:
         constant, spec = self.values.constants[node.inputs[0]], node.attrs["spec"]
         # A clip that is infinite at one end saturates there, as it should.
-        if (np.isnan if spec.role == "clip" else _is_not_finite)(constant).any():
+        if (np.isnan if spec.role == Role.CLIP else _is_not_finite)(constant).any():
             raise ExactnessError(
                 "holds NaN or infinity, which have no fixed-point code",
                 node=node.inputs[0],
@@ -337,7 +337,12 @@ class _Sweep:
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
         spec: QuantSpec = node.attrs["spec"]
-        if spec.role != "input" or not spec.signed or extremes[0] < 0 or self._is_joined(node.name):
+        if (
+            spec.role != Role.INPUT
+            or not spec.signed
+            or extremes[0] < 0
+            or self._is_joined(node.name)
+        ):
             return spec
         unsigned = replace(spec, signed=False)
         self.graph.set_attrs(node.name, spec=unsigned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max, finest_exponent
 
 Exponent = int | tuple[int, ...]
@@ -28,7 +28,7 @@ def constant_exponent(
     Per channel, always by MAX: along the last axis, or the last two ([h, w, c, m]) of `depthwise`
     filters.
     """
-    if spec.role not in ("weight", "bias", "clip"):
+    if spec.role not in (Role.WEIGHT, Role.BIAS, Role.CLIP):
         return finest_exponent(value, spec.bits, spec.signed)
     largest = np.abs(np.asarray(value))
     if spec.per_channel:
@@ -37,7 +37,7 @@ def constant_exponent(
         peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     threshold = float(largest.max(initial=0))
-    if method == "3sd" and spec.role == "weight" and largest.size:
+    if method == "3sd" and spec.role == Role.WEIGHT and largest.size:
         deviation = float(np.sqrt(np.mean(np.square(largest, dtype=np.float64))))
         threshold = min(threshold, DEVIATIONS * deviation)
     return exponent_for_max(threshold or 1.0, spec.bits, spec.signed)

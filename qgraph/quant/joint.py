@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.interpret import needed_for, run_nodes
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max
 from qgraph.parallel import Each
 from qgraph.quant.output_error import (
@@ -85,7 +85,7 @@ def _is_member(node: Node) -> bool:
     """Wide stages and constants are never clipped, and have their say in the sweep."""
     spec = node.attrs["spec"] if node.op in QUANTIZERS else None
     return bool(
-        spec and spec.group and spec.role in ("activation", "input") and spec.exponent is None
+        spec and spec.group and spec.role in (Role.ACTIVATION, Role.INPUT) and spec.exponent is None
     )
 
 

@@ -17,7 +17,7 @@ import yaml
 from yaml.error import MarkedYAMLError
 
 from qgraph.errors import ProfileError, first_line
-from qgraph.ir.types import OVERFLOWS, ROUNDINGS
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Overflow, Rounding
 from qgraph.names import path_text
 from qgraph.quant.key_types import ChoiceType, SpanType, SwitchType, TextType, WholeType
 from qgraph.quant.keys import Declared, ListType, SectionType, check, key, leaves, read, write
@@ -87,9 +87,11 @@ class Profile:
     scaled_inputs: bool = key(
         False, SwitchType(), "an input may have a power of two for each of its features"
     )
-    rounding: str = key("half_even", ChoiceType(ROUNDINGS), "how codes are rounded")
-    overflow: str = key(
-        "saturate", ChoiceType(OVERFLOWS), "what activations past the ends of their range become"
+    rounding: Rounding = key(Rounding.HALF_EVEN, ChoiceType(ROUNDINGS), "how codes are rounded")
+    overflow: Overflow = key(
+        Overflow.SATURATE,
+        ChoiceType(OVERFLOWS),
+        "what activations past the ends of their range become",
     )
     accumulator_bits: int = key(
         32, WholeType(8, 64), "width of the sums of a layer", path="accumulator.bits"

@@ -20,7 +20,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.windows import explicit_pads, padded, taps
-from qgraph.ir.types import Array, Moments, QuantSpec
+from qgraph.ir.types import Array, Moments, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
@@ -77,7 +77,7 @@ def reconstruct_weights(
 
     def visit(layer: Layer, each: Each) -> None:
         held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
-        if held is None or held[0].attrs["spec"].role != "weight":
+        if held is None or held[0].attrs["spec"].role != Role.WEIGHT:
             return
         quantizer, w = held
         if graph.use_count(quantizer.name) > 1 or graph.use_count(quantizer.inputs[0]) > 1:

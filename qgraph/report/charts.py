@@ -7,7 +7,7 @@ from html import escape
 from math import ldexp, log1p
 from typing import Any
 
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import QuantSpec, Role
 from qgraph.words import noise_share, percent
 
 Tensor = Mapping[str, Any]
@@ -27,7 +27,7 @@ def thresholds(tensor: Tensor) -> list[float]:
     exponents = tensor["exponent"]
     if exponents is None:
         return []
-    spec = QuantSpec(tensor["bits"], tensor["signed"], "")
+    spec = QuantSpec(tensor["bits"], tensor["signed"], Role(tensor["role"]))
     ends = [exponents] if isinstance(exponents, int) else [min(exponents), max(exponents)]
     found = {ldexp(code, -e) for e in ends for code in (spec.lo, spec.hi + 1) if code}
     return sorted(found)

@@ -12,7 +12,7 @@ from qgraph.exact.statistics import Statistics
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import aligned, quantize
 from qgraph.quant.data import chunk_inputs
 from qgraph.quant.topology import sources
@@ -54,7 +54,7 @@ def causes(
     found: list[Cause] = []
     for name in sorted(part.weights):
         quantizer = graph.nodes[name]
-        if quantizer.attrs["spec"].role in ("weight", "scale") and name in layer.inputs:
+        if quantizer.attrs["spec"].role in (Role.WEIGHT, Role.SCALE) and name in layer.inputs:
             x = values[inputs[0]] if inputs else None
             found += _of_weights(graph, floating, layer, quantizer, x)
         else:
@@ -162,7 +162,7 @@ def _of_sums(
 ) -> Iterator[Cause]:
     spec: QuantSpec = quantizer.attrs["spec"]
     found = known.get(quantizer.name)
-    if constant is not None and spec.role == "bias":
+    if constant is not None and spec.role == Role.BIAS:
         ends = np.ldexp(spec.hi + 1.0, -aligned(spec.exponent, constant.shape))
         past = np.abs(constant) > ends
         if past.any():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from qgraph.exact.compare import original
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Role
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.static.agreement import Agreement
@@ -93,7 +93,7 @@ def parts_of(graph: Graph) -> list[Part]:
             if graph.constant(node.inputs[0]) is not None:
                 continue  # with who takes it
             name = owner or original(graph, node.name)
-            narrow = node.attrs["spec"].role in ("input", "activation")
+            narrow = node.attrs["spec"].role in (Role.INPUT, Role.ACTIVATION)
             _add(found, name, "output" if narrow else "weights", node.name)
             owner = None if narrow else name
         elif node.op not in ("const", "input") and not (owner or op_definition(node.op).moves):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.types import Role
 from qgraph.passes import PassManager
 from qgraph.quant.bits import Bits, Budget, check_budgets
 from qgraph.quant.plan import PLAIN, Plan
@@ -54,7 +55,7 @@ def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
         if node.op not in COMPUTE or node.name not in floating.nodes:
             continue
         spec = graph.producer(node.inputs[1]).attrs.get("spec")
-        if spec is not None and spec.role == "weight":
+        if spec is not None and spec.role == Role.WEIGHT:
             found.setdefault(floating.nodes[node.name].inputs[1], []).append(node.name)
     sizes = {name: floating.nodes[name].attrs["value"].size for name in found}
     return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from qgraph.errors import UsageError
-from qgraph.ir.types import ROUNDINGS
+from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
 
@@ -198,11 +198,11 @@ class Spec:
     def _rounded(self, scaled: Any, x: Any) -> Any:
         import tensorflow as tf
 
-        if self.rounding == "half_even":
+        if self.rounding == Rounding.HALF_EVEN:
             return tf.round(scaled)
-        if self.rounding == "half_up":
+        if self.rounding == Rounding.HALF_UP:
             return _half_up(scaled)
-        if self.rounding == "half_away":
+        if self.rounding == Rounding.HALF_AWAY:
             size = _half_up(tf.abs(scaled))
             return tf.where(scaled < 0.0, -size, size)
         vanished = tf.equal(scaled, 0.0) & (x < 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.quant.topology import QUANTIZERS
 
 TRAINED = ("weight", "bias", "scale")
@@ -76,12 +76,12 @@ def state_of(graph: Graph) -> State:
     follows: dict[str, tuple[Node, ...]] = {}
     for node in (n for n in graph.topological() if n.op in QUANTIZERS):
         spec: QuantSpec = node.attrs["spec"]
-        if not isinstance(spec.exponent, int) or spec.overflow == "wrap":
-            what = "values that wrap" if spec.overflow == "wrap" else "scales per channel"
+        if not isinstance(spec.exponent, int) or spec.overflow == Overflow.WRAP:
+            what = "values that wrap" if spec.overflow == Overflow.WRAP else "scales per channel"
             raise UnsupportedError(f"{what} cannot be trained yet", node=node.name)
-        if node.op == "standardize" or (spec.group is None and spec.role == "constant"):
+        if node.op == "standardize" or (spec.group is None and spec.role == Role.CONSTANT):
             fixed[node.name] = spec.exponent
-        elif spec.group is None and spec.role == "bias":
+        elif spec.group is None and spec.role == Role.BIAS:
             (user,) = graph.users(node.name)
             follows[node.name] = _factors(graph, user.inputs[0])
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import QuantSpec, Role
 from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.train.state import scale_of, state_of
@@ -24,7 +24,7 @@ def with_unclipped_weights(graph: Graph) -> Graph:
         spec: QuantSpec = node.attrs["spec"]
         known = exponents.setdefault(scale_of(node), _exponent(node))
         weights = graph.constant(node.inputs[0])
-        if spec.role == "weight" and weights is not None:
+        if spec.role == Role.WEIGHT and weights is not None:
             largest = constant_exponent(weights, spec)
             assert isinstance(largest, int)  # one scale a tensor: `state_of` refuses others
             exponents[scale_of(node)] = min(known, largest)

@@ -66,6 +66,7 @@ BREAK = {
     "no bits": (spec(bits=0), "q: 0 bits are outside 1..32"),
     "rounding": (spec(rounding="up"), "q: unknown rounding or overflow"),
     "overflow": (spec(overflow="error"), "q: unknown rounding or overflow"),
+    "role": (spec(role="wheel"), "q: unknown role `wheel`\n  choose one of input, activation"),
     "table without domain": (
         lambda g: put(g, "q", op="lookup", attrs={"spec": SPEC, "function": "tanh"}),
         "q: quantizer without a spec",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qgraph.backends.c.text import INT32, number
+from qgraph.ir.types import Overflow, Rounding
 from qgraph.program import Program, Step
 
 # (helper, operands) -> a call of it; a call needs the helper in the file.
@@ -65,7 +66,7 @@ def expression(
     assert step.op == "requantize"
     low, high = step.attrs["low"], step.attrs["high"]
     shifted = _shifted(step, operands[0], bits, largest, call, at)
-    if step.attrs["overflow"] == "wrap":
+    if step.attrs["overflow"] == Overflow.WRAP:
         return call("wrap", shifted, number(low), number((1 << (high - low).bit_length()) - 1))
     return call("clamp", shifted, number(low), number(high))
 
@@ -89,7 +90,7 @@ def _clip(step: Step, value: str, bits: int, call: Call, at: At) -> str:
 
 def _shifted(step: Step, value: str, bits: int, largest: int, call: Call, at: At) -> str:
     shift, rounding = step.attrs["shift"], step.attrs["rounding"]
-    helper = "floor_shift" if rounding == "floor" else rounding
+    helper = "floor_shift" if rounding == Rounding.FLOOR else rounding
     if isinstance(shift, tuple):
         held = tuple(max(min(s, 62), -61) for s in shift)
         if min(held) < 1:

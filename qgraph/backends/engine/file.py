@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import ROUNDINGS
+from qgraph.ir.types import ROUNDINGS, Overflow
 from qgraph.program import Program, Step, Tensor
 
 MAGIC = b"\x89QGI\r\n\x1a\n"
@@ -134,7 +134,7 @@ def _window(attrs: Attrs, dilated: bool = True) -> Numbers:
 
 
 def _requantize(attrs: Attrs, shapes: Sequence[Shape]) -> Numbers:
-    modes = [ROUNDINGS.index(attrs["rounding"]), int(attrs["overflow"] == "wrap")]
+    modes = [ROUNDINGS.index(attrs["rounding"]), int(attrs["overflow"] == Overflow.WRAP)]
     return [*modes, attrs["low"], attrs["high"], *_many(attrs["shift"])]
 
 

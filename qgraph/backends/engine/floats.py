@@ -10,7 +10,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.backends.engine.engine import Engine
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.types import ROUNDINGS, Array, QuantSpec
+from qgraph.ir.types import ROUNDINGS, Array, Overflow, QuantSpec
 
 EXACT_FLOAT32_BITS = 24
 
@@ -20,7 +20,7 @@ def fits_float32(spec: QuantSpec) -> bool:
     return (
         isinstance(spec.exponent, int)
         and abs(spec.exponent) <= kernels.MAX_FRACTION_BITS
-        and spec.overflow == "saturate"
+        and spec.overflow == Overflow.SATURATE
         and spec.bits <= EXACT_FLOAT32_BITS
     )
 

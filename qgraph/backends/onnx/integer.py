@@ -18,7 +18,7 @@ import numpy as np
 from qgraph.backends.onnx.emission import Emission
 from qgraph.backends.onnx.requantize import INT32, Requantize
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Overflow
 from qgraph.program import Step, Tensor
 
 BYTES = ("int8", "uint8")
@@ -177,7 +177,7 @@ class IntegerEmission(Emission):
             tensor.high,
             np.asarray(attrs["shift"], np.int64),
             attrs["rounding"],
-            attrs["overflow"] == "wrap",
+            attrs["overflow"] == Overflow.WRAP,
             attrs["low"],
             attrs["high"],
         )

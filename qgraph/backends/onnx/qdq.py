@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from qgraph.backends.onnx.emission import NO_NAMES, turned
 from qgraph.backends.onnx.values import ValueEmission
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Rounding
 from qgraph.program import Program, Step
 
 ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
@@ -26,7 +26,7 @@ INT32_MOST = 2**31 - 1
 class QdqEmission(ValueEmission):
     form: ClassVar[str] = "onnx-qdq"
     opset: ClassVar[int] = 18  # 21 with what only that has: 4 and 16 bits
-    roundings: ClassVar[tuple[str, ...]] = ("half_even",)
+    roundings: ClassVar[tuple[Rounding, ...]] = (Rounding.HALF_EVEN,)
 
     def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         super().__init__(program, publics)

@@ -17,18 +17,23 @@ from qgraph.backends.onnx.emission import NO_NAMES, TO_NCHW, turned
 from qgraph.backends.onnx.values import ValueEmission, reach
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role, Rounding
 from qgraph.program import Program, Step
 
 DOMAIN = "qonnx.custom_op.general"
-ROUNDING = {"half_even": "ROUND", "half_away": "HALF_UP", "half_up": "FLOOR", "floor": "FLOOR"}
+ROUNDING = {
+    Rounding.HALF_EVEN: "ROUND",
+    Rounding.HALF_AWAY: "HALF_UP",
+    Rounding.HALF_UP: "FLOOR",
+    Rounding.FLOOR: "FLOOR",
+}
 
 
 class QonnxEmission(ValueEmission):
     form: ClassVar[str] = "qonnx"
     opset: ClassVar[int] = 18
     exact: ClassVar[int] = FLOAT64_EXACT
-    roundings: ClassVar[tuple[str, ...]] = tuple(ROUNDING)
+    roundings: ClassVar[tuple[Rounding, ...]] = tuple(ROUNDING)
 
     def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         super().__init__(program, publics)
@@ -56,7 +61,7 @@ class QonnxEmission(ValueEmission):
                 node=name,
                 hint="onnx-integer carries it",
             )
-        if spec.rounding == "half_up":
+        if spec.rounding == Rounding.HALF_UP:
             half = np.ldexp(0.5, -np.asarray(tensor.exponent)).astype(self._type_before(name))
             half = half.reshape(-1, 1, 1) if nchw and half.ndim else half
             added = self.model.constant(half, f"{name}/half")
@@ -102,7 +107,7 @@ class QonnxEmission(ValueEmission):
         tensor = self.tensors[name]
         signed = tensor.low < 0
         reach = max(-tensor.low - 1, tensor.high)
-        spec = QuantSpec(max(reach.bit_length() + signed, 2), signed, "constant")
+        spec = QuantSpec(max(reach.bit_length() + signed, 2), signed, Role.CONSTANT)
         held = self.model.constant(values, f"{name}/values")
         return self._quant(held, name, self._scale(name, axis, values.ndim), spec, values.shape)
 
@@ -135,7 +140,7 @@ class QonnxEmission(ValueEmission):
     def _requantize(self, step: Step) -> None:
         attrs, largest = step.attrs, reach(self.tensors[step.inputs[0]])
         half = 1 << max(0, min(int(np.max(attrs["shift"])) - 1, 60))
-        if attrs["rounding"].startswith("half_") and attrs["rounding"] != "half_even":
+        if attrs["rounding"].startswith("half_") and attrs["rounding"] != Rounding.HALF_EVEN:
             limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
             if largest + half > limit:
                 raise UnsupportedError(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.ir.types import Codes
+from qgraph.ir.types import Codes, Rounding
 from qgraph.numerics import round_shift
 
 INT32 = (1 << 31) - 1
@@ -79,13 +79,13 @@ class Requantize:
         right, whole = self.right, np.int64(1) << self.right
         half = whole >> 1  # 0 where nothing is shifted
         added, lifted = np.asarray(half + self.lift), value
-        if self.rounding == "floor":
+        if self.rounding == Rounding.FLOOR:
             added = np.asarray(self.lift)
-        elif self.rounding == "half_even":
+        elif self.rounding == Rounding.HALF_EVEN:
             added = np.asarray(np.where(right > 0, half - 1, 0) + self.lift)
             odd = operate("BitwiseAnd", value, np.where(right > 0, whole, 0))
             lifted = operate("Add", value, operate("Min", odd, np.int64(1)))
-        elif self.rounding == "half_away" and self.low < 0:
+        elif self.rounding == Rounding.HALF_AWAY and self.low < 0:
             below = operate("Max", value, np.where(right > 0, -1, 0))
             lifted = operate("Add", value, operate("Min", below, np.int64(0)))
         if added.any():

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from qgraph.backends.onnx.builder import Builder, element_type
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import Overflow, QuantSpec, Rounding
 from qgraph.program import Program
 
 OPSET = 18
@@ -69,14 +69,14 @@ def _codes(model: Builder, value: str, spec: QuantSpec, exponent: Any) -> str:
 
     scale = model.constant(np.ldexp(1.0, np.asarray(exponent)), f"{value}/scale")
     x = model.add("Mul", [value, scale], f"{value}/steps")
-    if spec.rounding == "half_even":
+    if spec.rounding == Rounding.HALF_EVEN:
         x = operate("Round", x)
-    elif spec.rounding == "half_away":
+    elif spec.rounding == Rounding.HALF_AWAY:
         size = operate("Floor", operate("Add", operate("Abs", x), 0.5))
         x = model.add("Mul", [operate("Sign", x), size], f"{value}/rounded")
     else:
-        x = operate("Floor", operate("Add", x, 0.5) if spec.rounding == "half_up" else x)
-    if spec.overflow == "saturate":
+        x = operate("Floor", operate("Add", x, 0.5) if spec.rounding == Rounding.HALF_UP else x)
+    if spec.overflow == Overflow.SATURATE:
         return operate("Min", operate("Max", x, spec.lo), spec.hi)
 
     def remainder(x: str) -> str:

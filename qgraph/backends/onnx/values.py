@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.backends.onnx.emission import NO_NAMES, Emission
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, Overflow, QuantSpec, Role, Rounding
 from qgraph.numerics import aligned
 from qgraph.program import Program, Step, Tensor
 
@@ -33,7 +33,7 @@ class ValueEmission(Emission):
 
     holds: ClassVar[str] = "values"
     exact: ClassVar[int] = FLOAT32_EXACT
-    roundings: ClassVar[tuple[str, ...]]
+    roundings: ClassVar[tuple[Rounding, ...]]
 
     def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         self.users: dict[str, list[Step]] = {}
@@ -83,7 +83,7 @@ class ValueEmission(Emission):
                 node=name,
                 hint=f"profiles that round {' or '.join(self.roundings)}; or another form",
             )
-        if overflow != "saturate":
+        if overflow != Overflow.SATURATE:
             raise UnsupportedError(
                 f"wraps around, {self.form} only saturates", node=name, hint="another form"
             )
@@ -168,7 +168,7 @@ class ValueEmission(Emission):
         attrs, nchw = step.attrs, self.made_as(name)[1]
         self._check_rounding(step.output, attrs["rounding"], attrs["overflow"])
         signed, bits = attrs["low"] < 0, (attrs["high"] - attrs["low"]).bit_length()
-        spec = QuantSpec(bits, signed, "activation", rounding=attrs["rounding"])
+        spec = QuantSpec(bits, signed, Role.ACTIVATION, rounding=attrs["rounding"])
         value = self.get(name, self.working(name), nchw)
         made = self.quantized(value, step.output, spec, nchw)
         self.put(step.output, made, "float32", nchw)

@@ -11,6 +11,7 @@ import numpy as np
 
 from qgraph.backends.vectors.cases import Tried
 from qgraph.backends.vectors.files import hexadecimal
+from qgraph.ir.types import Overflow
 from qgraph.program import Program, Step
 
 # Products that a check takes, and may take for one row: simulators do some millions in a second.
@@ -150,7 +151,7 @@ def _requantize(one: _Step) -> Check | None:
         "LOW": low,
         "HIGH": high,
         "ROUNDING": ROUNDINGS.index(attrs.get("rounding", "floor")),
-        "WRAP": int(attrs.get("overflow") == "wrap"),
+        "WRAP": int(attrs.get("overflow") == Overflow.WRAP),
     }
     if isinstance(shift, int):
         return "requantize", {**parameters, "SHIFT": shift}

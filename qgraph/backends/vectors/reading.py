@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.archives import parse_json, reading
 from qgraph.backends.vectors.files import read, sha256
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.program import Entry, Program, Step, Tensor, run
 from qgraph.program.run import RULES
 
@@ -128,7 +128,7 @@ def _tensor(name: str, facts: Mapping[str, Any]) -> Tensor:
 
 def _entry(tensor: Tensor) -> Entry:
     bits = max(1, (tensor.high - tensor.low).bit_length())
-    return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, "input", 0))
+    return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, Role.INPUT, 0))
 
 
 def _step(step: Mapping[str, Any]) -> Step:

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.ops.base import Attrs, OpDef
-from qgraph.ir.types import Codes, Fixed, QuantSpec, TensorType
+from qgraph.ir.types import Codes, Fixed, Overflow, QuantSpec, Rounding, TensorType
 from qgraph.numerics import MAX_EXPONENT, fake_quantize, finest_exponent
 
 SQUARE_BITS = 52  # of what a root is taken of: floor(sqrt) of float64 is exact below 2^52
@@ -40,7 +40,7 @@ def widest_input(channels: int) -> int:
 def result_spec(spec: QuantSpec, channels: int) -> QuantSpec:
     """`spec` on the finest scale that holds every result: no channel is past sqrt(channels - 1)."""
     exponent = finest_exponent(np.sqrt(channels - 1.0), spec.bits, spec.signed)
-    return replace(spec, exponent=exponent, rounding="half_up", overflow="saturate")
+    return replace(spec, exponent=exponent, rounding=Rounding.HALF_UP, overflow=Overflow.SATURATE)
 
 
 def largest_square(attrs: Attrs, channels: int) -> int:

@@ -11,7 +11,7 @@ from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.structure import table
-from qgraph.ir.types import Fixed, QuantSpec
+from qgraph.ir.types import Fixed, Overflow, QuantSpec, Rounding
 from qgraph.numerics import dequantize
 
 
@@ -21,7 +21,7 @@ def _quantize(e: Emission, node: Node) -> str:
     What wraps needs all digits of numbers of any size, which takes float64.
     """
     spec: QuantSpec = node.attrs["spec"]
-    dtype = "float64" if spec.overflow == "wrap" else e.type_name(node.inputs[0])
+    dtype = "float64" if spec.overflow == Overflow.WRAP else e.type_name(node.inputs[0])
     held = e.dtypes[node.name]
     up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
     down = np.ldexp(1.0, -np.asarray(spec.exponent)).astype(dtype)
@@ -30,7 +30,7 @@ def _quantize(e: Emission, node: Node) -> str:
         "Mul", f"{name}/scale", [e.tensor(node.inputs[0], dtype), factor(e, name, up)], T=t
     )
     x = _round(e, name, x, spec.rounding, dtype)
-    if spec.overflow == "wrap":
+    if spec.overflow == Overflow.WRAP:
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
         if _passes_shift(e, node):
             end = float(1 << 62)
@@ -64,11 +64,11 @@ def _passes_shift(e: Emission, node: Node) -> bool:
 
 def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:
     t = DType(dtype)
-    if rounding == "half_even":
+    if rounding == Rounding.HALF_EVEN:
         return e.builder.add("Round", f"{name}/round", [x], T=t)
-    if rounding == "floor":
+    if rounding == Rounding.FLOOR:
         return e.builder.add("Floor", f"{name}/round", [x], T=t)
-    if rounding == "half_up":
+    if rounding == Rounding.HALF_UP:
         return _half_up(e, name, x, dtype)
     sign = e.builder.add("Sign", f"{name}/sign", [x], T=t)
     size = _half_up(e, name, e.builder.add("Abs", f"{name}/abs", [x], T=t), dtype)

@@ -10,6 +10,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from torch.nn import functional
 
+from qgraph.rl.policy import affine
 from qgraph.rl.policy.affine import FLOAT, HALF
 from qgraph.rl.sb3.modules import layers
 
@@ -57,14 +58,26 @@ class Quantized:
 
     def __init__(self, layer: Any, bits: int) -> None:
         self.layer, self.bits = layer, bits
+        self._weight: Any = None  # as it was when it was last quantized
+        self._rounded: Any = None
 
     def __call__(self, x: Any) -> Any:
         layer, bits = self.layer, self.bits
         if isinstance(layer, torch.nn.Linear):
-            weight = dequantized(layer.weight, bits)
-            return functional.linear(dequantized(x, bits, (-1,)), weight, layer.bias)
-        weight = dequantized(layer.weight, bits, (1, 2, 3))
-        return layer._conv_forward(dequantized(x, bits, (1, 2, 3)), weight, layer.bias)
+            return functional.linear(dequantized(x, bits, (-1,)), self._kernel(None), layer.bias)
+        kernel = self._kernel((1, 2, 3))
+        return layer._conv_forward(dequantized(x, bits, (1, 2, 3)), kernel, layer.bias)
+
+    def _kernel(self, axes: tuple[int, ...] | None) -> Any:
+        """D(Q(W)), made again only where W has changed.
+
+        Values are compared: updates of target networks do not count in a tensor's version.
+        """
+        weight = self.layer.weight
+        now = weight.detach()
+        if self._weight is None or not torch.equal(self._weight, now):
+            self._weight, self._rounded = now.clone(), rounded(now, self.bits, axes)
+        return _straight_through(self._rounded, weight)
 
 
 @contextmanager
@@ -81,18 +94,29 @@ def in_float(policy: Any) -> Iterator[None]:
 
 def dequantized(x: Any, bits: int, axes: tuple[int, ...] | None = None) -> Any:
     """`qgraph.rl.policy.affine.dequantized` on a tensor; its gradient is that of x."""
+    return x if bits >= FLOAT else _straight_through(rounded(x.detach(), bits, axes), x)
+
+
+def _straight_through(found: Any, x: Any) -> Any:
+    """`found` with the gradient of x."""
+    return found + (x - x.detach()) if x.requires_grad and torch.is_grad_enabled() else found
+
+
+def rounded(x: Any, bits: int, axes: tuple[int, ...] | None) -> Any:
+    """D(Q(x)) of a tensor without gradients; by numpy on a CPU, which is quicker on small ones."""
     if bits >= FLOAT:
         return x
-    with torch.no_grad():
-        if bits == HALF:
-            largest = torch.finfo(torch.float16).max
-            found = x.clamp(-largest, largest).half().to(x.dtype)
-        else:
-            found = _rounded(x, bits, axes or tuple(range(x.ndim)))
-    return found + (x - x.detach())  # the second is 0, with the gradient of x
+    if x.device.type == "cpu" and x.dtype == torch.float32:
+        return torch.from_numpy(affine.dequantized(x.numpy(), bits, axes))
+    return rounded_on_device(x, bits, axes)
 
 
-def _rounded(x: Any, bits: int, axes: tuple[int, ...]) -> Any:
+def rounded_on_device(x: Any, bits: int, axes: tuple[int, ...] | None) -> Any:
+    """The same by operations of PyTorch, on any device."""
+    if bits == HALF:
+        largest = torch.finfo(torch.float16).max
+        return x.clamp(-largest, largest).half().to(x.dtype)
+    axes = axes or tuple(range(x.ndim))
     low = x.amin(axes, keepdim=True).clamp(max=0)
     high = x.amax(axes, keepdim=True).clamp(min=0)
     delta = (high - low) / 2**bits

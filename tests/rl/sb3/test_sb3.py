@@ -18,7 +18,7 @@ from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.affine import dequantized as in_numpy
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.sb3 import QuantizationAware, QuantizedCollection, export_onnx, read
-from qgraph.rl.sb3.aware import dequantized
+from qgraph.rl.sb3.aware import Quantized, dequantized, rounded_on_device
 from qgraph.rl.sb3.families import family_of
 
 torch.set_num_threads(1)
@@ -202,9 +202,23 @@ def test_torch_rounds_as_numpy_does(bits, axes):
     x[0] = np.abs(x[0])
     x[1] = -np.abs(x[1])
     x[2] = 0
-    np.testing.assert_array_equal(
-        dequantized(torch.from_numpy(x), bits, axes), in_numpy(x, bits, axes)
-    )
+    for rounded_by in (dequantized, rounded_on_device):
+        found = rounded_by(torch.from_numpy(x), bits, axes)
+        np.testing.assert_array_equal(found, in_numpy(x, bits, axes))
+
+
+def test_layers_notice_weights_that_change_behind_their_version():
+    """stable-baselines3 updates target networks by `.data`, which PyTorch does not count."""
+    layer = torch.nn.Linear(3, 2)
+    forward, x = Quantized(layer, 3), torch.randn(4, 3)
+    first = forward(x)
+    assert torch.equal(forward(x), first)
+    layer.weight.data.mul_(0.5)
+    weight = in_numpy(layer.weight.detach().numpy(), 3)
+    seen = dequantized(x, 3, (-1,))
+    wanted = torch.nn.functional.linear(seen, torch.from_numpy(weight), layer.bias)
+    assert torch.equal(forward(x), wanted)
+    assert not torch.equal(forward(x), first)
 
 
 def test_gradients_go_straight_through():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,20 +15,20 @@ from qgraph.cli.options import (
     Json,
     Model,
     Outputs,
+    Passes,
     Profile,
     Signature,
     Trust,
+    Without,
     check_model,
     names,
+    own_modules,
     shapes,
 )
 from qgraph.errors import LoadError, first_line
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
-    from qgraph.rewrite.trace import Refusal, Rewrite
-
-NAMES_SHOWN = 3
 
 
 def inspect(
@@ -40,6 +38,8 @@ def inspect(
     input_shape: InputShapes = None,
     signature: Signature = None,
     profile: Profile = "graffitist-int8",
+    passes: Passes = None,
+    without: Without = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show every rewrite, before and after.")
     ] = False,
@@ -55,17 +55,20 @@ def inspect(
     """
     from qgraph.artifacts import manifest_of
     from qgraph.cli.console import console, import_tensorflow_quietly
+    from qgraph.cli.rewrites import print_passes_run, print_refusals, print_rewrites
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
     from qgraph.ir.text import print_graph
     from qgraph.passes import PassManager
+    from qgraph.pipelines import pipeline_of
     from qgraph.quant.profile import load_profile
-    from qgraph.recipes import static
     from qgraph.rewrite.trace import Trace
 
     check_model(model)
     target, input_shapes = load_profile(profile), shapes(input_shape)
-    written = None if text or trace else manifest_of(model)
+    own_modules()
+    pipeline = pipeline_of(passes, without or "", target)
+    written = None if text or trace or passes or without else manifest_of(model)
     if written is not None:
         if as_json:
             print(json.dumps(written))
@@ -87,7 +90,8 @@ def inspect(
         return
     facts = _facts(graph)
     log = Trace()
-    results = PassManager(static(target)).run(graph, log)
+    pipeline.check(target)
+    results = PassManager(pipeline.static(target)).run(graph, log)
     facts["not_understood"] = _left_opaque(graph)
     facts["passes"] = [
         {"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results
@@ -99,10 +103,10 @@ def inspect(
     _print_ops(facts)
     for note in facts["notes"]:
         console().print(f"note: {note}\n", soft_wrap=True)
-    _print_passes(facts["passes"])
+    print_passes_run(facts["passes"])
     if trace:
-        _print_rewrites(log.rewrites)
-    _print_refusals(log.refusals)
+        print_rewrites(log.rewrites)
+    print_refusals(log.refusals)
     _print_next(model, trace)
 
 
@@ -161,6 +165,7 @@ def _print_ends(facts: dict[str, Any]) -> None:
 
 def _print_ops(facts: dict[str, Any]) -> None:
     from qgraph.cli.console import Names, print_table
+    from qgraph.cli.rewrites import few
 
     counts = [(op, str(count)) for op, count in facts["ops"].items()]
     print_table(f"ops, {facts['parameters']:,} parameters", ("=op", ">count"), counts)
@@ -172,59 +177,10 @@ def _print_ops(facts: dict[str, Any]) -> None:
             "not understood, kept as float",
             ("=op", ">count", "nodes", "reason"),
             [
-                (op, str(len(nodes)), Names(*_few(nodes)), reason or "-")
+                (op, str(len(nodes)), Names(*few(nodes)), reason or "-")
                 for (op, reason), nodes in unknown.items()
             ],
         )
-
-
-def _print_passes(results: list[dict[str, Any]]) -> None:
-    from qgraph.cli.console import print_table
-
-    print_table(
-        "what each pass would do",
-        ("=pass", ">changes", ">refusals"),
-        [(r["name"], str(r["changes"] or "-"), str(r["refusals"] or "-")) for r in results],
-    )
-
-
-def _print_rewrites(rewrites: Sequence[Rewrite]) -> None:
-    from qgraph.cli.console import console
-    from qgraph.rewrite.trace import without_numbers
-
-    out = console()
-    for name, group in groupby(rewrites, key=lambda r: r.pass_name):
-        found = list(group)
-        out.print(f"{name}, {len(found)} rewrites", style="bold", soft_wrap=True)
-        for rewrite in found:
-            told = rewrite.before.startswith(f"%{rewrite.node} =")
-            out.print(f"  {rewrite.rule}" + f" at {rewrite.node}" * (not told), soft_wrap=True)
-            for sign, side, style in (("-", rewrite.before, "red"), ("+", rewrite.after, "green")):
-                for line in side.splitlines():
-                    out.print(f"    {sign} {without_numbers(line)}", style=style, soft_wrap=True)
-        out.print()
-
-
-def _print_refusals(refusals: Sequence[Refusal]) -> None:
-    from qgraph.cli.console import Names, print_table
-
-    alike: dict[tuple[str, str], list[str]] = {}
-    for refusal in refusals:
-        alike.setdefault((refusal.pass_name, refusal.reason), []).append(refusal.node)
-    if alike:
-        print_table(
-            "refused, and why",
-            ("=pass", ">count", "nodes", "reason"),
-            [
-                (name, str(len(nodes)), Names(*_few(nodes)), reason)
-                for (name, reason), nodes in alike.items()
-            ],
-        )
-
-
-def _few(nodes: list[str]) -> list[str]:
-    rest = len(nodes) - NAMES_SHOWN
-    return [*nodes[:NAMES_SHOWN], f"and {rest} more"] if rest > 1 else nodes
 
 
 def _print_next(model: Path, trace: bool) -> None:

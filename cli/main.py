@@ -17,6 +17,7 @@ from qgraph.cli.doctor import doctor
 from qgraph.cli.export import export
 from qgraph.cli.finalize import finalize
 from qgraph.cli.inspect import inspect
+from qgraph.cli.optimize import optimize
 from qgraph.cli.passes import passes
 from qgraph.cli.profiles import profiles
 from qgraph.cli.quantize import quantize
@@ -62,6 +63,7 @@ app.command()(quantize)
 app.command()(train)
 app.command()(finalize)
 app.command()(inspect)
+app.command()(optimize)
 app.command()(analyze)
 app.command()(run)
 app.command()(report)

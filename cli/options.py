@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -125,6 +127,19 @@ PlanOption = Annotated[
         "method=mse. A wrong one lists what is there.",
     ),
 ]
+Passes = Annotated[
+    str | None,
+    typer.Option(
+        "--passes",
+        metavar="LIST",
+        help="These passes in place of the float recipe, like "
+        "float,equalize-channels{powers-of-two=true} or module:Class (qgraph passes lists all).",
+    ),
+]
+Without = Annotated[
+    str | None,
+    typer.Option("--without", metavar="NAMES", help="Passes to leave out, comma separated."),
+]
 Budget = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),
@@ -156,6 +171,12 @@ def given(context: typer.Context, without: Sequence[str] = ()) -> str:
             flag = [min(option.opts, key=len)] if option.opts[0].startswith("-") else []
             words += [*flag, str(one.value if isinstance(one, Enum) else one)]
     return shlex.join(words)
+
+
+def own_modules() -> None:
+    """Let `module:Class` and `module:function` name modules in the current directory."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def check_model(path: Path) -> None:

@@ -23,14 +23,17 @@ from qgraph.cli.options import (
     MethodOption,
     Model,
     Outputs,
+    Passes,
     PlanOption,
     Profile,
     Signature,
     Trust,
     WeightBytes,
+    Without,
     byte_count,
     check_model,
     names,
+    own_modules,
     ranges,
     shapes,
 )
@@ -38,6 +41,7 @@ from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Shape
+    from qgraph.pipelines import Pipeline
 
 
 class Mode(str, Enum):
@@ -92,6 +96,8 @@ def quantize(
     outputs: Outputs = None,
     input_shape: InputShapes = None,
     signature: Signature = None,
+    passes: Passes = None,
+    without: Without = None,
     trust: Trust = False,
     train_data: Annotated[
         str | None,
@@ -128,6 +134,7 @@ def quantize(
     from qgraph.cli.console import at_work
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.cli.training import print_training_files, train_in
+    from qgraph.pipelines import pipeline_of
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
@@ -145,12 +152,15 @@ def quantize(
         if calibration is not None:
             check_source(calibration)
         input_ranges, input_shapes = ranges(input_range), shapes(input_shape)
-        wish = Wish(effort and effort.value, plan, method and method.value)
+        own_modules()
+        pipeline = pipeline_of(passes, without or "", target)
+        pipeline.check(target)
+        wish = Wish(effort and effort.value, plan, method and method.value, pipeline=pipeline)
         first_plan(wish)
         room = byte_count(weight_bytes)
         budget_of(mean_bits, room)
         with at_work(as_json) as progress, _evidence_kept(output):
-            _check_onnx(model, names(inputs), names(outputs), input_shapes)
+            _check_onnx(model, names(inputs), names(outputs), input_shapes, pipeline)
             result = compiler.quantize(
                 model,
                 calibration,
@@ -170,6 +180,8 @@ def quantize(
                 sensitivity=sensitivity,
                 mean_bits=mean_bits,
                 weight_bytes=room,
+                passes=pipeline.passes,
+                without=tuple(pipeline.without),
                 progress=progress,
             )
             progress("writing", 0, 1)
@@ -224,15 +236,16 @@ def _check_onnx(
     inputs: list[str] | None,
     outputs: list[str] | None,
     input_shapes: Mapping[str, Shape] | None,
+    pipeline: Pipeline,
 ) -> None:
     """Raise UnsupportedError early for an ONNX op that no pass makes anything of."""
     from qgraph.backends.tf.lower import check_origin
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
     from qgraph.passes import PassManager
-    from qgraph.recipes import FLOAT
+    from qgraph.quant.plan import PLAIN
 
     if is_onnx(model):
         graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)
-        PassManager(FLOAT).run(graph)
+        PassManager(pipeline.prepare(PLAIN)).run(graph)
         check_origin(graph)

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from qgraph.compiler import Quantized, quantize
     from qgraph.frontends import load
+    from qgraph.optimized import Optimized, optimize
 
     __version__: str
 
-__all__ = ["Quantized", "__version__", "load", "quantize"]
+__all__ = ["Optimized", "Quantized", "__version__", "load", "optimize", "quantize"]
 
 _HOMES = {
+    "Optimized": "qgraph.optimized",
+    "optimize": "qgraph.optimized",
     "Quantized": "qgraph.compiler",
     "load": "qgraph.frontends",
     "quantize": "qgraph.compiler",

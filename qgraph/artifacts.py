@@ -35,7 +35,7 @@ from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 
 # Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
-FORMAT = 5
+FORMAT = 6
 FILES = MappingProxyType(
     {
         "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",

@@ -25,7 +25,8 @@ from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
-from qgraph.passes import PassManager
+from qgraph.passes import Pass, PassManager
+from qgraph.pipelines import Pipeline, describe_passes, pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
@@ -33,7 +34,6 @@ from qgraph.quant.data import Data, converted
 from qgraph.quant.data_free import Range
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.recipes import static
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
@@ -114,6 +114,8 @@ def quantize(
     mean_bits: float | None = None,
     weight_bytes: int | None = None,
     memory: int | None = None,
+    passes: str | Sequence[Pass] | None = None,
+    without: str | Sequence[str] = (),
     trust: bool = False,
     progress: Progress = silent,
 ) -> Quantized:
@@ -135,27 +137,35 @@ def quantize(
     them. sensitivity: work out which layers hurt, and why (`qgraph.static.analysis`); takes many
     runs of the network. mean_bits or weight_bytes: what weights may take; their bits are chosen
     layer by layer (`qgraph.static.mixed`). memory: bytes of live values beyond which calibration
-    uses temporary files.
+    uses temporary files. passes: these in place of the recipe, as text (`qgraph.pipelines`) or as
+    values; quantizers are inserted after them where the list does not. without: names of passes to
+    leave out.
     """
     if mode not in MODES:
-        raise UsageError(f"mode `{mode}` is not there", hint=f"modes: {', '.join(MODES)}")
+        raise UsageError(f"unknown mode `{mode}`; choose {' or '.join(MODES)}")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
+    pipeline = pipeline_of(passes, without, target)
     if mode == "retrain" and effort is None and plan is None:
-        plan = replace(TO_TRAIN, method=method or TO_TRAIN.method)
-    wish = Wish(effort, plan, method, budget, budget_of(mean_bits, weight_bytes), memory)
+        plan = pipeline.reduced(replace(TO_TRAIN, method=method or TO_TRAIN.method))
+    bits = budget_of(mean_bits, weight_bytes)
+    wish = Wish(effort, plan, method, budget, bits, memory, pipeline)
     first_plan(wish)  # what is wrong with it is said before anything is read
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
+    pipeline.check(target, graph.facts)
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
-    samples = samples_for(graph, calibration, input_ranges or {}, limit, measures, progress)
+    samples = samples_for(
+        graph, calibration, input_ranges or {}, limit, measures, progress, pipeline
+    )
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
-    floating, graph = _built(graph, choice, samples, trace, memory, progress)
+    floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline)
     unguided = [TRAINING_WITHOUT_DATA] if mode == "retrain" and samples.invented else []
     facts: dict[str, object] = {
         **_source(model),
         "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
         **samples.facts,
         **choice.facts(),
+        "passes": describe_passes(pipeline.static(choice.profile, choice.plan)),
         "warnings": [*unguided, *samples.warnings, *choice.warnings()],
         "notes": list(graph.notes),
         "agreement": _agreement(graph, samples, choice.parts),
@@ -251,9 +261,10 @@ def _built(
     trace: Trace,
     memory: int | None,
     progress: Progress,
+    pipeline: Pipeline,
 ) -> tuple[Graph, Graph]:
     """The float graph and its quantized twin, as chosen."""
-    done, steps = itertools.count(1), len(static(choice.profile, choice.plan))
+    done, steps = itertools.count(1), len(pipeline.static(choice.profile, choice.plan))
     return build(
         graph,
         choice.profile,
@@ -264,6 +275,7 @@ def _built(
         progress,
         memory,
         samples.invented,
+        pipeline,
     )
 
 

@@ -12,7 +12,8 @@ Where a target allows less, its spelling comes from here:
 | files of vectors | `identifier` | a number in front |
 | SystemVerilog and C texts | `ascii_text`, `literal`, `comment` | not needed |
 | entries of `.npz` files | `entry_name`, read by `from_entry_name` | reversible |
-| ONNX values, the engine | as they are | `Namespace` |
+| ONNX values | `onnx_name` | `Namespace` |
+| the engine | as they are | `Namespace` |
 
 HTML ids and SystemVerilog identifiers are numbers, not made from names.
 """
@@ -64,6 +65,14 @@ def tensorflow_name(text: str) -> str:
     """`text` as the name of a node in a GraphDef."""
     name = _NOT_TENSORFLOW.sub("_", text)
     return name if re.match(r"[A-Za-z0-9.]", name) else f"n{name}"
+
+
+# -- ONNX -----------------------------------------------------------------------------------
+
+
+def onnx_name(text: str) -> str:
+    """`text` as the name of a value: UTF-8, and not empty, which stands for no value."""
+    return text.encode("utf-8", "replace").decode() or "n"
 
 
 # -- C --------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass
 from operator import is_
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from qgraph.errors import PassError, QGraphError
+from qgraph.errors import PassError, QGraphError, UsageError
 from qgraph.ir.graph import Graph
+from qgraph.ops.attributes import Declaration, attribute
+from qgraph.option_text import Codec, Mismatch, default_of, option_name, options_of
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 from qgraph.rewrite.trace import Trace
 
@@ -40,18 +42,36 @@ class Subject(Protocol):
 
 S = TypeVar("S", bound=Subject)
 
+# A field of a pass with a meaning and a range: `option("...", low=0, default=3.0)`.
+option = attribute
+
+
+def declared(field: Field[Any]) -> Declaration:
+    """The meaning and range of a pass's field; empty where it was not made by `option`."""
+    return Declaration(field.name, **{"meaning": "", **field.metadata}, default=default_of(field))
+
 
 @dataclass(frozen=True)
 class PassOver(ABC, Generic[S]):
     """A transform of subjects of one kind, as a value: its fields are its options.
 
     `requires` are facts that must hold of a subject before, `ensures` those that hold after.
-    A pass keeps the function of its subject, or says in its docstring what it changes.
+    A pass keeps the function of its subject, or says in its docstring what it changes. Raises
+    UsageError for an option outside its range.
     """
 
     name: ClassVar[str]
     requires: ClassVar[frozenset[str]] = frozenset()
     ensures: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for field in options_of(type(self)):
+            declaration, value = declared(field), getattr(self, field.name)
+            if not declaration.holds(value):
+                raise UsageError(
+                    f"pass `{self.name}`: option `{option_name(field.name)}` cannot be {value}",
+                    hint=f"legal: {declaration.range}",
+                )
 
     @property
     def title(self) -> str:
@@ -68,13 +88,27 @@ class PassOver(ABC, Generic[S]):
         if missing:
             raise PassError(f"pass `{self.title}` needs {sorted(missing)} first")
         trace = trace if trace is not None else Trace()
-        changes = self.change(subject, trace)
+        changes = self._changed(subject, trace)
         subject.facts |= self.ensures
         return PassResult(self.title, changes, len(trace.of_pass(self.title)[1]))
 
+    def _changed(self, subject: S, trace: Trace) -> int:
+        """`change`, where an exception of a pass from outside is named as that pass's."""
+        try:
+            return self.change(subject, trace)
+        except QGraphError:
+            raise
+        except Exception as error:
+            if type(self).__module__.partition(".")[0] == "qgraph":
+                raise
+            raise PassError(f"pass `{self.title}`: {type(error).__name__}: {error}") from error
+
     def __str__(self) -> str:
-        options = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
-        return f"{self.name}{{{options}}}" if options else self.name
+        """The name and the options that differ from their defaults."""
+        try:
+            return self.name + Codec().write_fields(self)
+        except Mismatch:  # an option of a type that text does not have
+            return self.name
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Moments
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.quant.moments import clipped, moments_of
 from qgraph.rewrite.channels import flattened
 from qgraph.rewrite.constants import Affine, Float64, is_layer, is_unpadded, only_user, other_users
@@ -33,7 +33,11 @@ class AbsorbBiases(Pass):
     Refusals: a user that is no layer; zero padding, whose zeros would have to become -c.
     """
 
-    deviations: float = 3.0
+    deviations: float = option(
+        "How many standard deviations below its mean a channel is taken to reach.",
+        low=0,
+        default=3.0,
+    )
     name: ClassVar[str] = "absorb-biases"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 

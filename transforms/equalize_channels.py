@@ -15,7 +15,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.rewrite.channels import ChannelMap, channel_map
 from qgraph.rewrite.constants import Float64, times, weights_of
 from qgraph.rewrite.rewriter import Rewriter
@@ -35,8 +35,8 @@ class EqualizeChannels(Pass):
     which makes the rewrite exact in floating point.
     """
 
-    biases: bool = True
-    powers_of_two: bool = False
+    biases: bool = option("Count biases into the range of a channel.", default=True)
+    powers_of_two: bool = option("Round factors to powers of two.", default=False)
     name: ClassVar[str] = "equalize-channels"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 

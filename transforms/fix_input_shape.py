@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Shape
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -19,8 +19,9 @@ class FixInputShape(Pass):
     batch that is still unknown. Raises UsageError for a shape that does not fit.
     """
 
-    shapes: tuple[tuple[str, Shape], ...] = ()
-
+    shapes: tuple[tuple[str, Shape], ...] = option(
+        "Names of inputs with their shapes, like [[image, [1, 224, 224, 3]]].", default=()
+    )
     name: ClassVar[str] = "fix-input-shape"
 
     def apply(self, rewriter: Rewriter) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
-from qgraph.passes import RewritePass
+from qgraph.passes import RewritePass, option
 from qgraph.rewrite.constants import Float64, Mask
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -34,8 +34,16 @@ class FoldConstantChannels(RewritePass):
     much.
     """
 
-    ratio: float = 0.03
-    deviations: float = CERTAIN
+    ratio: float = option(
+        "Share of the layer's median deviation below which a channel is constant.",
+        low=0,
+        default=0.03,
+    )
+    deviations: float = option(
+        "Standard deviations around beta that an activation must hold at 0 or at 6.",
+        low=0,
+        default=CERTAIN,
+    )
     name: ClassVar[str] = "fold-constant-channels"
 
     def rules(self) -> tuple[Rule, ...]:

@@ -21,7 +21,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import result_spec, widest_input
 from qgraph.ir.types import Overflow, QuantSpec, Role
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
@@ -43,7 +43,7 @@ class InsertQuantizers(Pass):
     float and are named in refusals.
     """
 
-    profile: Profile
+    profile: Profile = option("The target: a profile by name or file.")
     name: ClassVar[str] = "insert-quantizers"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
     ensures: ClassVar[frozenset[str]] = frozenset({"quantized"})

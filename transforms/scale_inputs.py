@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.rewrite.constants import channels_of, is_layer, only_user, times
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -30,7 +30,9 @@ class ScaleInputs(Pass):
     `outside`: it stays float, and the network begins behind it. Exact: factors are powers of two.
     """
 
-    exponents: Mapping[str, tuple[int, ...]]
+    exponents: Mapping[str, tuple[int, ...]] = option(
+        "Exponents of the features of a value, like {state=[3, 0, -1]}."
+    )
     name: ClassVar[str] = "scale-inputs"
     requires: ClassVar[frozenset[str]] = frozenset({"batch-norm-folded"})
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from qgraph.exact.bounds import bounds, in_accumulator
 from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.numerics import frozen_exponent
-from qgraph.passes import Pass
+from qgraph.passes import Pass, option
 from qgraph.quant.topology import value_exponent
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -17,7 +17,7 @@ from qgraph.rewrite.rewriter import Rewriter
 class WrapAccumulators(Pass):
     """Put a wrapping quantizer behind every sum that can leave `bits`, as hardware would."""
 
-    bits: int
+    bits: int = option("Bits of an accumulator.", low=2, high=64)
     name: ClassVar[str] = "wrap-accumulators"
     requires: ClassVar[frozenset[str]] = frozenset({"calibrated"})
 

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager, PassResult
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress, silent
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
@@ -17,7 +18,6 @@ from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
 from qgraph.quant.reconstruct import reconstruct_weights
 from qgraph.quant.shifts import check_shifts
-from qgraph.recipes import insert, prepare
 from qgraph.rewrite.trace import Trace
 from qgraph.static.feature_exponents import feature_exponents
 from qgraph.transforms.scale_inputs import ScaleInputs
@@ -33,19 +33,20 @@ def build(
     progress: Progress = silent,
     memory: int | None = None,
     invented: bool = False,
+    pipeline: Pipeline = USUAL,
 ) -> tuple[Graph, Graph]:
     """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
 
     Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
     `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
-    batch norms on the way; biases are then corrected from these.
+    batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
     """
     graph = loaded.copy()
-    PassManager(prepare(plan)).run(graph, trace, on_pass)
+    PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)
     if plan.scale_inputs:
         PassManager((ScaleInputs(feature_exponents(graph, data)),)).run(graph, trace, on_pass)
     floating = graph.copy()
-    PassManager(insert(profile)).run(graph, trace, on_pass)
+    PassManager(pipeline.insert(profile)).run(graph, trace, on_pass)
     corrected = plan.reconstruct or plan.correct_bias
     options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrected)
     few = thinned(graph, data)

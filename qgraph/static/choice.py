@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.bits import Budget
 from qgraph.quant.calibrate import Calibration
@@ -25,7 +26,7 @@ from qgraph.words import counted
 class Wish:
     """What the user asks for: exactly a `plan`, or an `effort` to find one that starts with a
     `method` and begins no trial after `seconds`; and a budget of `bits`, if any. memory: bytes of
-    live values beyond which calibration uses temporary files.
+    live values beyond which calibration uses temporary files. pipeline: which passes run.
     """
 
     effort: str | None = None
@@ -34,6 +35,7 @@ class Wish:
     seconds: float | None = None
     bits: Budget | None = None
     memory: int | None = None
+    pipeline: Pipeline = USUAL
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def choose(
         start, effort = plan_without_data(wish), "plain"
     apart = effort != "plain" or wish.bits is not None
     parts = (split if apart else undivided)(graph, samples.data)
-    looked = profile if wish.bits is None else widest_within(graph, profile, wish.bits)
+    looked = (
+        profile if wish.bits is None else widest_within(graph, profile, wish.bits, wish.pipeline)
+    )
     found = _search(graph, looked, parts, start, effort, wish, progress)
     plan = found.trials[0].plan if found.trials else start
     if samples.invented:
@@ -90,7 +94,7 @@ def choose(
     choice = Choice(plan, profile, effort, parts, found)
     if wish.bits is None:
         return choice
-    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress)
+    mixed = search_bits(graph, profile, plan, parts, [wish.bits], progress, wish.pipeline)
     chosen = overridden(profile, mixed.units, mixed.chosen[wish.bits].bits)
     return replace(choice, profile=chosen, mixed=mixed, bits=wish.bits)
 
@@ -107,10 +111,11 @@ def pareto(
     start, effort = first_plan(wish)
     parts = split(graph, samples.data)
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
-    looked = widest_within(graph, profile, rooms[mean_bits.index(min(mean_bits))])
+    fewest = rooms[mean_bits.index(min(mean_bits))]
+    looked = widest_within(graph, profile, fewest, wish.pipeline)
     found = _search(graph, looked, parts, start, effort, wish, progress)
     plan = found.trials[0].plan if found.trials else start
-    return search_bits(graph, profile, plan, parts, rooms, progress)
+    return search_bits(graph, profile, plan, parts, rooms, progress, wish.pipeline)
 
 
 def first_plan(wish: Wish) -> tuple[Plan, str]:
@@ -119,6 +124,7 @@ def first_plan(wish: Wish) -> tuple[Plan, str]:
         method = Calibration(wish.method or PLAIN.method).method
         return Plan(method=method), wish.effort or USUAL_EFFORT
     found = wish.plan if isinstance(wish.plan, Plan) else parse_plan(wish.plan)
+    wish.pipeline.check_plan(found)
     if wish.effort not in (None, "plain"):
         raise UsageError(
             f"a plan is built as it is: effort `{wish.effort}` would look for another",
@@ -139,6 +145,7 @@ def plan_without_data(wish: Wish) -> Plan:
     # Reconstructed weights make up for mean errors too; to correct these again would add some.
     learnt = wish.effort != "fast"
     usual = replace(DATA_FREE, reconstruct=learnt, correct_bias=not learnt)
+    usual = wish.pipeline.reduced(usual)
     return replace(usual, method=wish.method) if wish.method else usual
 
 
@@ -159,4 +166,5 @@ def _search(
     def tried(_: Trial) -> None:
         progress("searching", next(done), most)
 
-    return search(graph, profile, parts, effort, start, wish.seconds, wish.memory, tried)
+    limits = wish.seconds, wish.memory
+    return search(graph, profile, parts, effort, start, *limits, tried, wish.pipeline)

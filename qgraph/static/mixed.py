@@ -16,6 +16,7 @@ from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import accumulator_bits, bounds, check_accumulators
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress, silent
 from qgraph.quant.bits import Bits, Budget, assign, check_budgets, cost
 from qgraph.quant.data import thinned
@@ -105,6 +106,7 @@ def search_bits(
     parts: Split,
     budgets: Iterable[Budget],
     progress: Progress = silent,
+    pipeline: Pipeline = USUAL,
 ) -> Mixed:
     """Bits for each layer under each budget, all built by `plan`.
 
@@ -112,7 +114,7 @@ def search_bits(
     best so far is kept. Raises UsageError for a budget that cannot be met.
     """
     budgets = list(budgets)
-    search = _Search(loaded, profile, plan, parts)
+    search = _Search(loaded, profile, plan, parts, pipeline)
     check_budgets(budgets, search.sizes, fewest(profile, search.units))
     for done, width in enumerate(WIDTHS):
         progress("widths", done, len(WIDTHS))
@@ -127,12 +129,15 @@ def search_bits(
 
 
 class _Search:
-    def __init__(self, loaded: Graph, profile: Profile, plan: Plan, parts: Split) -> None:
+    def __init__(
+        self, loaded: Graph, profile: Profile, plan: Plan, parts: Split, pipeline: Pipeline
+    ) -> None:
         self.loaded, self.profile, self.plan, self.parts = loaded, profile, plan, parts
+        self.pipeline = pipeline
         self.calibration = thinned(loaded, parts.calibration)
         self.original = loaded.copy()
-        PassManager(FLOAT).run(self.original)
-        self.units = units_by(loaded, profile, plan)
+        PassManager(pipeline.kept(FLOAT)).run(self.original)
+        self.units = units_by(loaded, profile, plan, pipeline)
         self.sizes = [unit.size for unit in self.units]
         self.noise: list[dict[int, float]] = [{} for _ in self.units]
         self.points: list[Point] = []
@@ -190,7 +195,9 @@ class _Search:
         return [p for p in self.points if cost(p.bits, self.sizes) <= limit]
 
     def _build(self, profile: Profile) -> tuple[Graph, Graph]:
-        return build(self.loaded, profile, self.plan, self.calibration, Trace())
+        return build(
+            self.loaded, profile, self.plan, self.calibration, Trace(), pipeline=self.pipeline
+        )
 
     def _measure(self, graph: Graph, bits: Bits, uniform: bool = False) -> Point:
         if not self.profile.accumulator_wraps:

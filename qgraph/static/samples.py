@@ -9,6 +9,7 @@ from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.data import Data, load_data
 from qgraph.quant.data_free import NO_DATA, Range, invent
@@ -41,6 +42,7 @@ def samples_for(
     limit: int | None,
     measures: Mapping[str, bool],
     progress: Progress,
+    pipeline: Pipeline = USUAL,
 ) -> Samples:
     """Read `calibration`, or invent samples where there is none.
 
@@ -53,7 +55,7 @@ def samples_for(
             raise UsageError(
                 f"{what} needs samples to measure on", hint="give some: --calibration FILE.npz"
             )
-        PassManager(FLOAT).run(original)
+        PassManager(pipeline.kept(FLOAT)).run(original)
         made = invent(original, input_ranges)
         warnings = [NO_DATA, *made.notes]
         facts: dict[str, object] = {
@@ -66,11 +68,11 @@ def samples_for(
     if input_ranges:
         raise UsageError("input ranges are for runs without data", hint="leave one of them out")
     data = load_data(calibration, graph, limit, lambda n: progress("reading", n, limit or n))
-    PassManager(CLEAN).run(original)
+    PassManager(pipeline.kept(CLEAN)).run(original)
     compared = domain_of(original, first_samples(original, data, SAMPLES))
     seen = ranges_seen(original, data)
     odd = doubts(original, seen, with_norms=compared is not None)
-    PassManager(FOLD).run(original)
+    PassManager(pipeline.kept(FOLD)).run(original)
     facts = {
         "data_free": None,
         "domain": {**asdict(compared), "warning": compared.warning} if compared else None,

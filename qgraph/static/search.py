@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.quant.data import learnt_from, thinned
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
@@ -55,20 +56,22 @@ def search(
     budget: float | None = None,
     memory: int | None = None,
     on_trial: Callable[[Trial], None] = lambda trial: None,
+    pipeline: Pipeline = USUAL,
 ) -> Search:
     """Try plans.
 
     `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
     `default` tries each step on top of what has helped so far, `thorough` goes through the steps
     twice. `budget` in seconds: no trial begins after it. memory: see `calibrate`. Ctrl-C ends the
-    search; the best so far is kept.
+    search; the best so far is kept. Steps that add passes which `pipeline` does not allow are not
+    tried.
     """
     if effort not in EFFORTS:
         raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
     original = loaded.copy()
-    PassManager(CLEAN).run(original)
+    PassManager(pipeline.kept(CLEAN)).run(original)
     norms = any(node.op == "batch_norm" for node in original.nodes.values())
-    PassManager(FOLD).run(original)
+    PassManager(pipeline.kept(FOLD)).run(original)
     scalable = profile.scaled_inputs and bool(scalable_inputs(original))
     steps = _steps(effort, inputs=scalable, norms=norms)
     few = thinned(loaded, parts.calibration, learnt_from(parts.calibration) // TRIED)
@@ -77,7 +80,7 @@ def search(
 
     def attempt(plan: Plan) -> None:
         started = time.perf_counter()
-        _, graph = build(loaded, profile, plan, few, Trace(), memory=memory)
+        _, graph = build(loaded, profile, plan, few, Trace(), memory=memory, pipeline=pipeline)
         found = agreement(original, graph, parts.comparison)
         trial = Trial(plan, found, time.perf_counter() - started)
         trials.append(trial)
@@ -87,7 +90,7 @@ def search(
     attempt(start)
     try:
         for alternatives in steps:
-            for plan in alternatives(trials[0].plan):
+            for plan in map(pipeline.reduced, alternatives(trials[0].plan)):
                 if any(trial.plan == plan for trial in trials):
                     continue
                 if budget is not None and time.perf_counter() - began > budget:

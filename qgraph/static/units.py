@@ -10,10 +10,10 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Role
 from qgraph.passes import PassManager
+from qgraph.pipelines import USUAL, Pipeline
 from qgraph.quant.bits import Bits, Budget, check_budgets
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Override, Profile
-from qgraph.recipes import insert, prepare
 
 WIDTHS = (2, 4, 8, 16)
 MIXED = "-mixed"
@@ -61,12 +61,14 @@ def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
     return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())
 
 
-def units_by(loaded: Graph, profile: Profile, plan: Plan) -> tuple[Unit, ...]:
+def units_by(
+    loaded: Graph, profile: Profile, plan: Plan, pipeline: Pipeline = USUAL
+) -> tuple[Unit, ...]:
     """The units of the network that `plan` makes of `loaded`, found without data."""
     graph = loaded.copy()
-    PassManager(prepare(plan)).run(graph)
+    PassManager(pipeline.prepare(plan)).run(graph)
     floating = graph.copy()
-    PassManager(insert(profile)).run(graph)
+    PassManager(pipeline.insert(profile)).run(graph)
     return units_of(graph, floating)
 
 
@@ -81,9 +83,11 @@ def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:
     return tuple(profile.override(unit.layers[0]).weight or WIDTHS[0] for unit in units)
 
 
-def widest_within(loaded: Graph, profile: Profile, budget: Budget) -> Profile:
+def widest_within(
+    loaded: Graph, profile: Profile, budget: Budget, pipeline: Pipeline = USUAL
+) -> Profile:
     """`profile` with the most bits that all layers can have alike: where to look for a plan."""
-    units = units_by(loaded, profile, PLAIN)
+    units = units_by(loaded, profile, PLAIN, pipeline)
     sizes = [unit.size for unit in units]
     check_budgets([budget], sizes, fewest(profile, units))
     alike = [width for width in WIDTHS if width * sum(sizes) <= budget.limit(sizes)]

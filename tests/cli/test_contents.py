@@ -60,12 +60,12 @@ def test_manifest(manifest, model):
 
 def test_keys_go_with_the_number_of_the_format(manifest):
     """Where this fails, raise `FORMAT`: `qgraph report` reads no other than its own."""
-    assert FORMAT == 5 and set(manifest) == {
+    assert FORMAT == 6 and set(manifest) == {
         "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
         "layers", "tensors", "scale_groups", "float_ops", "files",
         "warnings", "notes", "inputs_seen", "input_doubts", "domain", "data_free", "training",
-        "established", "tensorflow_names",
+        "established", "tensorflow_names", "passes",
     }  # fmt: skip
 
 

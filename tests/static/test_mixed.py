@@ -229,10 +229,10 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch) -> None:
     graph, count = mlp(8, 4, 64, 4), itertools.count()
     kept = mixed.build
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         if next(count) == 5:  # the widths took four, the first round of the budget one
             raise KeyboardInterrupt
-        return kept(*args)
+        return kept(*args, **options)
 
     monkeypatch.setattr(mixed, "build", interrupted)
     budgets = [Budget(mean_bits=5), Budget(mean_bits=3)]

@@ -13,11 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qgraph.errors import UnsupportedError
 from qgraph.files import write_whole
-from qgraph.names import Namespace
+from qgraph.names import Namespace, onnx_name
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
-# IR versions that came with an opset, so that runtimes of its time read the file.
-IR_OF_OPSET = {18: 8, 21: 10}
+Sizes = Sequence[int | str | None] | None  # of a value: None where the rank is open
 
 
 class Builder:
@@ -32,7 +31,7 @@ class Builder:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._initializers: list[onnx.TensorProto] = []
-        self._names = Namespace(taken=reserved)
+        self._names = Namespace(onnx_name, taken=reserved)
 
     def fresh(self, stem: str) -> str:
         """A value name that is free: the stem, or one with a number behind it."""
@@ -71,10 +70,10 @@ class Builder:
         self._initializers.append(tensor)
         return str(tensor.name)
 
-    def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+    def input(self, name: str, dtype: str, shape: Sizes) -> None:
         self.inputs.append(value_info(name, dtype, shape))
 
-    def output(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+    def output(self, name: str, dtype: str, shape: Sizes) -> None:
         self.outputs.append(value_info(name, dtype, shape))
 
     def know(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
@@ -95,7 +94,7 @@ class Builder:
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
-            ir_version=IR_OF_OPSET[self.opset],
+            ir_version=_ir_version(self.opset),
             producer_name="qgraph",
         )
         helper.set_model_props(model, {"qgraph": json.dumps(metadata, sort_keys=True)})
@@ -108,8 +107,14 @@ class Builder:
         return model
 
 
-def value_info(name: str, dtype: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element_type(dtype), list(shape))
+def _ir_version(opset: int) -> int:
+    """The IR version that came with an opset, so that runtimes of its time read the file."""
+    return int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
+
+
+def value_info(name: str, dtype: str, shape: Sizes) -> onnx.ValueInfoProto:
+    sizes = None if shape is None else list(shape)
+    return helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
 
 def element_type(dtype: str) -> int:

@@ -7,55 +7,24 @@ bound is past float32's 2^24 is computed in float64, and the quantizer behind it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from qgraph.backends.ends import Ends, ends_of
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower import LOWER
 from qgraph.errors import UnsupportedError
 from qgraph.exact.bounds import Bound, bounds
 from qgraph.ir.graph import Graph, Node
-from qgraph.names import Namespace, tensorflow_name
+from qgraph.names import tensorflow_name
 from qgraph.numerics import quantized_constant
 from qgraph.quant.topology import value_exponent
 from qgraph.rewrite.functions import written_out
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The nodes of the emitted graph for its inputs and public outputs, by the user's names."""
-
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-
-    @property
-    def taken(self) -> set[str]:
-        return {*self.inputs.values(), *self.outputs.values()}
-
-    @property
-    def changed(self) -> dict[str, dict[str, str]]:
-        """Names that TensorFlow does not allow, or that inputs and outputs share."""
-        both = {"inputs": self.inputs, "outputs": self.outputs}
-        return {
-            kind: {own: node for own, node in ends.items() if own != node}
-            for kind, ends in both.items()
-        }
-
-
 def end_names(graph: Graph) -> Ends:
     """How the emitted graph names its ends: as the user does, where TensorFlow allows it."""
-    names = Namespace(tensorflow_name)
-    same = {name for name in graph.inputs if graph.outputs.get(name) == name}
-    others = [name for name in graph.outputs if name not in graph.inputs]
-    found = names.fresh_all([*graph.inputs, *others])
-    return Ends(
-        {name: found[name] for name in graph.inputs},
-        {
-            name: found[name] if name in same or name in others else names.fresh(name)
-            for name in graph.outputs
-        },
-    )
+    return ends_of(graph, tensorflow_name)
 
 
 def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Any:

@@ -16,17 +16,29 @@ INTERPOLATED_BEFORE = 11  # no coordinate_transformation_mode yet: asymmetric
 
 
 def in_newest_opset(model: Any, node: str) -> Any:
-    """`model`, which is one op, in the newest opset: itself where nothing has changed since.
+    """`model`, which is one op, in the newest opset; see `in_opset`."""
+    import onnx
+
+    return in_opset(model, node, onnx.defs.onnx_opset_version())
+
+
+def same_in(model: Any, opset: int) -> bool:
+    """True where `model`, which is one op, means the same in another opset."""
+    op, own = model.graph.node[0], model.opset_import[0].version
+    return op.domain not in DEFAULT_DOMAIN or _version(op.op_type, own) == _version(
+        op.op_type, opset
+    )
+
+
+def in_opset(model: Any, node: str, newest: int) -> Any:
+    """`model`, which is one op, in a newer opset: itself where nothing has changed since.
 
     Raises UnsupportedError where ONNX cannot convert it.
     """
     import onnx
 
     op, opset = model.graph.node[0], model.opset_import[0].version
-    newest = onnx.defs.onnx_opset_version()
-    if op.domain not in DEFAULT_DOMAIN or _version(op.op_type, opset) == _version(
-        op.op_type, newest
-    ):
+    if same_in(model, newest):
         return model
     kind = op.op_type
     stands_for = FLATTENED.get(kind, kind) if opset < FLATTENED_BEFORE else kind

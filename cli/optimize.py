@@ -1,0 +1,99 @@
+"""`qgraph optimize`: the rewritten float network as a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from qgraph.cli.options import (
+    Inputs,
+    InputShapes,
+    Json,
+    Model,
+    Outputs,
+    Passes,
+    Signature,
+    Trust,
+    Without,
+    check_model,
+    names,
+    own_modules,
+    shapes,
+)
+from qgraph.errors import OutputError
+
+
+def optimize(
+    model: Model,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File to write: .pb is a frozen TensorFlow graph, .onnx ONNX."
+        ),
+    ],
+    passes: Passes = None,
+    without: Without = None,
+    inputs: Inputs = None,
+    outputs: Outputs = None,
+    input_shape: InputShapes = None,
+    signature: Signature = None,
+    trust: Trust = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Rewrite a float network as for quantization, and write it in float.
+
+    It computes what the model computes: batch norms are folded, constants too, layouts joined.
+    Inputs and outputs keep their names.
+    """
+    from qgraph.cli.console import at_work, console
+    from qgraph.cli.rewrites import print_passes_run, print_refusals
+    from qgraph.optimized import float_format
+    from qgraph.optimized import optimize as rewritten
+    from qgraph.pipelines import pipeline_of
+
+    float_format(output)
+    check_model(model)
+    if output.exists() and (model.exists() and output.samefile(model)):
+        raise OutputError("is the model itself", node=str(output), hint="give another name")
+    if output.exists() and not force:
+        raise OutputError("exists", node=str(output), hint="give another name, or --force")
+    own_modules()
+    pipeline = pipeline_of(passes, without or "")
+    with at_work(as_json) as progress:
+        made = rewritten(
+            model,
+            passes=pipeline.passes,
+            without=pipeline.without,
+            inputs=names(inputs),
+            outputs=names(outputs),
+            input_shapes=shapes(input_shape),
+            signature=signature,
+            trust=trust,
+            progress=progress,
+        )
+        progress("writing", 0, 1)
+        made.save(output)
+    changed = {kind: found for kind, found in made.ends(output).changed.items() if found}
+    facts: dict[str, Any] = {
+        "output": str(output),
+        "inputs": {name: str(made.graph.types[name]) for name in made.graph.inputs},
+        "outputs": {n: str(made.graph.types[v]) for n, v in made.graph.outputs.items()},
+        "renamed": changed,
+        "passes": [asdict(result) for result in made.results],
+    }
+    if as_json:
+        print(json.dumps({**facts, **made.trace.to_json()}))
+        return
+    ran = [step for step in facts["passes"] if step["changes"] or step["refusals"]]
+    print_passes_run(ran, "what the passes did")
+    print_refusals(made.trace.refusals)
+    out = console()
+    for kind, found in changed.items():
+        for own, name in found.items():
+            out.print(f"note: {kind[:-1]} `{own}` is called `{name}` there", soft_wrap=True)
+    out.print(f"written to {output}", soft_wrap=True)

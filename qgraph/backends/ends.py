@@ -1,0 +1,48 @@
+"""Names of a written graph's inputs and outputs: the user's, where the target allows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qgraph.ir.graph import Graph
+from qgraph.names import Namespace, Spelling
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The names of inputs and public outputs in a written graph, by the user's names."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+    @property
+    def taken(self) -> set[str]:
+        return {*self.inputs.values(), *self.outputs.values()}
+
+    @property
+    def changed(self) -> dict[str, dict[str, str]]:
+        """Names that the target does not allow, or that inputs and outputs share."""
+        both = {"inputs": self.inputs, "outputs": self.outputs}
+        return {
+            kind: {own: node for own, node in ends.items() if own != node}
+            for kind, ends in both.items()
+        }
+
+
+def ends_of(graph: Graph, spelling: Spelling) -> Ends:
+    """How a target that spells names so names the ends of a graph.
+
+    An output that has the name of an input keeps it only if it is that input.
+    """
+    names = Namespace(spelling)
+    same = {name for name in graph.inputs if graph.outputs.get(name) == name}
+    others = [name for name in graph.outputs if name not in graph.inputs]
+    found = names.fresh_all([*graph.inputs, *others])
+    return Ends(
+        {name: found[name] for name in graph.inputs},
+        {
+            name: found[name] if name in same or name in others else names.fresh(name)
+            for name in graph.outputs
+        },
+    )

@@ -1,0 +1,136 @@
+"""What lowerings of float ops work with: the model that is written, and who carries each value.
+
+A value of rank 4 is carried in NHWC, as the graph has it, or in NCHW, as ONNX's layers want it.
+The other layout is made by a Transpose when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.backends.onnx.emission import TO_NCHW, TO_NHWC, axis_in, turned
+from qgraph.errors import UnsupportedError
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array, TensorType
+from qgraph.names import Namespace
+
+Shape = tuple[int | None, ...]
+SIZES_HINT = "give the sizes of inputs, like --input-shape image=?,224,224,3"
+
+
+class FloatEmission:
+    """The model, the constants by value, and for each other value the names that carry it.
+
+    `inputs` has the model's names of inputs, `fused` the bias that is one ONNX node with its layer,
+    by the layer's name.
+    """
+
+    def __init__(
+        self, graph: Graph, model: Builder, inputs: Mapping[str, str], fused: Mapping[str, Node]
+    ) -> None:
+        self.graph, self.model, self.inputs, self.fused = graph, model, inputs, fused
+        self.names = Namespace(taken=graph.types)  # of values that the graph does not have
+        self.types: dict[str, TensorType] = dict(graph.types)
+        self.constants: dict[str, Array] = {}
+        self.held: dict[str, dict[bool, str]] = {}
+
+    # -- values ------------------------------------------------------------------------------
+
+    def put(self, value: str, name: str, nchw: bool = False) -> None:
+        """`name` carries `value`, in NCHW or as the graph has it."""
+        self.held.setdefault(value, {})[nchw] = name
+
+    def get(self, value: str, nchw: bool = False) -> str:
+        """The ONNX name that carries a value, turned if need be."""
+        if value in self.constants:
+            array = self.constants[value]
+            return self.model.constant(turned(array) if nchw else array, value)
+        held = self.held[value]
+        if nchw not in held:
+            perm = TO_NCHW if nchw else TO_NHWC
+            stem = f"{value}/{'NCHW' if nchw else 'NHWC'}"
+            held[nchw] = self.model.add("Transpose", [held[not nchw]], stem, perm=perm)
+        return held[nchw]
+
+    def made_nchw(self, value: str) -> bool:
+        """True for a value that is there in NCHW only."""
+        return value in self.held and False not in self.held[value]
+
+    def alias(self, value: str, source: str) -> None:
+        """`value` is what `source` is."""
+        if source in self.constants:
+            self.constants[value] = self.constants[source]
+        else:
+            self.held[value] = self.held[source]
+
+    def shape(self, value: str, node: Node) -> Shape:
+        """Raises UnsupportedError where not even the rank is known."""
+        shape = self.types[value].shape
+        if shape is None:
+            raise UnsupportedError(
+                f"the rank of `{value}` is not known", node=node.name, hint=SIZES_HINT
+            )
+        return shape
+
+    def sizes(self, value: str, axes: tuple[int, ...], node: Node) -> tuple[int, ...]:
+        """The sizes of some axes. Raises UnsupportedError where one is open."""
+        shape = self.shape(value, node)
+        found = [shape[axis] for axis in axes]
+        if None in found:
+            raise UnsupportedError(
+                f"`{node.op}` needs sizes that are open in {self.types[value]}",
+                node=node.name,
+                hint=SIZES_HINT,
+            )
+        return tuple(size for size in found if size is not None)
+
+    def dtype(self, value: str) -> Any:
+        return np.dtype(self.types[value].dtype)
+
+    def bias_of(self, layer: Node) -> Array:
+        """The numbers of the bias that is one node with its layer."""
+        bias = self.graph.constant(self.fused[layer.name].inputs[1])
+        assert bias is not None
+        return bias
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def numbers(self, values: Any, stem: str, dtype: Any = np.int64) -> str:
+        """A constant."""
+        return self.model.constant(np.asarray(values, dtype), stem)
+
+    def scalar(self, number: float, like: str) -> str:
+        """A number in the type of a value."""
+        return self.numbers(number, f"{like}/number", self.dtype(like))
+
+    def op(self, op: str, *inputs: str, stem: str, **attrs: Any) -> str:
+        return self.model.add(op, inputs, stem, **attrs)
+
+    def cast(self, name: str, dtype: str, stem: str) -> str:
+        return self.op("Cast", name, stem=stem, to=element_type(dtype))
+
+    def emit(self, node: Node, lower: Callable[[FloatEmission, Node], None]) -> None:
+        """Write a node that is not in the graph, of values that were written before."""
+        inputs = [self.types[value] for value in node.inputs]
+        (self.types[node.name],) = op_definition(node.op).types(node.attrs, inputs)
+        lower(self, node)
+
+    def common_layout(self, *values: str) -> bool:
+        """The layout for ops on elements of several values: NCHW where one is there in it only.
+
+        Values of other ranks than 4 are in NHWC, and so is all that meets them, but for constants.
+        """
+        varying = [v for v in values if v not in self.constants]
+        ranks = {self.types[v].rank for v in varying}
+        small = all((self.types[v].rank or 0) <= 4 for v in values)
+        return ranks == {4} and small and any(map(self.made_nchw, varying))
+
+    def axes(self, axes: Any, value: str, nchw: bool) -> list[int]:
+        """Axes of a value, from 0, as they are in the layout."""
+        rank = self.types[value].rank or 1
+        return [axis_in(axis % rank, nchw) for axis in axes]

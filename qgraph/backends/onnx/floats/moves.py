@@ -1,0 +1,212 @@
+"""Ops that move values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from qgraph.backends.onnx.emission import END, TO_NCHW, TO_NHWC
+from qgraph.backends.onnx.floats.elementwise import Lower
+from qgraph.backends.onnx.floats.emission import FloatEmission
+from qgraph.backends.onnx.floats.layers import keeps_order
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.movement import nearest
+
+POOLS = ("max_pool", "avg_pool")
+
+
+def _identity(e: FloatEmission, node: Node) -> None:
+    e.alias(node.name, node.inputs[0])
+
+
+def _concat(e: FloatEmission, node: Node) -> None:
+    nchw = e.common_layout(*node.inputs)
+    e.shape(node.inputs[0], node)
+    (axis,) = e.axes([node.attrs["axis"]], node.inputs[0], nchw)
+    inputs = [e.get(value, nchw) for value in node.inputs]
+    e.put(node.name, e.op("Concat", *inputs, stem=node.name, axis=axis), nchw)
+
+
+def _pad(e: FloatEmission, node: Node) -> None:
+    (x,), mode = node.inputs, node.attrs.get("mode", "constant")
+    paddings = [tuple(map(int, pair)) for pair in node.attrs["paddings"]]
+    shape = e.shape(x, node)
+    room = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
+    if mode == "symmetric" or (mode == "reflect" and any(room)):
+        _mirrored(e, node, mode, paddings)
+        return
+    nchw = e.made_nchw(x)
+    pairs = [paddings[axis] for axis in TO_NCHW] if nchw else paddings
+    ends = [before for before, _ in pairs] + [after for _, after in pairs]
+    inputs = [e.get(x, nchw), e.numbers(ends, f"{node.name}/pads")]
+    if mode == "constant":
+        inputs.append(e.scalar(_fill(e, node), x))
+    e.put(node.name, e.op("Pad", *inputs, stem=node.name, mode=mode), nchw)
+
+
+def _fill(e: FloatEmission, node: Node) -> float:
+    """What a pad puts around. In front of a pool the zero is one that ONNX Runtime leaves alone:
+
+    it moves a Pad of 0 into a MaxPool behind it, where padding is not 0 but what never wins.
+    """
+    value: float = node.attrs.get("value", 0) or 0
+    pooled = any(user.op in POOLS for user in e.graph.users(node.name))
+    return -0.0 if value == 0 and pooled and e.types[node.name].is_float else value
+
+
+def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: list[tuple[int, ...]]) -> None:
+    """Padding that ONNX does not have, axis by axis: the places that elements come from."""
+    (x,) = node.inputs
+    nchw = e.made_nchw(x)
+    name = e.get(x, nchw)
+    for axis, pair in enumerate(paddings):
+        if any(pair):
+            (size,), (place,) = e.sizes(x, (axis,), node), e.axes([axis], x, nchw)
+            places = np.pad(np.arange(size), pair, mode=mode)  # type: ignore[call-overload]
+            indices = e.numbers(places, f"{node.name}/places")
+            name = e.op("Gather", name, indices, stem=node.name, axis=place)
+    e.put(node.name, name, nchw)
+
+
+def _reshape(e: FloatEmission, node: Node) -> None:
+    shape = np.array(node.attrs["shape"], np.int64).reshape(-1)
+    inputs = [e.get(node.inputs[0]), e.numbers(shape, f"{node.name}/shape")]
+    empty = {"allowzero": 1} if (shape == 0).any() else {}
+    e.put(node.name, e.op("Reshape", *inputs, stem=node.name, **empty))
+
+
+def _transpose(e: FloatEmission, node: Node) -> None:
+    (x,), perm = node.inputs, tuple(node.attrs["perm"])
+    varies = x not in e.constants
+    if perm == TO_NHWC and varies:
+        e.put(node.name, e.get(x), nchw=True)  # what comes in is the result in NCHW
+    elif perm == TO_NCHW and varies:
+        e.put(node.name, e.get(x, nchw=True))
+    else:
+        e.put(node.name, e.op("Transpose", e.get(x), stem=node.name, perm=perm))
+
+
+def _slice(e: FloatEmission, node: Node) -> None:
+    (x,) = node.inputs
+    nchw = e.made_nchw(x)
+    e.shape(x, node)
+    parts = zip(*(node.attrs[key] for key in ("begin", "end", "strides")), strict=True)
+    cuts = []
+    for axis, (begin, end, stride) in enumerate(parts):
+        step = 1 if stride is None else stride
+        first, last = (0, END.max) if step > 0 else (END.max, END.min)
+        if (begin or 0, end, step) != (0, None, 1):
+            (place,) = e.axes([axis], x, nchw)
+            cuts.append(
+                (first if begin is None else begin, last if end is None else end, place, step)
+            )
+    if not cuts:
+        e.alias(node.name, x)
+        return
+    columns = [e.numbers(column, f"{node.name}/cut") for column in zip(*cuts, strict=True)]
+    e.put(node.name, e.op("Slice", e.get(x, nchw), *columns, stem=node.name), nchw)
+
+
+def _squeeze(e: FloatEmission, node: Node) -> None:
+    (x,) = node.inputs
+    rank = len(e.shape(x, node))
+    axes = sorted({axis % rank for axis in node.attrs["axes"]})
+    if not axes:
+        e.alias(node.name, x)
+        return
+    nchw = e.made_nchw(x) and keeps_order(axes)
+    where = e.numbers(sorted(e.axes(axes, x, nchw)), f"{node.name}/axes")
+    e.put(node.name, e.op("Squeeze", e.get(x, nchw), where, stem=node.name))
+
+
+def _expand_dims(e: FloatEmission, node: Node) -> None:
+    (x,) = node.inputs
+    axis = node.attrs["axis"] % (len(e.shape(x, node)) + 1)
+    where = e.numbers([axis], f"{node.name}/axes")
+    e.put(node.name, e.op("Unsqueeze", e.get(x), where, stem=node.name))
+
+
+def _resize_nearest(e: FloatEmission, node: Node) -> None:
+    """By factors where these are powers of two, which every runtime has exactly; else by the places
+    that elements come from, which runtimes round differently.
+    """
+    (x,), sizes = node.inputs, tuple(node.attrs["size"])
+    corners = bool(node.attrs.get("align_corners", False))
+    half = bool(node.attrs.get("half_pixel", False))
+    known = e.sizes(x, (1, 2), node)
+    factors = [new / old for new, old in zip(sizes, known, strict=True)]
+    name = e.get(x, nchw=True)
+    if not corners and all(np.log2(f).is_integer() and f >= 1 for f in factors):
+        mode = ("half_pixel", "round_prefer_ceil") if half else ("asymmetric", "floor")
+        scales = e.numbers((1, 1, *factors), f"{node.name}/scales", np.float32)
+        made = e.op(
+            "Resize", name, "", scales, stem=node.name, mode="nearest",
+            coordinate_transformation_mode=mode[0], nearest_mode=mode[1],
+        )  # fmt: skip
+        e.put(node.name, made, nchw=True)
+        return
+    for axis, (old, new) in enumerate(zip(known, sizes, strict=True), start=2):
+        places = e.numbers(nearest(old, new, corners, half), f"{node.name}/places")
+        name = e.op("Gather", name, places, stem=node.name, axis=axis)
+    e.put(node.name, name, nchw=True)
+
+
+def _space_to_depth(e: FloatEmission, node: Node) -> None:
+    name = e.get(node.inputs[0], nchw=True)
+    block = int(node.attrs["block"])
+    e.put(node.name, e.op("SpaceToDepth", name, stem=node.name, blocksize=block), nchw=True)
+
+
+def _depth_to_space(e: FloatEmission, node: Node) -> None:
+    name = e.get(node.inputs[0], nchw=True)
+    block = int(node.attrs["block"])
+    made = e.op("DepthToSpace", name, stem=node.name, blocksize=block, mode="DCR")
+    e.put(node.name, made, nchw=True)
+
+
+def _space_to_batch(e: FloatEmission, node: Node) -> None:
+    (x,), (down, across) = node.inputs, node.attrs["block"]
+    (top, bottom), (left, right) = node.attrs["paddings"]
+    height, width, channels = e.sizes(x, (1, 2, 3), node)
+    height, width = height + top + bottom, width + left + right
+    pads = e.numbers((0, top, left, 0, 0, bottom, right, 0), f"{node.name}/pads")
+    name = e.op("Pad", e.get(x), pads, stem=f"{node.name}/padded")
+    apart = (-1, height // down, down, width // across, across, channels)
+    name = _in_shape(e, node, name, apart)
+    name = e.op("Transpose", name, stem=f"{node.name}/turned", perm=(2, 4, 0, 1, 3, 5))
+    shape = (-1, height // down, width // across, channels)
+    e.put(node.name, _in_shape(e, node, name, shape))
+
+
+def _batch_to_space(e: FloatEmission, node: Node) -> None:
+    (x,), (down, across) = node.inputs, node.attrs["block"]
+    (top, bottom), (left, right) = node.attrs["crops"]
+    height, width, channels = e.sizes(x, (1, 2, 3), node)
+    name = _in_shape(e, node, e.get(x), (down, across, -1, height, width, channels))
+    name = e.op("Transpose", name, stem=f"{node.name}/turned", perm=(2, 3, 0, 4, 1, 5))
+    name = _in_shape(e, node, name, (-1, height * down, width * across, channels))
+    cuts = ((top, left), (height * down - bottom, width * across - right), (1, 2))
+    columns = [e.numbers(column, f"{node.name}/cut") for column in cuts]
+    e.put(node.name, e.op("Slice", name, *columns, stem=node.name))
+
+
+def _in_shape(e: FloatEmission, node: Node, name: str, shape: tuple[int, ...]) -> str:
+    return e.op("Reshape", name, e.numbers(shape, f"{node.name}/shape"), stem=f"{node.name}/moved")
+
+
+MOVES: Mapping[str, Lower] = {
+    "identity": _identity,
+    "concat": _concat,
+    "pad": _pad,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "squeeze": _squeeze,
+    "expand_dims": _expand_dims,
+    "resize_nearest": _resize_nearest,
+    "space_to_depth": _space_to_depth,
+    "depth_to_space": _depth_to_space,
+    "space_to_batch": _space_to_batch,
+    "batch_to_space": _batch_to_space,
+}

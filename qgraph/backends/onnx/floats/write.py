@@ -1,0 +1,56 @@
+"""A float graph as an ONNX model."""
+
+from __future__ import annotations
+
+import onnx
+
+from qgraph.backends.ends import ends_of
+from qgraph.backends.onnx.builder import Builder
+from qgraph.backends.onnx.floats.emission import FloatEmission
+from qgraph.backends.onnx.floats.lower import LOWER, REFUSED
+from qgraph.backends.onnx.floats.opaque import opset_of
+from qgraph.errors import UnsupportedError, first_line
+from qgraph.ir.graph import Graph, Node
+from qgraph.names import onnx_name
+
+FUSED_WITH_BIAS = ("conv2d", "depthwise_conv2d", "matmul")
+
+
+def float_model(graph: Graph) -> onnx.ModelProto:
+    """The checked model. An open batch stays open; layouts and names of both ends are the graph's.
+
+    Raises UnsupportedError naming the first node that ONNX cannot carry, and why.
+    """
+    ends = ends_of(graph, onnx_name)
+    reserved = [*ends.inputs.values(), *ends.outputs.values()]
+    model = Builder(onnx_name(graph.name), opset_of(graph), reserved)
+    emission = FloatEmission(graph, model, ends.inputs, _biases(graph))
+    for node in graph.topological():
+        if node.op in REFUSED:
+            raise UnsupportedError(
+                f"a float ONNX model cannot hold `{node.op}`: {REFUSED[node.op]}", node=node.name
+            )
+        LOWER[node.op](emission, node)
+    for public, value in graph.outputs.items():
+        if ends.outputs[public] not in ends.inputs.values():
+            model.append("Identity", [emission.get(value)], ends.outputs[public])
+        model.output(ends.outputs[public], graph.types[value].dtype, graph.types[value].shape)
+    try:
+        return model.model({"form": "float"})
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise UnsupportedError(
+            f"ONNX refuses the model: {first_line(error)}", node=graph.name
+        ) from error
+
+
+def _biases(graph: Graph) -> dict[str, Node]:
+    """The bias that follows a layer and nothing else takes, by the layer's name."""
+    found: dict[str, Node] = {}
+    for node in graph.nodes.values():
+        if node.op != "bias_add" or graph.constant(node.inputs[1]) is None:
+            continue
+        layer = graph.producer(node.inputs[0])
+        alone = graph.use_count(layer.name) == 1 and not graph.is_output(layer.name)
+        if layer.op in FUSED_WITH_BIAS and alone and graph.types[layer.name].is_float:
+            found[layer.name] = node
+    return found

@@ -1,0 +1,147 @@
+"""The rewritten float graph, before anything is quantized, as a file.
+
+import qgraph
+qgraph.optimize("model.pb").save("float.onnx")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qgraph.backends.ends import Ends, ends_of
+from qgraph.errors import UnsupportedError, UsageError
+from qgraph.files import write_whole
+from qgraph.frontends import load
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Shape
+from qgraph.names import onnx_name, tensorflow_name
+from qgraph.passes import Pass, PassManager, PassResult
+from qgraph.pipelines import QUANTIZED, check_facts, pipeline_of
+from qgraph.progress import Progress, silent
+from qgraph.quant.plan import PLAIN
+from qgraph.rewrite.trace import Trace
+
+
+def _tensorflow_bytes(graph: Graph) -> bytes:
+    from qgraph.backends.tf.emit import emit_graph_def
+
+    graph_def = emit_graph_def(graph)
+    try:
+        content: bytes = graph_def.SerializeToString(deterministic=True)
+    except ValueError as error:  # more than protobuf holds
+        raise UnsupportedError(f"cannot be written as one file: {error}", node=graph.name) from None
+    return content
+
+
+def _onnx_bytes(graph: Graph) -> bytes:
+    from qgraph.backends.onnx.floats.write import float_model
+
+    content: bytes = float_model(graph).SerializeToString(deterministic=True)
+    return content
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A kind of file: the bytes of a graph, and how it names inputs and outputs."""
+
+    content: Callable[[Graph], bytes]
+    spelling: Callable[[str], str]
+
+
+# By suffix.
+FLOAT_FORMATS: Mapping[str, FloatFormat] = {
+    ".pb": FloatFormat(_tensorflow_bytes, tensorflow_name),
+    ".onnx": FloatFormat(_onnx_bytes, onnx_name),
+}
+
+
+def float_format(path: str | Path) -> FloatFormat:
+    """The format of a file by its suffix. Raises UsageError for an unknown one."""
+    suffix = Path(path).suffix
+    if suffix not in FLOAT_FORMATS:
+        raise UsageError(
+            f"`{path}` ends neither in .pb nor in .onnx",
+            hint="the suffix says what is written: .pb is a frozen TensorFlow graph, .onnx ONNX",
+        )
+    return FLOAT_FORMATS[suffix]
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A float graph that passes have rewritten, with the log of what they did."""
+
+    graph: Graph
+    trace: Trace
+    results: Sequence[PassResult]
+
+    def save(self, path: str | Path) -> Path:
+        """Write a frozen TensorFlow graph (`.pb`) or an ONNX model (`.onnx`), whole or not at all.
+
+        Raises UsageError for another suffix, UnsupportedError naming what the format cannot hold,
+        OutputError.
+        """
+        path = Path(path)
+        write_whole(path, float_format(path).content(self.graph))
+        return path
+
+    def ends(self, path: str | Path) -> Ends:
+        """The names of inputs and outputs in such a file, by their names in the graph."""
+        return ends_of(self.graph, float_format(path).spelling)
+
+
+def optimize(
+    model: str | Path | Graph | Any,
+    *,
+    passes: str | Sequence[Pass] | None = None,
+    without: str | Iterable[str] = (),
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    signature: str | None = None,
+    trust: bool = False,
+    progress: Progress = silent,
+) -> Optimized:
+    """Rewrite a float network: the recipe `float`, which leaves its function as it is.
+
+    passes: these instead, as text (`qgraph.pipelines`) or as values; none may quantize. without:
+    names of passes to leave out. model and the other options are those of `qgraph.quantize`. Raises
+    UsageError and PassError for a pass list that is wrong.
+    """
+    names = without if isinstance(without, str) else tuple(without)
+    pipeline = pipeline_of(passes, names)
+    if pipeline.passes is not None:
+        _check_float(pipeline.passes)
+    steps = pipeline.prepare(PLAIN)
+    progress("loading", 0, 1)
+    if isinstance(model, Graph):
+        graph = model.copy()
+    else:
+        graph = load(
+            model,
+            inputs=inputs,
+            outputs=outputs,
+            input_shapes=input_shapes,
+            signature=signature,
+            trust=trust,
+        )
+    check_facts(steps, facts=graph.facts)
+    trace, done = Trace(), list[PassResult]()
+
+    def ran(result: PassResult) -> None:
+        done.append(result)
+        progress("rewriting", len(done), len(steps))
+
+    PassManager(steps).run(graph, trace, ran)
+    return Optimized(graph, trace, done)
+
+
+def _check_float(passes: Sequence[Pass]) -> None:
+    for step in passes:
+        if QUANTIZED in step.ensures:
+            raise UsageError(
+                f"pass `{step.title}` quantizes, and what is optimized stays float",
+                hint="leave it and what follows out of the list, or use qgraph quantize",
+            )

@@ -25,6 +25,7 @@ from qgraph.passes import Pass, option
 from qgraph.quant.profile import Profile
 from qgraph.quant.topology import (
     CLIPS,
+    SIGNED_ACTIVATIONS,
     end_layers,
     is_nonnegative,
     size_advice,
@@ -50,6 +51,8 @@ class InsertQuantizers(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         _Inserter(rewriter, self.profile).run()
+        if self.profile.signed_activations:
+            rewriter.graph.facts.add(SIGNED_ACTIVATIONS)
 
     def __str__(self) -> str:
         return f"{self.name}{{profile={self.profile.name}}}"
@@ -128,7 +131,8 @@ class _Inserter:
         if form.kind == "codes":
             return form.value
         if form.kind == "const":
-            return self.constant(value, Role.CONSTANT, self.bits.activation)
+            signed = self._has_sign(value)
+            return self.constant(value, Role.CONSTANT, self.bits.activation, signed)
         layer = node_of(value)
         usual, role = self._activation_bits(layer, value in self.normed), Role.ACTIVATION
         if form.kind in OUTSIDE:
@@ -136,13 +140,17 @@ class _Inserter:
         bits = width or usual
         key = value if bits == usual else f"{value} {bits}"
         if key not in self.narrowed:
-            signed = not self.nonnegative(value)
+            signed = self._has_sign(value)
             self.narrowed[key] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
         return self.narrowed[key]
 
     def _activation_bits(self, layer: str, normed: bool = False) -> int:
         usual = (self.bits.norm if normed else None) or self.bits.activation
         return self.profile.override(layer).activation or usual
+
+    def _has_sign(self, value: str) -> bool:
+        """Whether the codes of `value` among activations are signed."""
+        return self.profile.signed_activations or not self.nonnegative(value)
 
     def internal(self, value: str, most: int = 16) -> str:
         """`value` as signed internal stage (16 bits, or `most`): what leaky ReLU works on."""
@@ -172,13 +180,10 @@ class _Inserter:
         self.rewriter.log(self.graph.producer(value), f"{made}: {spec}")
         return made
 
-    def constant(
-        self, value: str, role: Role, bits: int, signed: bool | None = None, use: str = ""
-    ) -> str:
+    def constant(self, value: str, role: Role, bits: int, signed: bool, use: str = "") -> str:
         """A quantizer on a constant, one for each constant, role, width and `use`."""
         key = f"{value} {role} {bits} {use}"
         if key not in self.narrowed:
-            signed = not self.nonnegative(value) if signed is None else signed
             per_channel = role == Role.WEIGHT and self.profile.per_channel
             spec = self.spec(bits, signed, role, per_channel)
             self.narrowed[key] = self.quantizer(value, node_of(value), spec)
@@ -326,7 +331,7 @@ class _Inserter:
             return self._float(node, "its input is float")
         width = self.bits.output if self._leaves(node) else None
         bits = width or self._activation_bits(node.name)
-        spec = self.spec(bits, not self.nonnegative(node.name), Role.ACTIVATION)
+        spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION)
         x = self.codes(node.inputs[0], self.bits.table)
         attrs = {
             **node.attrs,

@@ -34,7 +34,14 @@ from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
 from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
-from qgraph.quant.topology import QUANTIZERS, leaving, sources, sources_spec, value_exponent
+from qgraph.quant.topology import (
+    QUANTIZERS,
+    SIGNED_ACTIVATIONS,
+    leaving,
+    sources,
+    sources_spec,
+    value_exponent,
+)
 from qgraph.quant.values import Values
 from qgraph.rewrite.constants import channels_of
 
@@ -341,6 +348,7 @@ class _Sweep:
             spec.role != Role.INPUT
             or not spec.signed
             or extremes[0] < 0
+            or SIGNED_ACTIVATIONS in self.graph.facts
             or self._is_joined(node.name)
         ):
             return spec

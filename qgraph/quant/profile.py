@@ -87,6 +87,11 @@ class Profile:
     scaled_inputs: bool = key(
         False, SwitchType(), "an input may have a power of two for each of its features"
     )
+    signed_activations: bool = key(
+        False,
+        SwitchType(),
+        "inputs and results have signed codes even where they are never negative, as after ReLU",
+    )
     rounding: Rounding = key(Rounding.HALF_EVEN, ChoiceType(ROUNDINGS), "how codes are rounded")
     overflow: Overflow = key(
         Overflow.SATURATE,

@@ -15,6 +15,7 @@ from qgraph.ir.types import QuantSpec
 
 QUANTIZERS = ("quantize", "lookup", "standardize")
 CLIPS = ("maximum", "minimum")
+SIGNED_ACTIVATIONS = "signed-activations"  # a fact of graphs: no input or result is unsigned
 _NEVER_NEGATIVE = frozenset(
     (
         "relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square", "abs",

@@ -126,6 +126,7 @@ def profiles(draw: Callable) -> Profile:
         "drawn",
         bits=bits,
         per_channel=draw(st.booleans()),
+        signed_activations=draw(st.booleans()),
         rounding=draw(st.sampled_from(["half_even", "half_up", "half_away", "floor"])),
         overflow=draw(st.sampled_from(["saturate", "saturate", "wrap"])),
         accumulator_bits=draw(st.sampled_from([12, 16, 24])) if wraps else 64,

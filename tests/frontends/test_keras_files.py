@@ -87,8 +87,8 @@ def test_model_in_memory(K):
     samples = np.repeat(X, 8, 0)
     result = qgraph.quantize(model, samples, effort="plain")
     assert result.facts["model"] == model.name
-    (codes,) = evaluate(result.graph, {"x": X}).values()
-    np.testing.assert_allclose(codes, np.asarray(model(X)), atol=0.1)
+    (outputs,) = evaluate(result.graph, {"x": X}).values()
+    np.testing.assert_allclose(outputs, np.asarray(model(X)), atol=0.1)
 
 
 @BOTH
@@ -250,6 +250,17 @@ def test_keras_is_not_called_before_the_config_was_looked_through(tmp_path, K, s
     config["config"]["layers"][1]["config"]["activation"] = STRANGE["lambda as an activation"]
     write_config(path, config)
     refused(path, "`__lambda__`")
+
+
+@BOTH
+@SUFFIX
+def test_what_keras_reads_has_to_be_a_model(tmp_path, K, suffix, monkeypatch):
+    """A damaged class name makes Keras return the config itself."""
+    path = tmp_path / f"m.{suffix}"
+    small(K).save(path)
+    for library in (tf_keras, keras):
+        monkeypatch.setattr(library.models, "load_model", lambda *a, **k: {})
+    refused(path, "reads a dict from this file, not a model")
 
 
 def dictionaries(config):

@@ -57,7 +57,11 @@ SETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", SETS)
+QUICK = ("ours", "archives")  # the rest take a quarter of a minute each
+KINDS = [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in SETS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_form_is_equal_under_any_names(kind, tmp_path) -> None:
     names = SETS[kind]
     assert len(names) == len(set(names)) == TENSORS

@@ -19,7 +19,7 @@ from typing import Any
 from qgraph.archives import Archive, parse_json, reading
 from qgraph.errors import LoadError, first_line
 from qgraph.frontends.frozen import Frozen
-from qgraph.frontends.keras.freeze import freeze_model
+from qgraph.frontends.keras.freeze import freeze_model, is_model
 from qgraph.frontends.keras.hdf5 import look_through
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
 from qgraph.names import path_text
@@ -92,7 +92,7 @@ def _loaded(source: Path, path: Path, version: Any, weights: int, trust: bool) -
     name, load_model = _library(version, path)
     try:
         with _bounded_variables(weights + ROOM):
-            return load_model(str(source), compile=False, safe_mode=not trust)
+            found = load_model(str(source), compile=False, safe_mode=not trust)
     except LoadError as error:
         error.node = str(path)
         raise
@@ -100,6 +100,11 @@ def _loaded(source: Path, path: Path, version: Any, weights: int, trust: bool) -
         raise LoadError(
             f"{name} cannot read this model: {first_line(error)}", node=str(path), hint=EXPORT
         ) from None
+    if not is_model(found):
+        raise LoadError(
+            f"{name} reads a {type(found).__name__} from this file, not a model", node=str(path)
+        )
+    return found
 
 
 def _library(version: Any, path: Path) -> tuple[str, Any]:

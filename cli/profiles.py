@@ -67,11 +67,12 @@ def _list_all(as_json: bool) -> None:
 
 def _show_one(name: str, as_json: bool) -> None:
     from qgraph.cli.console import console, print_table
-    from qgraph.quant.key_tables import key_facts, plain_text, values_by_path
+    from qgraph.quant.key_tables import key_facts, plain_text
+    from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile
 
     profile = load_profile(name)
-    values, differs = values_by_path(profile), _differing(profile)
+    values, differs = dict(values_by_path(profile)), _differing(profile)
     rows = [{**k, "value": values[k["key"]]} for k in key_facts() if k["key"] in values]
     if as_json:
         about = {"name": profile.name, "description": profile.description}
@@ -99,12 +100,12 @@ def _show_one(name: str, as_json: bool) -> None:
 
 def _differing(profile: Profile) -> dict[str, Any]:
     """The keys whose values are not those of the default profile, beside its name and text."""
-    from qgraph.quant.key_tables import values_by_path
+    from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile
 
-    usual = values_by_path(load_profile(DEFAULT))
+    usual = dict(values_by_path(load_profile(DEFAULT)))
     return {
         path: value
-        for path, value in values_by_path(profile).items()
+        for path, value in values_by_path(profile)
         if value != usual[path] and path not in ABOUT
     }

@@ -141,7 +141,8 @@ class _Inserter:
         key = value if bits == usual else f"{value} {bits}"
         if key not in self.narrowed:
             signed = self._has_sign(value)
-            self.narrowed[key] = self.quantizer(form.value, layer, self.spec(bits, signed, role))
+            spec = self.spec(bits, signed, role, source=form.value)
+            self.narrowed[key] = self.quantizer(form.value, layer, spec)
         return self.narrowed[key]
 
     def _activation_bits(self, layer: str, normed: bool = False) -> int:
@@ -159,19 +160,42 @@ class _Inserter:
         bits = min(self.bits.internal or self.bits.slope, most)
         key = f"{value} internal {bits}"
         if key not in self.narrowed:
-            spec = self.spec(bits, True, Role.INTERNAL)
+            spec = self.spec(bits, True, Role.INTERNAL, source=source)
             self.narrowed[key] = self.quantizer(source, node_of(value), spec)
         return self.narrowed[key]
 
-    def spec(self, bits: int, signed: bool, role: Role, per_channel: bool = False) -> QuantSpec:
-        saturates = role.of_constant
+    def spec(
+        self,
+        bits: int,
+        signed: bool,
+        role: Role,
+        *,
+        per_channel: bool = False,
+        source: str = "",
+        table: bool = False,
+    ) -> QuantSpec:
+        """The spec of a quantizer on the wide value `source`, or of the entries of a table."""
+        addition = bool(source) and self._is_sum(source)
+        overflow = Overflow.SATURATE if role.of_constant else self.profile.overflow
+        rounding = self.profile.rounding_of(role, addition, table)
         return QuantSpec(
-            bits,
-            signed,
-            role,
-            rounding=self.profile.rounding,
-            overflow=Overflow.SATURATE if saturates else self.profile.overflow,
-            per_channel=per_channel,
+            bits, signed, role, rounding=rounding, overflow=overflow, per_channel=per_channel
+        )
+
+    def _is_sum(self, value: str) -> bool:
+        """Whether `value` is a sum or difference of two tensors, activated and clipped or not."""
+        node = self.graph.producer(value)
+        while node.op in ("relu", "relu6", "identity", *CLIPS):
+            varying = [v for v in node.inputs if not self._is_constant(v)]
+            if len(varying) != 1:
+                return False
+            node = self.graph.producer(varying[0])
+        return node.op in ("add", "sub")
+
+    def _is_constant(self, value: str) -> bool:
+        node = self.graph.producer(value)
+        return node.op == "const" or (
+            node.op == "quantize" and self.graph.producer(node.inputs[0]).op == "const"
         )
 
     def quantizer(self, value: str, stem: str, spec: QuantSpec) -> str:
@@ -185,7 +209,7 @@ class _Inserter:
         key = f"{value} {role} {bits} {use}"
         if key not in self.narrowed:
             per_channel = role == Role.WEIGHT and self.profile.per_channel
-            spec = self.spec(bits, signed, role, per_channel)
+            spec = self.spec(bits, signed, role, per_channel=per_channel)
             self.narrowed[key] = self.quantizer(value, node_of(value), spec)
         return self.narrowed[key]
 
@@ -331,7 +355,7 @@ class _Inserter:
             return self._float(node, "its input is float")
         width = self.bits.output if self._leaves(node) else None
         bits = width or self._activation_bits(node.name)
-        spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION)
+        spec = self.spec(bits, self._has_sign(node.name), Role.ACTIVATION, table=True)
         x = self.codes(node.inputs[0], self.bits.table)
         attrs = {
             **node.attrs,

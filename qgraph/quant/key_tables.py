@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from typing import Any
 
-from qgraph.quant.keys import Declared, write
+from qgraph.quant.keys import Declared
 from qgraph.quant.plan import NO, plan_steps, step_name, usage
-from qgraph.quant.profile import Profile, profile_keys
+from qgraph.quant.profile import profile_keys
 
 # Names of the tables in docs/, each between `<!-- table: NAME -->` and `<!-- end of table -->`.
 BEGIN, END = "<!-- table: {} -->\n", "\n<!-- end of table -->"
@@ -51,21 +51,6 @@ def _facts(found: Declared) -> dict[str, Any]:
         "default_text": "" if required else plain_text(plain),
         "meaning": found.key.meaning + (f"; null: {unset}" if unset else ""),
     }
-
-
-def values_by_path(profile: Profile) -> dict[str, Any]:
-    """The values of a profile in plain data, by the paths of keys: `bits.weight`."""
-    data = write(profile)
-    found: dict[str, Any] = {}
-    for key in profile_keys():
-        value: Any = data
-        inside = True
-        for part in key.path.split("."):
-            inside = inside and isinstance(value, dict) and part in value
-            value = value[part] if inside else None
-        if inside:
-            found[key.path] = value
-    return found
 
 
 def profile_table() -> str:

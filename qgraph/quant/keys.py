@@ -178,11 +178,33 @@ def write(made: Any) -> dict[str, Any]:
             continue
         plain = None if value is None else found.key.type.write(value)
         head, _, rest = found.path.partition(".")
-        if rest:
-            data.setdefault(head, {})[rest] = plain
-        else:
+        if not rest:
             data[head] = plain
+        elif found.key.short:
+            data[head] = plain if _is_alone(made, found) else {rest: plain}
+        elif isinstance(data.setdefault(head, {}), dict):
+            data[head][rest] = plain
     return data
+
+
+def values_by_path(made: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of a dataclass and of its sections with its value in plain data."""
+    for found in declared(type(made)):
+        value, path = getattr(made, found.name), prefix + found.path
+        if isinstance(found.key.type, SectionType):
+            yield from values_by_path(value, f"{path}.")
+        elif value is not None or found.key.type.unset:
+            yield path, None if value is None else found.key.type.write(value)
+
+
+def _is_alone(made: Any, short: Declared) -> bool:
+    """Whether the other keys of a short key's mapping have their defaults."""
+    head = short.path.partition(".")[0]
+    return all(
+        getattr(made, other.name) == other.default
+        for other in declared(type(made))
+        if other.path.startswith(f"{head}.") and other is not short and not other.key.short
+    )
 
 
 def _value(found: Declared, value: Any, path: str) -> Any:

@@ -17,7 +17,7 @@ import yaml
 from yaml.error import MarkedYAMLError
 
 from qgraph.errors import ProfileError, first_line
-from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Overflow, Rounding
+from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Overflow, Role, Rounding
 from qgraph.names import path_text
 from qgraph.quant.key_types import ChoiceType, SpanType, SwitchType, TextType, WholeType
 from qgraph.quant.keys import Declared, ListType, SectionType, check, key, leaves, read, write
@@ -25,6 +25,7 @@ from qgraph.quant.keys import Declared, ListType, SectionType, check, key, leave
 LARGEST = 1 << 20  # bytes of a profile
 DEEPEST = 20
 WIDTH = WholeType(2, 16)
+AS_LAYERS = ChoiceType(ROUNDINGS, unset="as layers")
 AS_ACTIVATIONS = WholeType(2, 16, unset="as wide as any activation")
 
 
@@ -92,7 +93,29 @@ class Profile:
         SwitchType(),
         "inputs and results have signed codes even where they are never negative, as after ReLU",
     )
-    rounding: Rounding = key(Rounding.HALF_EVEN, ChoiceType(ROUNDINGS), "how codes are rounded")
+    rounding: Rounding = key(
+        Rounding.HALF_EVEN,
+        ChoiceType(ROUNDINGS),
+        "how results of layers are rounded, and of all ops but those below; `rounding: floor` is "
+        "short for it",
+        path="rounding.layers",
+        short=True,
+    )
+    rounding_additions: Rounding | None = key(
+        None, AS_LAYERS, "how sums and differences of two tensors are", path="rounding.additions"
+    )
+    rounding_constants: Rounding | None = key(
+        None,
+        AS_LAYERS,
+        "how weights, biases, other constants and entries of tables are",
+        path="rounding.constants",
+    )
+    rounding_inputs: Rounding | None = key(
+        None,
+        AS_LAYERS,
+        "how floats are that enter the integer part: the host does it",
+        path="rounding.inputs",
+    )
     overflow: Overflow = key(
         Overflow.SATURATE,
         ChoiceType(OVERFLOWS),
@@ -114,6 +137,16 @@ class Profile:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def rounding_of(self, role: Role, addition: bool = False, table: bool = False) -> Rounding:
+        """The rounding of a quantizer: of a tensor's role, of an addition's result, of a table."""
+        if role.of_constant or table:
+            chosen = self.rounding_constants
+        elif role == Role.INPUT:
+            chosen = self.rounding_inputs
+        else:
+            chosen = self.rounding_additions if addition else None
+        return chosen or self.rounding
 
     def override(self, layer: str) -> Override:
         """The override for a layer, or an empty one."""

@@ -50,7 +50,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert "* 3 keys differ from graffitist-int8" in done.out
     found = json.loads(run("profiles", tmp_path / "dsp.yaml", "--json").out)
     assert found["name"] == "dsp" and "null" in str(found["keys"])
-    assert found["differs"] == {"bits.bias": 24, "bits.internal": None, "rounding": "floor"}
+    assert found["differs"] == {"bits.bias": 24, "bits.internal": None, "rounding.layers": "floor"}
     values = {k["key"]: k["value"] for k in found["keys"]}
     assert values["bits.bias"] == 24 and values["bits.weight"] == 8
 

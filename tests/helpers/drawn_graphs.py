@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import ROUNDINGS
 from qgraph.quant.profile import Bits, Profile
 from tests.helpers.random_graphs import Network, Value
 
@@ -127,7 +128,10 @@ def profiles(draw: Callable) -> Profile:
         bits=bits,
         per_channel=draw(st.booleans()),
         signed_activations=draw(st.booleans()),
-        rounding=draw(st.sampled_from(["half_even", "half_up", "half_away", "floor"])),
+        rounding=draw(st.sampled_from(ROUNDINGS)),
+        rounding_additions=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
+        rounding_constants=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
+        rounding_inputs=draw(st.one_of(st.none(), st.sampled_from(ROUNDINGS))),
         overflow=draw(st.sampled_from(["saturate", "saturate", "wrap"])),
         accumulator_bits=draw(st.sampled_from([12, 16, 24])) if wraps else 64,
         accumulator_wraps=wraps,

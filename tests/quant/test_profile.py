@@ -63,6 +63,18 @@ def test_everything_that_a_file_may_say(tmp_path):
     assert profile.override("body").activation == 4
 
 
+def test_rounding_is_one_word_or_a_mapping_of_kinds():
+    profile = parse_profile({"rounding": {"additions": "half_up", "inputs": None}}, "p")
+    assert profile == Profile("p", rounding_additions="half_up")
+    assert parse_profile({"rounding": {"layers": "floor"}}, "p") == parse_profile(
+        {"rounding": "floor"}, "p"
+    )
+    assert yaml.safe_load(dump_profile(Profile("p", rounding="floor")))["rounding"] == "floor"
+    assert yaml.safe_load(dump_profile(profile))["rounding"] == {
+        "layers": "half_even", "additions": "half_up", "constants": None, "inputs": None,
+    }  # fmt: skip
+
+
 def test_an_empty_profile_is_the_default():
     assert parse_profile(None, "p") == parse_profile({}, "p") == Profile("p")
 
@@ -88,6 +100,9 @@ def test_an_empty_profile_is_the_default():
         ("per_channel: 1", "`per_channel` must be true or false, found 1"),
         ("rounding: up", "`rounding` must be one of half_even, half_up, half_away, floor"),
         ("rounding: [floor]", "`rounding` must be one of"),
+        ("rounding: {layers: up}", "`rounding.layers` must be one of"),
+        ("rounding: {layer: floor}", "unknown key `rounding.layer`"),
+        ("rounding: {inputs: 3}", "`rounding.inputs` must be one of"),
         ("overflow: clip", "`overflow` must be one of saturate, wrap"),
         ("accumulator: 32", "accumulator must be a mapping"),
         ("accumulator: {width: 32}", "unknown key `accumulator.width`"),
@@ -142,6 +157,8 @@ PROFILE = st.builds(
     bits=BITS,
     per_channel=st.booleans(),
     rounding=st.sampled_from(ROUNDINGS),
+    rounding_additions=st.one_of(st.none(), st.sampled_from(ROUNDINGS)),
+    rounding_inputs=st.one_of(st.none(), st.sampled_from(ROUNDINGS)),
     overflow=st.sampled_from(OVERFLOWS),
     accumulator_bits=st.integers(8, 64),
     accumulator_wraps=st.booleans(),

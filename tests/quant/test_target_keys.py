@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import Role
+from qgraph.ir.types import ROUNDINGS, Role
 from qgraph.passes import PassManager
+from qgraph.program import lower
 from qgraph.quant.profile import Profile
 from qgraph.recipes import FLOAT
 from tests.helpers.drawn_graphs import graphs, profiles
@@ -75,3 +76,73 @@ def test_signed_activations_in_every_form(graph, profile, seed):
     network = check_every_form(graph, replace(profile, signed_activations=True), seed)
     found = specs(network.graph).values()
     assert all(s.signed for s in found if s.role in (Role.ACTIVATION, Role.INPUT))
+
+
+# -- rounding by kind of op -------------------------------------------------------------------
+
+KINDS = replace(
+    INT8,
+    rounding="half_even",
+    rounding_additions="half_up",
+    rounding_constants="half_away",
+    rounding_inputs="floor",
+)
+ROUNDING = st.sampled_from(ROUNDINGS)
+
+
+def test_each_kind_of_op_has_its_rounding():
+    found = {name: spec.rounding for name, spec in specs(made(KINDS)).items()}
+    assert found == {
+        "x/q8": "floor",
+        "first/w/q8": "half_away",
+        "first/b/q16": "half_away",
+        "first/q16": "half_even",
+        "relu/q8": "half_even",
+        "second/w/q8": "half_away",
+        "second/b/q16": "half_away",
+        "second/q16": "half_even",
+        "second/bias/q8": "half_even",
+        "sum/relu/q8": "half_up",
+        "table": "half_away",
+    }
+
+
+def test_a_rounding_of_layers_is_that_of_all_kinds_unless_they_have_their_own():
+    floor = replace(INT8, rounding="floor")
+    assert {s.rounding for s in specs(made(floor)).values()} == {"floor"}
+    kept = replace(floor, rounding_constants="half_even")
+    found = specs(made(kept))
+    assert {s.rounding for s in found.values() if s.role.of_constant} == {"half_even"}
+    assert found["table"].rounding == "half_even" and found["first/q16"].rounding == "floor"
+
+
+def test_weights_of_a_shifter_that_floors_are_rounded_to_nearest():
+    """`floor` in the shifter of a target must not floor its weights."""
+    graph = made(replace(INT8, rounding="floor", rounding_constants="half_even"))
+    spec, w = specs(graph)["first/w/q8"], graph.constant("first/w")
+    codes = lower(graph).constants["first/w/q8"]
+    np.testing.assert_array_equal(codes, np.rint(w.astype(np.float64) * 2.0**spec.exponent))
+
+
+def test_a_sum_behind_leaky_relu_or_clips_rounds_as_a_sum():
+    """What is behind the sum keeps it one; the product and the maximum are a layer's."""
+    g = Graph("behind")
+    x = g.input("x", "float32", (None, 4))
+    summed = g.add("add", g.add("relu", x, name="a"), x, name="sum")
+    leaky = g.add("leaky_relu", summed, name="leaky", attrs={"alpha": 0.25})
+    bounded = g.add("minimum", g.add("sub", x, leaky, name="less"), g.const(np.float32(1), "one"))
+    g.outputs["y"] = g.add("relu", bounded, name="y")
+    PassManager(FLOAT).run(g)
+    found = specs(quantize(g, KINDS, {"x": RNG.normal(size=(32, 4)).astype(np.float32)}))
+    roundings = {n: s.rounding for n, s in found.items() if not s.role.of_constant}
+    assert roundings.pop("x/q8") == "floor" and roundings.pop("y/q8") == "half_up"
+    by_producer = {name.rsplit("/", 1)[0]: rounding for name, rounding in roundings.items()}
+    assert by_producer["sum"] == "half_up" and by_producer["leaky"] == "half_even"
+
+
+@FEW
+@given(graphs(), profiles(), st.tuples(ROUNDING, ROUNDING, ROUNDING, ROUNDING), st.integers(0, 99))
+def test_roundings_by_kind_in_every_form(graph, profile, roundings, seed):
+    names = ("rounding", "rounding_additions", "rounding_constants", "rounding_inputs")
+    target = replace(profile, **dict(zip(names, roundings, strict=True)))
+    check_every_form(graph, target, seed)

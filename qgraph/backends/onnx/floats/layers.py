@@ -51,7 +51,8 @@ def _layer(e: FloatEmission, node: Node, op: str, inputs: list[str], **attrs: An
 def _conv2d(e: FloatEmission, node: Node) -> None:
     x, w = node.inputs
     height, width, taken, _ = e.sizes(w, (0, 1, 2, 3), node)
-    (channels,) = e.sizes(x, (3,), node)
+    # Of open channels there is one group: runtimes refuse a filter that does not fit.
+    channels = e.shape(x, node)[3] or taken
     inputs = [e.get(x, nchw=True), _turned_filter(e, w)]
     attrs = window(e, node, (height, width))
     _layer(e, node, "Conv", inputs, group=channels // taken, **attrs)

@@ -73,14 +73,14 @@ def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
     """Of each of PARTS."""
     import tensorflow as tf
 
-    from qgraph.rl.half.methods import half_settings
-    from qgraph.rl.learn.options import options_for
-    from qgraph.rl.learn.sac import Sac
+    from qgraph.rl.agents.earlier import half_settings
+    from qgraph.rl.agents.sac.config import SacConfig
+    from qgraph.rl.agents.sac.learner import SacLearner
 
-    settings: dict[str, Any] = {"hidden": (1024, 1024), "critic": (1024, 1024)}
+    settings: dict[str, Any] = {"hidden_sizes": (1024, 1024), "critic_hidden_sizes": (1024, 1024)}
     settings |= {} if how == "float32" else half_settings(how)
     environment: Any = world
-    learner = Sac(options_for("sac", "memory", **settings), environment)
+    learner = SacLearner(SacConfig("memory", **settings), environment)
     slots = [v for descent in learner.descents.values() for v in descent.state.values()]
     kept: list[Any] = []
 

@@ -69,16 +69,19 @@ def speed(
 
 def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:
     """Median milliseconds of a step, by variant; they take turns."""
-    from qgraph.rl.half.methods import half_settings
-    from qgraph.rl.learn.options import options_for
-    from qgraph.rl.learn.sac import Sac
+    from qgraph.rl.agents.earlier import half_settings
+    from qgraph.rl.agents.sac.config import SacConfig
+    from qgraph.rl.agents.sac.learner import SacLearner
 
     environment: Any = world
     seen, learners = batch_of(environment, batch, np.random.default_rng(0)), {}
     for how in VARIANTS:
-        settings: dict[str, Any] = {"hidden": (1024, 1024), "critic": (1024, 1024)}
+        settings: dict[str, Any] = {
+            "hidden_sizes": (1024, 1024),
+            "critic_hidden_sizes": (1024, 1024),
+        }
         settings |= {} if how == "float32" else half_settings(how)
-        learners[how] = Sac(options_for("sac", "speed", **settings), environment)
+        learners[how] = SacLearner(SacConfig("speed", **settings), environment)
         for _ in range(WARM):
             learners[how].step(seen)
     taken: dict[str, list[float]] = {how: [] for how in VARIANTS}

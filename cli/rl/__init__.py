@@ -7,6 +7,7 @@ import typer
 from qgraph.cli.rl.evaluate import evaluate
 from qgraph.cli.rl.quantize import quantize
 from qgraph.cli.rl.train import train
+from qgraph.cli.rl.train_options import TrainCommand
 
 app = typer.Typer(
     name="rl",
@@ -16,4 +17,4 @@ app = typer.Typer(
 )
 app.command()(quantize)
 app.command()(evaluate)
-app.command()(train)
+app.command(cls=TrainCommand)(train)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from qgraph.cli.options import Json
 from qgraph.cli.rl import train_options as options
-from qgraph.errors import UsageError
+from qgraph.errors import QGraphError, UsageError
 from qgraph.progress import Steps, silent_steps
-from qgraph.rl.half.methods import half_settings
 
 if TYPE_CHECKING:
     from qgraph.rl.learn.status import Status, Watch
@@ -24,6 +23,7 @@ def train(
     env: options.Env = None,
     out: options.Out = None,
     prioritized: options.Prioritized = None,
+    mixed_bfloat16: options.Bfloat16 = None,
     half: options.Half = None,
     resume: options.Resume = False,
     threads: options.Threads = None,
@@ -34,34 +34,33 @@ def train(
 
     Ctrl-C ends it with a checkpoint, from which --resume goes on.
     """
-    said = options.settings_from(given)
-    if prioritized is not None:
-        if "alpha" in said:
-            raise UsageError("--alpha sets priorities, and so does --prioritized or --uniform")
-        said["alpha"] = options.PRIORITY * prioritized
-    if half is not None:
-        said |= half_settings(half)
+    shorthands = {"prioritized": prioritized, "mixed_bfloat16": mixed_bfloat16, "half": half}
     algorithm = algo and algo.value
-    path = out or Path("runs") / _name(algorithm, env, int(said.get("seed", 0)))
     from qgraph.cli.console import import_tensorflow_quietly
     from qgraph.cli.rl.train_summary import print_summary
 
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        import_tensorflow_quietly()
-        sys.path.insert(0, os.getcwd())  # for links, correctors and strategies of one's own
-        from qgraph.rl.learn.runs import train as learn
+    try:
+        said = options.settings_from({**given, **shorthands})
+        path = out or Path("runs") / _name(algorithm, env, int(said.get("seed", 0)))
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            import_tensorflow_quietly()
+            sys.path.insert(0, os.getcwd())  # for links, correctors and strategies of one's own
+            from qgraph.rl.learn.runs import train as learn
 
-        with _bar(as_json) as (watch, tick):
-            training = learn(
-                path,
-                algorithm,
-                env,
-                said,
-                resume=resume,
-                threads=threads,
-                watch=watch,
-                tick=tick,
-            )
+            with _bar(as_json) as (watch, tick):
+                training = learn(
+                    path,
+                    algorithm,
+                    env,
+                    said,
+                    resume=resume,
+                    threads=threads,
+                    watch=watch,
+                    tick=tick,
+                )
+    except QGraphError as error:
+        options.spell_flags(error)
+        raise
     print_summary(path, training, as_json)
     if not training.done:
         raise KeyboardInterrupt

@@ -1,26 +1,44 @@
-"""The options of `qgraph rl train`: a few of its own, and one for each setting of a run."""
+"""The options of `qgraph rl train`: a few of its own, and those generated from the configs."""
 
 from __future__ import annotations
 
+import copy
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from qgraph.errors import UsageError
-from qgraph.rl.learn.options import ALGORITHMS, Options
-from qgraph.rl.learn.setting import Setting, settings_of
+from qgraph.errors import QGraphError, UsageError
+from qgraph.rl.agents.config import OWN, PANELS, REPLAY, RUN, RunConfig
+from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.precision import LearnerPrecision
+from qgraph.rl.agents.registry import AGENTS, config_class, config_classes
+from qgraph.rl.agents.setting import DeclaredField, SettingText
 
 PRIORITY = 0.6  # the exponent of --prioritized
-Algorithm = Enum("Algorithm", {name: name for name in ALGORITHMS}, type=str)  # type: ignore[misc]
+METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
+SHORTHANDS = ("prioritized", "mixed_bfloat16", "half")
+Algorithm = Enum("Algorithm", {name: name for name in AGENTS}, type=str)  # type: ignore[misc]
+
+
+def _algorithms() -> str:
+    """`dqn, impala for one of several actions; d4pg, sac for numbers.`"""
+    discrete = [kind.algorithm for kind in config_classes() if kind.discrete_actions]
+    numbers = [kind.algorithm for kind in config_classes() if not kind.discrete_actions]
+    return f"{', '.join(discrete)} for one of several actions; {', '.join(numbers)} for numbers."
+
 
 Algo = Annotated[
     Algorithm | None,
     typer.Option(
-        metavar="NAME", help="dqn, impala (one of several actions), d4pg or sac (numbers)."
+        metavar="NAME", help=f"{_algorithms()} With --help, lists the options of this algorithm."
     ),
 ]
 Env = Annotated[
@@ -33,22 +51,6 @@ Out = Annotated[
         "--out", "-o", metavar="DIR", help="The run's directory.", show_default="runs/..."
     ),
 ]
-Prioritized = Annotated[
-    bool | None,
-    typer.Option(
-        "--prioritized/--uniform",
-        help=f"Replay by priority: --alpha {PRIORITY} or 0.",
-        show_default="uniform",
-    ),
-]
-Half = Annotated[
-    str | None,
-    typer.Option(
-        metavar="METHODS",
-        help="sac: float16 with `all` methods, `none`, or a list of them; `mixed` in front.",
-        show_default="float32",
-    ),
-]
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Go on with the run in --out; --steps may be more."),
@@ -57,75 +59,206 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Threads of the learner.", show_default="all cores"),
 ]
+Prioritized = Annotated[
+    bool | None,
+    typer.Option(
+        "--prioritized/--uniform",
+        help=f"Short for --priority-exponent {PRIORITY} or 0.",
+        show_default="uniform",
+        rich_help_panel=REPLAY,
+    ),
+]
+Bfloat16 = Annotated[bool | None, typer.Option("--mixed-bfloat16/--float32", hidden=True)]
+Half = Annotated[str | None, typer.Option("--half", hidden=True)]
+
+
+@dataclass(frozen=True)
+class GeneratedOption:
+    """One option: the fields of this name, by the algorithms that have it."""
+
+    name: str
+    fields: Mapping[type[RunConfig], DeclaredField]
+    shared: bool  # whether all algorithms in question have it
+
+    @property
+    def first(self) -> DeclaredField:
+        return next(iter(self.fields.values()))
+
+    @property
+    def panel(self) -> str | None:
+        panel = self.first.setting.panel or ", ".join(kind.title for kind in self.fields)
+        return None if panel == RUN else panel
+
+    @property
+    def metavar(self) -> str | None:
+        if self.first.kind is bool:
+            return None
+        *_, unit = self.first.setting.unit.split() or [""]
+        name = unit.upper() if 0 < len(unit) <= METAVAR else TYPES.get(self.first.kind, "TEXT")
+        return f"{name},..." if self.first.several and self.first.kind is int else name
+
+    @property
+    def help(self) -> str:
+        """The sentence that most share; others behind it, and who has the option if not all do."""
+        texts = Counter(each.setting.help for each in self.fields.values())
+        usual = texts.most_common(1)[0][0]
+        others = [
+            f" {kind.algorithm}: {each.setting.help}"
+            for kind, each in self.fields.items()
+            if each.setting.help != usual
+        ]
+        obvious = self.shared or self.first.setting.panel == OWN
+        owners = "" if obvious else f"{', '.join(kind.algorithm for kind in self.fields)}: "
+        return owners + usual + "".join(others)
+
+    @property
+    def default(self) -> str:
+        """What most have, and the algorithms with another default."""
+        if self.first.setting.default_text:
+            return self.first.setting.default_text
+        shown = {kind.algorithm: _shown(each) for kind, each in self.fields.items()}
+        usual = Counter(shown.values()).most_common(1)[0][0]
+        parts = [usual, *(f"{name} {text}" for name, text in shown.items() if text != usual)]
+        varies = any(self.name in task for kind in self.fields for task in kind.tasks.values())
+        return "; ".join([*parts, *(["some tasks differ"] if varies else [])])
+
+
+def generated_options(kinds: list[type[RunConfig]]) -> list[GeneratedOption]:
+    """One option for each field of these configs, by panel."""
+    found: dict[str, dict[type[RunConfig], DeclaredField]] = {}
+    for kind in kinds:
+        for name, each in kind.fields().items():
+            found.setdefault(name, {})[kind] = each
+    options = [GeneratedOption(n, f, shared=len(f) == len(kinds)) for n, f in found.items()]
+    return sorted(options, key=lambda option: PANELS.index(option.first.setting.panel))
+
+
+def flags_of(each: DeclaredField, name: str = "") -> str:
+    """How the option of a field is written; `name` is another than the field's."""
+    if not name and each.setting.flags:
+        return each.setting.flags
+    flag = (name or each.name).replace("_", "-")
+    return f"--{flag}/--no-{flag}" if each.kind is bool else f"--{flag}"
 
 
 def add_settings(command: Callable[..., None]) -> None:
-    """Give a command that takes `**given` a parameter for each setting, None by default."""
+    """Give a command that takes `**given` a parameter for each setting, None by default.
+
+    Earlier names are options too, which help does not list.
+    """
     types = get_type_hints(command, include_extras=True)
     own = [
         part.replace(annotation=types[part.name])
         for part in inspect.signature(command).parameters.values()
         if part.kind is not part.VAR_KEYWORD
     ]
-    given = [
-        inspect.Parameter(
-            _parameter(name, declared),
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=None,
-            annotation=_annotation(name, default, declared),
-        )
-        for name, default, declared in _optional()
-    ]
-    command.__signature__ = inspect.Signature([*own[:3], *given, *own[3:]])  # type: ignore[attr-defined]
+    listed, hidden = [], {}
+    for option in generated_options(config_classes()):
+        listed.append(_parameter(option.name, option.first, _option(option)))
+        for each in option.fields.values():
+            earlier = each.setting.earlier
+            if earlier and earlier not in hidden:
+                unlisted = typer.Option(flags_of(each, earlier), hidden=True)
+                hidden[earlier] = _parameter(earlier, each, unlisted)
+    parameters = [*own[:3], *listed, *own[3:], *hidden.values()]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
 
 def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by field, from parameters; those that are None are left out."""
-    found = {}
-    for name, default, declared in _optional():
-        value = given.get(_parameter(name, declared))
-        if value is not None:
-            several = isinstance(default, tuple)
-            found[name] = _units(value, declared.option(name)) if several else value
+    """Settings by name, from the values of parameters; those that are None are left out."""
+    found = {n: v for n, v in given.items() if v is not None and n not in SHORTHANDS}
+    prioritized, bfloat16, half = (given.get(name) for name in SHORTHANDS)
+    if prioritized is not None:
+        if {"priority_exponent", "alpha"} & found.keys():
+            raise UsageError(
+                "--prioritized and --uniform set priorities, and so does --priority-exponent"
+            )
+        found["priority_exponent"] = PRIORITY * prioritized
+    formats = [name for name in ("precision", "half") if given.get(name) is not None]
+    formats += [] if bfloat16 is None else ["mixed_bfloat16" if bfloat16 else "float32"]
+    if len(formats) > 1:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in formats)
+        raise UsageError(f"{flags} exclude each other", hint="choose a format by --precision alone")
+    if bfloat16 is not None:
+        found["precision"] = (LearnerPrecision.FLOAT32, LearnerPrecision.MIXED_BFLOAT16)[bfloat16]
+    if half is not None:
+        found |= half_settings(half)
     return found
 
 
-def _optional() -> list[tuple[str, Any, Setting]]:
-    return [found for found in settings_of(Options) if found[2].flags != ""]
+def spell_flags(error: QGraphError) -> None:
+    """Replace the names of settings in an error's text by their flags."""
+    flags = {
+        option.name: flags_of(option.first).partition("/")[0]
+        for option in generated_options(config_classes())
+    }
+
+    def flag(name: str) -> str:
+        return flags.get(name, name)
+
+    if isinstance(error.message, SettingText):
+        error.message = error.message.spelled(flag)
+    if isinstance(error.hint, SettingText):
+        error.hint = error.hint.spelled(flag)
 
 
-def _parameter(name: str, declared: Setting) -> str:
-    return declared.parameter or name
+class TrainCommand(TyperCommand):
+    """Its help after `--algo NAME` has the options and defaults of that algorithm only."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [word for arg in args for word in arg.split("=", 1)]
+        after = [name for flag, name in pairwise(words) if flag == "--algo"]
+        ctx.meta["algorithm"] = next((name for name in after if name in AGENTS), None)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        ctx.meta["helping"] = True
+        super().format_help(ctx, formatter)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)
+        algorithm = ctx.meta.get("algorithm")
+        if not ctx.meta.get("helping") or algorithm is None:
+            return found
+        every = {option.name for option in generated_options(config_classes())}
+        own = {o.name: o for o in generated_options([config_class(algorithm)])}
+        shown = []
+        for parameter in found:
+            if parameter.name in own:
+                parameter = copy.copy(parameter)
+                option = own[parameter.name]
+                parameter.help, parameter.show_default = option.help, option.default
+                parameter.rich_help_panel = option.panel
+            stands_for = "priority_exponent" if parameter.name == "prioritized" else parameter.name
+            if stands_for in own or stands_for not in every:
+                shown.append(parameter)
+        return shown
 
 
-def _annotation(name: str, default: Any, declared: Setting) -> Any:
-    kinds = {bool: bool, float: float, str: str, tuple: str}
-    kind = kinds.get(type(default), int)
-    takers = f"{', '.join(declared.takers)}: " if declared.takers else ""
-    help_text = declared.text if declared.text.startswith("dqn:") else takers + declared.text
-    option = typer.Option(
-        declared.option(name),
-        metavar=declared.metavar or None,
-        help=help_text,
-        show_default=declared.usual or _shown(default, declared),
-        rich_help_panel=declared.panel or None,
+def _option(option: GeneratedOption) -> Any:
+    return typer.Option(
+        flags_of(option.first),
+        metavar=option.metavar,
+        help=option.help,
+        show_default=option.default,
+        rich_help_panel=option.panel,
     )
-    return Annotated[kind | None, option]
 
 
-def _shown(default: Any, declared: Setting) -> str:
+def _parameter(name: str, each: DeclaredField, option: Any) -> inspect.Parameter:
+    kind: Any = each.kind if each.kind in (bool, int, float) and not each.several else str
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _shown(each: DeclaredField) -> str:
+    default = each.default
     if isinstance(default, bool):
-        on, off = declared.option("").split("/")
-        return (on if default else off).removeprefix("--")
+        return flags_of(each).split("/")[not default].removeprefix("--")
     if isinstance(default, tuple):
         return ",".join(map(str, default))
     return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _units(text: str, option: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(
-            f"`{text}` is not a list of layers", hint=f"like {option} 256,256"
-        ) from None

@@ -20,9 +20,9 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts_of(path, training)))
         return
-    options, out = training.options, console()
+    config, out = training.config, console()
     if training.status is not None:
-        title = f"{options.algorithm} in {options.environment}, seed {options.seed}"
+        title = f"{config.algorithm} in {config.environment}, seed {config.seed}"
         print_table(title, ("", "=at the end"), rows_of(path, training, training.status))
     for trouble in training.troubles:
         out.print(trouble, soft_wrap=True)
@@ -54,7 +54,7 @@ def rows_of(path: Path, training: Training, status: Status) -> list[tuple[str, s
         ("steps of the learner", f"{status.learner_steps:,} in {status.seconds:,.1f} s"),
         ("staleness", f"{status.staleness:.1f} learner steps"),
         ("waited", f"learner {status.learner_waiting:.0%}, actors {status.actors_waiting:.0%}"),
-        *(_compression(path) if training.options.compress else []),
+        *(_compression(path) if training.config.compress else []),
     ]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Array
+from qgraph.rl.agents import config_for
 from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.training import Training
 
 MANY = 10**6  # steps, which a run that `ends_when` never takes
@@ -20,15 +20,15 @@ SECONDS = 120.0  # after which what is waited for is not going to happen
 
 
 def begun(path: Path, algorithm: str, environment: str, **settings: Any) -> Training:
-    options = options_for(algorithm, environment, **settings)
+    config = config_for(algorithm, environment, **settings)
     directory = RunDirectory(path, resume=False)
-    directory.begin(options)
-    return Training(options, directory)
+    directory.begin(config)
+    return Training(config, directory)
 
 
 def resumed(path: Path) -> Training:
     directory = RunDirectory(path, resume=True)
-    return Training(directory.options(), directory, resume=True)
+    return Training(directory.config(), directory, resume=True)
 
 
 def unwatched(status: object) -> None:
@@ -47,7 +47,7 @@ def ends_when(training: Training, enough: Callable[[Array], bool]) -> list[Array
         found.append(records.copy())
         assert time.monotonic() < end
         if enough(np.concatenate(found)):
-            training.options = replace(training.options, steps=training.limiter.inserts)
+            training.config = replace(training.config, steps=training.limiter.inserts)
 
     training._insert = inserted  # type: ignore[method-assign]
     return found

@@ -3,9 +3,9 @@
 import numpy as np
 
 from benchmarks.low_precision_speed import batch_of
+from qgraph.rl.agents import config_for
+from qgraph.rl.agents.sac.learner import SacLearner
 from qgraph.rl.environments import Actions
-from qgraph.rl.learn.options import options_for
-from qgraph.rl.learn.sac import Sac
 
 
 class World:
@@ -18,8 +18,8 @@ class World:
 
 def learner(world=None, **settings):
     world = world or World()
-    small = {"hidden": (8,), "critic": (8,), "batch": 16, **settings}
-    return Sac(options_for("sac", "fixed", **small), world)
+    small = {"hidden_sizes": (8,), "critic_hidden_sizes": (8,), "batch_size": 16, **settings}
+    return SacLearner(config_for("sac", "fixed", **small), world)
 
 
 def batches(world, count, size=16, seed=0, rewards=1.0):

@@ -37,11 +37,12 @@ TRAIN = """
 import sys
 from pathlib import Path
 import numpy as np
-from qgraph.rl.half.methods import half_settings
+from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.learn.runs import train
 small = {
-    "in_process": True, "steps": 46, "hidden": (16,), "critic": (16,), "least": 40, "batch": 8,
-    "spi": 8.0, "evaluate_every": 1000, "episodes": 1, "capacity": 200,
+    "in_process": True, "steps": 46, "hidden_sizes": (16,), "critic_hidden_sizes": (16,),
+    "min_replay_size": 40, "batch_size": 8,
+    "samples_per_insert": 8.0, "evaluate_every": 1000, "episodes": 1, "replay_capacity": 200,
 }
 name = "dm_control:cartpole-swingup:pixels"
 training = train(Path(sys.argv[1]), "sac", name, {**small, **half_settings("all")})

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
@@ -57,8 +58,10 @@ class Average:
                 raise TrainingError(
                     f"the average of weights{times} is more than its type holds",
                     node=name,
-                    hint="weights grow where gradients are too small for float16: it needs more of "
-                    "its methods (--half)"
+                    hint=SettingText(
+                        "weights grow where gradients are too small for float16: it needs more of "
+                        "its {float16_methods}"
+                    )
                     if self.kahan
                     else None,
                 )

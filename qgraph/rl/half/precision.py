@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from qgraph.errors import TrainingError
 from qgraph.ir.types import Array
+from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.train.quantizer import chosen
 
 Tensor = Any
@@ -50,9 +51,13 @@ class Precision:
 
 
 def precision_of(name: str, significand: int | None = None) -> Precision:
-    """One of `methods.PRECISIONS`; `significand` bits make it narrower than float16."""
-    computed = tf.float16 if name == "mixed" else tf.as_dtype(name)
-    stored = tf.float32 if name == "mixed" else computed
+    """The types of float32, float16, mixed_float16 or float64; `significand` bits make it narrower
+    than float16.
+    """
+    chosen_format = LearnerPrecision(name)
+    mixed = chosen_format is LearnerPrecision.MIXED_FLOAT16
+    computed = tf.float16 if mixed else tf.as_dtype(chosen_format.value)
+    stored = tf.float32 if mixed else computed
     if significand is None:
         return Precision(stored, computed)
     return Precision(stored, computed, partial(round_significand, bits=significand))

@@ -10,9 +10,9 @@ from typing import Any
 
 from qgraph.rl.actor import Actor
 from qgraph.rl.actor.block import at_front
+from qgraph.rl.agents.registry import config_from_json
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.sources import PARTS, REFUSED, compute_bits
 from qgraph.rl.learn.worker import Worker
 
@@ -21,14 +21,14 @@ SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes
 
 def act(member: Member, settings: dict[str, Any]) -> None:
     """Until the run ends."""
-    options = Options.from_json(settings["options"])
-    subscriber = Subscriber(settings["policy"], member, synchronous=options.synchronous)
+    config = config_from_json(settings["config"])
+    subscriber = Subscriber(settings["policy"], member, synchronous=config.synchronous)
     ring = RecordWriter.of(settings["records"])
     block = subscriber.first()
     if block is None:
         return
-    actor = Actor(at_front(block), compute_bits=compute_bits(options))
-    use = actor.become if options.compress else actor.switch
+    actor = Actor(at_front(block), compute_bits=compute_bits(config))
+    use = actor.become if config.compress else actor.switch
 
     def latest() -> Actor:
         subscriber.look(use)
@@ -37,7 +37,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     head, begun = Head.from_json(settings["head"]), int(settings["begun"])
     # Of one that crashed here: exploring and counting go on from there.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
-    worker = Worker(options, int(settings["index"]), head, latest, begun + int(before))
+    worker = Worker(config, int(settings["index"]), head, latest, begun + int(before))
     worker.seconds += seconds
     while member.going():
         left = worker.step()

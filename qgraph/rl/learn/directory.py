@@ -14,9 +14,8 @@ from typing import Any
 from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError, OutputError, UsageError
 from qgraph.files import write_whole
-from qgraph.rl.learn.options import Options
-from qgraph.rl.learn.setting import settings_of
-from qgraph.rl.learn.usual import usual_settings
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.registry import config_from_json
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint.npz"
 PROGRESS, EPISODES, BREAKDOWN = "progress.csv", "episodes.csv", "actors.csv"
@@ -42,27 +41,27 @@ class RunDirectory:
         except OSError:
             self.close()
             raise OutputError(
-                "another run is at work here", node=str(path), hint="give another --out"
+                "another run is at work here", node=str(path), hint="choose another directory"
             ) from None
         begun = (path / CHECKPOINT).exists()  # without one there is nothing to lose
         if begun != resume:
             self.close()
             if begun:
                 raise OutputError(
-                    "holds a run", node=str(path), hint="--resume goes on with it, or another --out"
+                    "holds a run", node=str(path), hint="resume it, or choose another directory"
                 )
             raise UsageError("there is no run to resume", hint=f"`{path}` has no {CHECKPOINT}")
 
-    def options(self) -> Options:
-        """Those that the run began with. Raises LoadError."""
+    def config(self) -> RunConfig:
+        """The config that the run began with. Raises LoadError."""
         with reading(self.path / OPTIONS):
             found = read_json(self.path / OPTIONS)
-            options = Options.from_json(found)
-            _check_same_settings(options, found)
-            return options
+            config = config_from_json(found)
+            _check_same_settings(config, found)
+            return config
 
-    def begin(self, options: Options) -> None:
-        content = json.dumps(options.as_json(), indent=1) + "\n"
+    def begin(self, config: RunConfig) -> None:
+        content = json.dumps(config.as_json(), indent=1) + "\n"
         write_whole(self.path / OPTIONS, content.encode())
 
     def close(self) -> None:
@@ -111,19 +110,20 @@ class Rows:
         return text.getvalue().encode()
 
 
-def _check_same_settings(options: Options, found: Mapping[str, Any]) -> None:
+def _check_same_settings(config: RunConfig, found: Mapping[str, Any]) -> None:
     """Raises LoadError for a setting that the run began without and that new runs would set.
 
     An earlier version wrote the file then: the default could change what the run learns.
     """
-    usual = usual_settings(options.algorithm, options.environment)
-    for name, default, _ in settings_of(Options):
-        if name not in found and usual.get(name, default) != default:
+    usual = config.task_settings(config.environment)
+    for name, field in config.fields().items():
+        known = name in found or field.setting.earlier in found
+        if not known and usual.get(name, field.default) != field.default:
             raise LoadError(
                 f"the run began before `{name}` was a setting, and the environment may have "
                 "changed since",
                 hint=f'begin a new run, or add "{name}": {json.dumps(usual[name])} to the file to '
-                f"go on with what new runs of `{options.environment}` have",
+                f"go on with what new runs of `{config.environment}` have",
             )
 
 

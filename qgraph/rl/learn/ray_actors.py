@@ -20,24 +20,24 @@ class RayActors(ActorProcesses):
     """Actor i is on node i % nodes; all of a node share a ring here."""
 
     def __init__(self, job: Job) -> None:
-        self.options = options = job.options
-        self.run = Supervisor(processes=options.actors + 2)
+        self.config = config = job.config
+        self.run = Supervisor(processes=config.actors + 2)
         try:
             program = job.spec.program
-            bits = packed_bits(options, program)
-            self.publisher = Publisher(self.run, program, 1, **bits, on_demand=options.on_demand)
-            self.experience = Experience.create(job.dtype, RING, options.nodes)
+            bits = packed_bits(config, program)
+            self.publisher = Publisher(self.run, program, 1, **bits, on_demand=config.on_demand)
+            self.experience = Experience.create(job.dtype, RING, config.nodes)
             self.reader = self.experience.reader()
-            settings = [job.actor_settings(index) for index in range(options.actors)]
+            settings = [job.actor_settings(index) for index in range(config.actors)]
             self.nodes = RayNodes(
                 self.run,
                 self.publisher,
                 self.experience,
                 module=MODULE,
-                actors=[settings[node :: options.nodes] for node in range(options.nodes)],
+                actors=[settings[node :: config.nodes] for node in range(config.nodes)],
                 reader=0,
-                writers=range(options.nodes),
-                address=options.ray,
+                writers=range(config.nodes),
+                address=config.ray,
                 environment=ONE_THREAD,
                 restarts=RESTARTS,
             )
@@ -47,8 +47,8 @@ class RayActors(ActorProcesses):
 
     def breakdown(self) -> list[dict[str, float]]:
         """For each actor its steps and seconds, by PARTS."""
-        nodes = self.options.nodes
-        places = [(i % nodes, i // nodes) for i in range(self.options.actors)]
+        nodes = self.config.nodes
+        places = [(i % nodes, i // nodes) for i in range(self.config.actors)]
         return [parts_of(self.nodes.numbers(*place)) for place in places]
 
     def troubles(self) -> list[str]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.learner import teacher_of
+from qgraph.rl.agents.registry import check_fits, config_for, learner_for, own_settings
+from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.settings import Settings
-from qgraph.rl.correct import Correction
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
-from qgraph.rl.learn.learners import check_fits, learner_of, taught_by
-from qgraph.rl.learn.memory import limiter_of
-from qgraph.rl.learn.options import Options, check_names, options_for
 from qgraph.rl.learn.status import Status, Watch
 from qgraph.rl.learn.training import Training
 from qgraph.rl.monitor import parse_strategy
@@ -39,93 +39,96 @@ def train(
     environment: str | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
     *,
+    config: RunConfig | None = None,
     resume: bool = False,
     threads: int | None = None,
     watch: Watch = _unwatched,
     tick: Steps = silent_steps,
 ) -> Training:
-    """A run in the directory `path`; `settings` are fields of Options that are not the usual ones.
+    """A run in the directory `path`, by a config or by an algorithm and an environment.
 
-    A resumed run has those that it began with, but for FREE ones. Raises UsageError, OutputError,
-    LoadError, TrainingError.
+    `settings` are the fields of the algorithm's config that are not the task's defaults. A resumed
+    run has those that it began with, but for FREE ones. Raises UsageError, OutputError, LoadError,
+    TrainingError.
     """
     if threads is not None:
         use_threads(threads)
-    if resume:
-        options = None
-    else:
-        if algorithm is None or environment is None:
-            raise UsageError("an algorithm and an environment are needed", hint="--algo and --env")
-        options = options_for(algorithm, environment, **settings)
-        _check(options)  # before anything is written
+    if not resume:
+        if config is None:
+            if algorithm is None or environment is None:
+                raise UsageError("an algorithm and an environment are needed")
+            config = config_for(algorithm, environment, **settings)
+        _check(config)  # before anything is written
     directory = RunDirectory(path, resume)
     try:
-        if options is None:
-            said = {"algorithm": algorithm, "environment": environment, **settings}
-            options = _resumed(directory.options(), said)
-        training = Training(options, directory, resume=resume)
+        if resume or config is None:
+            config = _resumed(directory.config(), algorithm, environment, settings)
+        training = Training(config, directory, resume=resume)
         if not training.done:
-            directory.begin(options)
+            directory.begin(config)
         training.run(watch, tick)
-        if options.compress:
+        if config.compress:
             _draw(path)
         return training
     finally:
         directory.close()
 
 
-def _check(options: Options) -> None:
+def _check(config: RunConfig) -> None:
     """Raises UsageError; UnsupportedError for a chain that does not fit the policy, and for
     correctors that fail.
     """
-    with closing(make(options.environment)) as environment:
-        check_fits(options.algorithm, options.environment, environment)
-        if options.queued:
-            _try_correction(options)
-        if options.compress:
-            _check_gap_is_seen(options)
-            learner = learner_of(options, environment)
-            found = Settings(options.compress, options.monitor or "watch", seed=options.seed)
-            found.check(taught_by(learner, found).spec)
+    with closing(make(config.environment)) as environment:
+        check_fits(config, environment)
+        config.prepare()
+        if config.compress:
+            _check_gap_is_seen(config)
+            learner = learner_for(config, environment)
+            found = Settings(config.compress, config.monitor or "watch", seed=config.seed)
+            found.check(teacher_of(learner, found).spec)
 
 
-def _try_correction(options: Options) -> None:
-    from qgraph.rl.correct.trial import try_once
-    from qgraph.rl.learn.replicas import strategy_of
-
-    strategy_of(options.replicas)  # a processor is divided before TensorFlow is at work
-    trajectories = options.batch // options.n // options.replicas
-    try_once(Correction.parse(options.correct), options.n, trajectories)
-
-
-def _check_gap_is_seen(options: Options) -> None:
+def _check_gap_is_seen(config: RunConfig) -> None:
     """Raises UsageError for a strategy by the reward gap whose run ends before the monitor has
     seen one.
 
     Of new runs only: one that goes on for a while stands where it stood.
     """
-    if not isinstance(parse_strategy(options.monitor or "watch"), RewardGap):
+    if not isinstance(parse_strategy(config.monitor or "watch"), RewardGap):
         return
-    allowed = replace(limiter_of(options), inserts=options.steps).ahead
-    learnt, between = int(allowed // options.batch), options.monitor_every * options.publish_every
+    allowed = replace(config.limiter(), inserts=config.steps).ahead
+    learnt, between = int(allowed // config.batch_size), config.monitor_every * config.publish_every
     last = learnt // between * between
-    if last <= options.evaluate_every:
+    if last <= config.evaluate_every:
         raise UsageError(
             f"reward_gap would never see a gap: of {learnt} learner steps the first evaluation is "
-            f"after {options.evaluate_every}, and the monitor's last look after {last}",
-            hint="a smaller --evaluate-every or --monitor-every, or more --steps",
+            f"after {config.evaluate_every}, and the monitor's last look after {last}",
+            hint=SettingText("a smaller {evaluate_every} or {monitor_every}, or more {steps}"),
         )
 
 
-def _resumed(begun: Options, said: Mapping[str, Any]) -> Options:
-    check_names(name for name in said if name not in ("algorithm", "environment"))
+def _resumed(
+    begun: RunConfig, algorithm: str | None, environment: str | None, settings: Mapping[str, Any]
+) -> RunConfig:
+    """The config of a run that goes on. Raises UsageError for what it cannot change."""
+    own = own_settings(type(begun), settings)
+    said = {"algorithm": algorithm, "environment": environment, **own}
+    fields = begun.fields()
     for name, value in said.items():
-        if value is not None and name not in FREE and value != getattr(begun, name):
+        if value is None or name in FREE:
+            continue
+        before = getattr(begun, name)
+        if before != (fields[name].read(value) if name in fields else value):
             raise UsageError(
-                f"{name} is {value}, but the run began with {getattr(begun, name)}",
-                hint=f"a resumed run can change {', '.join(FREE)}",
-            )
-    return replace(begun, **{name: v for name, v in said.items() if name in FREE})
+                SettingText(
+                    f"{{{name}}} is {{value}}, but the run began with {{before}}",
+                    value=value, before=before,
+                ),
+                hint=SettingText(
+                    "a resumed run can change " + ", ".join(f"{{{free}}}" for free in FREE)
+                ),
+            )  # fmt: skip
+    return replace(begun, **{name: value for name, value in own.items() if name in FREE})
 
 
 def _draw(path: Path) -> None:

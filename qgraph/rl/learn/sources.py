@@ -11,12 +11,12 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, end_bits
+from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
 from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import troubles
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.worker import Worker
 from qgraph.rl.monitor import Facts
 
@@ -37,7 +37,7 @@ class Job:
     that goes on.
     """
 
-    options: Options
+    config: RunConfig
     spec: PolicySpec
     dtype: Any
     begun: int
@@ -46,7 +46,7 @@ class Job:
     def actor_settings(self, index: int) -> dict[str, Any]:
         """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
         return {
-            "options": self.options.as_json(),
+            "config": self.config.as_json(),
             "head": self.spec.head.as_json(),
             "index": index,
             "begun": self.begun,
@@ -87,13 +87,13 @@ class ActorProcesses:
     """
 
     def __init__(self, job: Job) -> None:
-        self.options = options = job.options
-        self.run = Supervisor(processes=options.actors + 1)
+        self.config = config = job.config
+        self.run = Supervisor(processes=config.actors + 1)
         try:
             self.publisher = self._publisher(job)
-            self.experience = Experience.create(job.dtype, RING, options.actors)
+            self.experience = Experience.create(job.dtype, RING, config.actors)
             self.reader = self.experience.reader()
-            for index in range(options.actors):
+            for index in range(config.actors):
                 self._start(index, job)
         except BaseException:
             self.close()
@@ -118,7 +118,7 @@ class ActorProcesses:
 
     def breakdown(self) -> list[dict[str, float]]:
         """For each actor its steps and seconds, by PARTS."""
-        return [parts_of(self.run.numbers(_name(i))) for i in range(self.options.actors)]
+        return [parts_of(self.run.numbers(_name(i))) for i in range(self.config.actors)]
 
     def processes(self) -> dict[str, int]:
         return {name: child.process.pid for name, child in self.run.children.items()}
@@ -138,20 +138,20 @@ class ActorProcesses:
         self.run.stop()
 
     def _publisher(self, job: Job) -> Publisher | DirectPublisher:
-        options = self.options
+        config = self.config
         program = job.spec.program
-        bits = packed_bits(options, program)
-        if not options.quantizer:
-            return DirectPublisher(program, options.actors, **bits)
+        bits = packed_bits(config, program)
+        if not config.quantizer:
+            return DirectPublisher(program, config.actors, **bits)
         if job.compression is not None:
             return CompressingPublisher(
                 self.run,
                 job.spec,
-                options.actors,
+                config.actors,
                 job.compression,
-                on_demand=options.on_demand,
+                on_demand=config.on_demand,
             )
-        return Publisher(self.run, program, options.actors, **bits, on_demand=options.on_demand)
+        return Publisher(self.run, program, config.actors, **bits, on_demand=config.on_demand)
 
     def _start(self, index: int, job: Job) -> None:
         settings = {
@@ -169,9 +169,9 @@ class LocalActors:
     """Actors in this process, a step each in turn: every run with one seed is the same."""
 
     def __init__(self, job: Job) -> None:
-        self.job, options, settings = job, job.options, job.compression
-        self.packer = Packer(job.spec.program, **packed_bits(options, job.spec.program))
-        self.compute_bits = compute_bits(options)
+        self.job, config, settings = job, job.config, job.compression
+        self.packer = Packer(job.spec.program, **packed_bits(config, job.spec.program))
+        self.compute_bits = compute_bits(config)
         self.compressor = None if settings is None else settings.worker(job.spec)
         self.told: tuple[Facts, Array | None] = (Facts(), None)
         self.workers: list[Worker] = []
@@ -200,9 +200,9 @@ class LocalActors:
         self.actor, job = self._actor(), self.job
         self.workers = [
             Worker(
-                job.options, index, job.spec.head, partial(self._latest, self._actor()), job.begun
+                job.config, index, job.spec.head, partial(self._latest, self._actor()), job.begun
             )
-            for index in range(job.options.actors)
+            for index in range(job.config.actors)
         ]
 
     def _actor(self) -> Actor:
@@ -247,18 +247,19 @@ class LocalActors:
             self.compressor.keep()
 
 
-def packed_bits(options: Options, program: ActorProgram) -> dict[str, Any]:
+def packed_bits(config: RunConfig, program: ActorProgram) -> dict[str, Any]:
     """Bits of all layers, of the first and of the last, as `Packer` takes them."""
-    alike = compute_bits(options) is None  # else there are no others for the ends
-    first, last = options.first_bits, options.last_bits
+    alike = compute_bits(config) is None  # else there are no others for the ends
+    bits = config.broadcast_bits or config.actor_bits
+    first, last = config.first_bits, config.last_bits
     if alike:
-        first, last = end_bits(program, options.broadcast_bits, first, last)
-    return {"bits": options.broadcast_bits, "first_bits": first, "last_bits": last}
+        first, last = end_bits(program, bits, first, last)
+    return {"bits": bits, "first_bits": first, "last_bits": last}
 
 
-def compute_bits(options: Options) -> int | None:
+def compute_bits(config: RunConfig) -> int | None:
     """The bits that actors compute in, where they are not those that come by broadcast."""
-    return None if options.actor_bits == options.broadcast_bits else options.actor_bits
+    return None if config.actor_bits == config.broadcast_bits else config.actor_bits
 
 
 def parts_of(numbers: Array) -> dict[str, float]:

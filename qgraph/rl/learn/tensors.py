@@ -30,12 +30,12 @@ def run(
     weights: Mapping[str, Tensor],
     x: Tensor,
     *,
-    half: bool = False,
+    bfloat16: bool = False,
     dtype: Any = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """The first output [n, m] of observations [n, *shape]; else as `run_all`."""
-    return run_all(program, weights, x, half=half, dtype=dtype, through=through)[0]
+    return run_all(program, weights, x, bfloat16=bfloat16, dtype=dtype, through=through)[0]
 
 
 def run_all(
@@ -43,19 +43,19 @@ def run_all(
     weights: Mapping[str, Tensor],
     x: Tensor,
     *,
-    half: bool = False,
+    bfloat16: bool = False,
     dtype: Any = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> list[Tensor]:
     """Every output [n, m] of observations [n, *shape].
 
-    half: products in bfloat16, sums of them and all else in float32 (mixed_bfloat16).
+    bfloat16: products in bfloat16, sums of them and all else in float32.
     dtype: of weights, and of all that is computed. through: what each step's result goes through.
     """
     values = {program.observation: tf.cast(x, dtype)}
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
-        found = _step(step, inputs, [weights[name] for name in step.weights], half)
+        found = _step(step, inputs, [weights[name] for name in step.weights], bfloat16)
         values[step.output] = found if through is None else through(found)
     return [values[name] for name in program.outputs]
 
@@ -80,11 +80,11 @@ def of_batch(batch: Batch) -> list[Tensor]:
     return [tf.convert_to_tensor(column) for column in columns]
 
 
-def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], half: bool) -> Tensor:
+def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], bfloat16: bool) -> Tensor:
     x = inputs[0]
     if step.op in ("dense", "conv"):
         kernel, bias = weights
-        if half:
+        if bfloat16:
             x, kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
         if step.op == "dense":
             x = tf.matmul(x, kernel)

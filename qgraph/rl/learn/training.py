@@ -22,6 +22,10 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.learner import teacher_of
+from qgraph.rl.agents.registry import learner_for
+from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.notes import Sample
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
@@ -37,9 +41,6 @@ from qgraph.rl.learn.directory import (
     RunDirectory,
 )
 from qgraph.rl.learn.energy import Meter, together
-from qgraph.rl.learn.learners import learner_of, taught_by
-from qgraph.rl.learn.memory import limiter_of, memory_of
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.sources import ActorProcesses, Job, LocalActors, Source
@@ -65,15 +66,15 @@ KEPT_REPLAY = 1 << 28  # bytes; a larger one is filled anew by a resumed run
 
 
 class Training:
-    """Goes on until actors took `options.steps` steps, or the user stops it."""
+    """Goes on until actors took `steps` steps, or the user stops it."""
 
-    def __init__(self, options: Options, directory: RunDirectory, *, resume: bool = False) -> None:
-        self.options, self.directory = options, directory
-        self.environment = make(options.environment)
-        self.learner = learner_of(options, self.environment)
-        self.replay = memory_of(options, record_type(self.environment))
-        self.limiter = limiter_of(options)
-        self.rng = np.random.default_rng(options.seed)
+    def __init__(self, config: RunConfig, directory: RunDirectory, *, resume: bool = False) -> None:
+        self.config, self.directory = config, directory
+        self.environment = make(config.environment)
+        self.learner = learner_for(config, self.environment)
+        self.replay = config.memory(record_type(self.environment))
+        self.limiter = config.limiter()
+        self.rng = np.random.default_rng(config.seed)
         self.counts = Counts()
         self.resumed = resume
         self.recent: deque[float] = deque(maxlen=RECENT)
@@ -92,13 +93,13 @@ class Training:
         self.actors: Source | None = None  # while it runs
         self.troubles: list[str] = []  # of processes that went on all the same
         self.compression = self._compression(resume)
-        self.taught = taught_by(self.learner, self.compression)
-        self.sample = Sample(self.environment.shape, options.seed) if self.compression else None
+        self.teacher = teacher_of(self.learner, self.compression)
+        self.sample = Sample(self.environment.shape, config.seed) if self.compression else None
         self.facts = Facts()
 
     @property
     def done(self) -> bool:
-        return self.limiter.inserts >= self.options.steps
+        return self.limiter.inserts >= self.config.steps
 
     def run(self, watch: Watch, tick: Steps = silent_steps) -> bool:
         """Whether it came to its end; if not, the user stopped it, and it can be resumed.
@@ -107,9 +108,10 @@ class Training:
         """
         if self.done:
             raise UsageError(
-                f"the run is at its end, {self.limiter.inserts} steps", hint="--steps for more"
+                f"the run is at its end, {self.limiter.inserts} steps",
+                hint=SettingText("{steps} for more"),
             )
-        meter = Meter() if self.options.energy else None
+        meter = Meter() if self.config.energy else None
         self.actors = actors = self._actors()
         saved = time.monotonic()
         try:
@@ -117,8 +119,8 @@ class Training:
             with stoppable() as stopped:
                 while not self.done and not stopped():
                     learnt = self._turn(actors)
-                    tick(self.limiter.inserts, self.options.steps)
-                    if learnt and self.counts.learner_steps % self.options.evaluate_every == 0:
+                    tick(self.limiter.inserts, self.config.steps)
+                    if learnt and self.counts.learner_steps % self.config.evaluate_every == 0:
                         self._report(actors, watch)
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
                         self.checkpoint()
@@ -142,15 +144,15 @@ class Training:
 
     def _actors(self) -> Source:
         job = Job(
-            self.options,
-            self.taught.spec,
+            self.config,
+            self.teacher.spec,
             self.replay.dtype,
-            self.limiter.inserts // self.options.actors,
+            self.limiter.inserts // self.config.actors,
             self.compression,
         )
-        if self.options.in_process:
+        if self.config.in_process:
             return LocalActors(job)
-        return RayActors(job) if self.options.ray else ActorProcesses(job)
+        return RayActors(job) if self.config.ray else ActorProcesses(job)
 
     def _publish(self, actors: Source) -> None:
         if self.sample is not None:
@@ -162,32 +164,32 @@ class Training:
                 episodes=float(self.counts.episodes),
             )
             actors.tell(facts, self.sample.seen())
-        actors.publish(self.taught.weights, self.counts.learner_steps)
+        actors.publish(self.teacher.weights, self.counts.learner_steps)
 
     def _compression(self, resume: bool) -> Settings | None:
-        options = self.options
-        if not options.compress:
+        config = self.config
+        if not config.compress:
             return None
         return Settings(
-            options.compress,
-            options.monitor or "watch",
-            options.monitor_every,
+            config.compress,
+            config.monitor or "watch",
+            config.monitor_every,
             str(self.directory.path.resolve()),
             self.counts.learner_steps if resume else None,
-            options.seed,
+            config.seed,
         )
 
     def _turn(self, actors: Source) -> bool:
         """Insert what may be inserted, then learn once if that is allowed: whether it was."""
         began = time.perf_counter()
-        most = min(self.limiter.may_insert(), self.options.steps - self.limiter.inserts)
+        most = min(self.limiter.may_insert(), self.config.steps - self.limiter.inserts)
         records = actors.take(most, 0.0 if self.limiter.may_sample() else NAP)
         if len(records):
             self._insert(records)
         learns = self.limiter.may_sample()
         if learns:
             self._learn()
-            if self.counts.learner_steps % self.options.publish_every == 0:
+            if self.counts.learner_steps % self.config.publish_every == 0:
                 self._publish(actors)
         passed = time.perf_counter() - began
         self.counts.seconds += passed
@@ -209,14 +211,14 @@ class Training:
             self.episodes.add({"actor_steps": self.limiter.inserts, **row, "seconds": seconds})
 
     def _learn(self) -> None:
-        batch = self.replay.sample(self.options.batch, self.rng)
+        batch = self.replay.sample(self.config.batch_size, self.rng)
         self.limiter.sample()
         errors, loss = self.learner.step(batch)
         self.counts.learner_steps += 1
         if not np.isfinite(loss):
             raise TrainingError(
                 f"the loss is {loss} after {self.counts.learner_steps} learner steps",
-                hint="a lower --rate, or look at the rewards of the environment",
+                hint=SettingText("a lower {learning_rate}, or smaller rewards"),
             )
         self.replay.update(batch.places, errors)
         self.losses.append(loss)
@@ -225,7 +227,7 @@ class Training:
         parts = actors.breakdown()
         original = self._original()
         found = self._play(original)
-        acting = actors.acting() if self.options.monitor else None
+        acting = actors.acting() if self.config.monitor else None
         if acting is not None:
             self.facts = self._compared(original, found, acting)
         if self.counts.best is None or found.mean >= self.counts.best:
@@ -261,9 +263,9 @@ class Training:
         return Actor(Packer(self.learner.program, bits=32).pack(weights))
 
     def _play(self, policy: Actor, drawn: bool = False) -> Returns:
-        seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.options.episodes)
+        seeds = range(EVALUATION_SEED, EVALUATION_SEED + self.config.episodes)
         rng = np.random.default_rng(EVALUATION_SEED) if drawn else None
-        return play(self.options.environment, policy, self.learner.head, seeds, rng=rng)
+        return play(self.config.environment, policy, self.learner.head, seeds, rng=rng)
 
     def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> Facts:
         """Returns of both as actors act: a policy that is less sure of the same actions loses."""
@@ -278,8 +280,8 @@ class Training:
         from qgraph.rl.learn.frozen import write_policy
 
         about = {
-            "algorithm": self.options.algorithm,
-            "env": self.options.environment,
+            "algorithm": self.config.algorithm,
+            "env": self.config.environment,
             "action": self.learner.head.kind,
             "fp32_return_mean": found.mean,
             "episodes": len(found.each),
@@ -303,7 +305,7 @@ class Training:
             raise TrainingError(
                 f"the policy has weights that are not finite after {self.counts.learner_steps} "
                 "learner steps",
-                hint="a lower --rate; the last checkpoint is from before",
+                hint=SettingText("a lower {learning_rate}; the last checkpoint is from before"),
             )
         facts = {
             "counts": asdict(self.counts),
@@ -331,7 +333,7 @@ class Training:
         if replay:
             self.replay.restore(replay)
         else:
-            self.limiter.begin_anew(limiter_of(self.options).least)
+            self.limiter.begin_anew(self.config.limiter().least)
         self.rng.bit_generator.state = found.facts["random"]
         self.recent.extend(found.facts.get("recent", ()))  # older checkpoints have none
 

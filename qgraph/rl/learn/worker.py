@@ -12,18 +12,9 @@ import numpy as np
 
 from qgraph.errors import RunError
 from qgraph.ir.types import Array
+from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.environments import Environment, Outcome, make
 from qgraph.rl.head import Head
-from qgraph.rl.learn.exploration import (
-    Categorical,
-    Epsilon,
-    Exploration,
-    Noise,
-    SquashedGaussian,
-    epsilon_ladder,
-    sigma_ladder,
-)
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.records import Window, record_type
 
 
@@ -47,16 +38,16 @@ class Worker:
     """
 
     def __init__(
-        self, options: Options, index: int, head: Head, latest: Latest, begun: int = 0
+        self, config: RunConfig, index: int, head: Head, latest: Latest, begun: int = 0
     ) -> None:
-        self.options, self.index, self.latest = options, index, latest
-        self.environment: Environment = make(options.environment)
+        self.config, self.index, self.latest = config, index, latest
+        self.environment: Environment = make(config.environment)
         self.dtype = record_type(self.environment)
         self._numbers = self.environment.dtype != np.uint8  # and not images
-        self.explore = exploration(options, index, head)
-        self.window = Window(options.steps_of_a_record, options.gamma)
+        self.explore = config.exploration(index, head)
+        self.window = Window(config.record_steps, config.discount)
         # What a resumed run draws is not what it drew before.
-        self.rng = np.random.default_rng([options.seed, index, begun])
+        self.rng = np.random.default_rng([config.seed, index, begun])
         self.taken = begun
         # On looking for policies, running them, choosing actions, and in the environment.
         self.seconds = np.zeros(4)
@@ -66,7 +57,7 @@ class Worker:
     def step(self) -> Array:
         """The transitions that are complete after one more step: most often one."""
         times = [time.perf_counter()]
-        if self.taken % self.options.actor_update_period == 0:
+        if self.taken % self.config.actor_update_period == 0:
             self.policy = self.latest()
         times.append(time.perf_counter())
         outputs = self.policy(self.observation[None])[0]
@@ -94,7 +85,7 @@ class Worker:
 
     def _learnt(self, outcome: Outcome) -> Outcome:
         """What the learner gets of a step: its reward may be clipped, returns never are."""
-        most = self.options.reward_clip
+        most = self.config.reward_clip
         if not most:
             return outcome
         return replace(outcome, reward=min(max(outcome.reward, -most), most))
@@ -106,24 +97,13 @@ class Worker:
 
     def _check(self, observation: Array, reward: float = 0.0) -> None:
         if not math.isfinite(reward):
-            raise RunError(f"`{self.options.environment}` gave a reward of {reward}")
+            raise RunError(f"`{self.config.environment}` gave a reward of {reward}")
         if self._numbers and not np.isfinite(observation).all():
             raise RunError(
-                f"`{self.options.environment}` gave an observation that is not finite: "
+                f"`{self.config.environment}` gave an observation that is not finite: "
                 f"{np.count_nonzero(~np.isfinite(observation))} of {observation.size} numbers"
             )
 
     def _records(self, found: list[tuple[Any, ...]]) -> Array:
         rows = [(*row, self.index, np.nan, 0) for row in found]
         return np.array(rows, self.dtype)
-
-
-def exploration(options: Options, index: int, head: Head) -> Exploration:
-    if head.kind == "categorical":
-        return Categorical()
-    if head.discrete:
-        last = epsilon_ladder(index, options.actors, options.explore)
-        return Epsilon(last, options.explore_steps // options.actors, options.explore_hold)
-    if head.kind == "squashed_gaussian":
-        return SquashedGaussian(Head("scale", head.low, head.high))
-    return Noise(sigma_ladder(index, options.actors, options.explore), head)

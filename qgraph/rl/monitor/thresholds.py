@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from qgraph.errors import UsageError
+from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
@@ -106,7 +107,7 @@ class KlMax(_Steps):
         if self.care(begun) == LADDER[-1]:
             raise UsageError(
                 f"kl_max gives `quantize` more bits, but `{begun}` has none to give more to",
-                hint="--compress 'quantize(8)'",
+                hint=SettingText("{compress} 'quantize(8)'"),
             )
 
     def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
@@ -154,7 +155,7 @@ class RewardGap(_Steps):
         if begun.first(Prune) is None:
             raise UsageError(
                 f"reward_gap lowers the sparsity of `prune`, but `{begun}` prunes nothing",
-                hint="--compress 'prune(0.5)'",
+                hint=SettingText("{compress} 'prune(0.5)'"),
             )
         links = begun.links[begun.links.index(begun.first(Prune)) :]
         if any(isinstance(link, Distill) and link.student for link in links):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from qgraph.errors import GraphError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.agents import config_for
 from qgraph.rl.compress import Compressor, Policy
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import initial_weights, network
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.sources import packed_bits
 from tests.helpers.actors import cnn, mlp, random_weights
 
@@ -138,7 +138,7 @@ def test_what_is_packed_is_the_pruned_policy_in_few_bits():
 @pytest.mark.parametrize("program", [mlp(6, 16, 16, 3), cnn()], ids=["vectors", "images"])
 def test_quantize_packs_as_actors_in_training(program, bits):
     weights = random_weights(program)
-    trained = options_for("dqn", "CartPole-v1", actor_bits=bits)
+    trained = config_for("dqn", "CartPole-v1", actor_bits=bits)
     as_trained = Packer(program, **packed_bits(trained, program)).pack(weights)
     assert (Compressor().quantize(bits).pack()(Policy(program, weights)).block == as_trained).all()
 

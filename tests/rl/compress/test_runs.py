@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
+from qgraph.rl.agents import config_for
 from qgraph.rl.compress.distill import Place
 from qgraph.rl.compress.kept import read_students
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
 from qgraph.rl.monitor.log import LINES, read_log
 from qgraph.words import counted
@@ -21,10 +21,10 @@ pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 FAILS = "tests.helpers.links.FailsAbove(0.0)|quantize(8)"
 SMALL = {
     "steps": 400,
-    "hidden": (16, 16),
-    "least": 50,
-    "batch": 16,
-    "spi": 4.0,
+    "hidden_sizes": (16, 16),
+    "min_replay_size": 50,
+    "batch_size": 16,
+    "samples_per_insert": 4.0,
     "evaluate_every": 30,
     "episodes": 2,
     "publish_every": 5,
@@ -137,16 +137,16 @@ def test_links_that_failed_are_told_of_at_the_end(tmp_path, where):
     [
         ({"compress": "prune(1)"}, "above 0 and below 1"),
         ({"compress": "shrink(2)"}, "no link is called `shrink`"),
-        ({"monitor": "kl_max:14"}, "a monitor watches compression, and there is none"),
+        ({"monitor": "kl_max:14"}, "monitor and monitor_every need compression"),
         ({"compress": "quantize(8)", "monitor": "kl_max:inf"}, "can never be passed"),
-        ({"compress": "quantize(8)", "actor_bits": 8}, "bits are a link of --compress"),
-        ({"compress": "quantize(8)", "synchronous": True}, "does not go with --sync"),
-        ({"compress": "quantize(8)", "ray": "auto"}, "does not go with --ray"),
+        ({"compress": "quantize(8)", "actor_bits": 8}, "with compress, bits are a link of it"),
+        ({"compress": "quantize(8)", "synchronous": True}, "does not go with synchronous"),
+        ({"compress": "quantize(8)", "ray": "auto"}, "does not go with ray"),
     ],
 )
 def test_options_that_do_not_fit(given, complaint):
     with pytest.raises(UsageError, match=re.escape(complaint)):
-        options_for("dqn", "CartPole-v1", **given)
+        config_for("dqn", "CartPole-v1", **given)
 
 
 def test_a_chain_that_does_not_fit_ends_a_run_before_it_begins(tmp_path):
@@ -207,8 +207,15 @@ def test_the_verb_takes_both(tmp_path):
 def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     tmp_path, where, link, correct, judges
 ):
-    settings = {**SMALL, **where, "spi": 1.0, "n": 5, "batch": 20, "correct": correct}
-    del settings["least"]  # impala has no replay
+    settings = {
+        **SMALL,
+        **where,
+        "samples_per_insert": 1.0,
+        "unroll_length": 5,
+        "batch_size": 20,
+        "correction": correct,
+    }
+    del settings["min_replay_size"]  # impala has no replay
     settings |= {"compress": f"{link}|quantize(8)", "evaluate_every": 5, "steps": MANY}
     training, outputs = begun(tmp_path, "impala", "CartPole-v1", **settings), []
     ends_when(training, lambda _: len(outputs) > 1 and len(looks(tmp_path)) > 1)

@@ -167,8 +167,8 @@ def test_gradients_are_rounded_on_their_way_back(op, monkeypatch):
 
 
 def test_precisions_by_name():
-    assert precision_of("mixed").stored == tf.float32
-    assert precision_of("mixed").computed == tf.float16
+    assert precision_of("mixed_float16").stored == tf.float32
+    assert precision_of("mixed_float16").computed == tf.float16
     assert precision_of("float64").stored == tf.float64
     x = tf.constant([1.0001])
     assert precision_of("float32").rounded(x) is x

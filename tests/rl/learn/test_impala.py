@@ -8,12 +8,11 @@ import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
+from qgraph.rl.agents import config_for
+from qgraph.rl.agents.impala.learner import EPSILON, NORM, ImpalaLearner
 from qgraph.rl.compress.worker import Worker
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Actions
-from qgraph.rl.learn.impala import EPSILON, NORM, Impala
-from qgraph.rl.learn.memory import limiter_of
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.queue import TrajectoryQueue, follows
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
@@ -29,11 +28,11 @@ SMALL = {
     "steps": 400,
     "actors": 3,
     "actor_bits": 8,
-    "hidden": (16,),
+    "hidden_sizes": (16,),
     "layer_norm": False,
-    "batch": 20,
+    "batch_size": 20,
     "reward_scale": SCALE,
-    "entropy": 0.02,
+    "entropy_cost": 0.02,
     "evaluate_every": 10,
     "episodes": 2,
 }
@@ -67,7 +66,7 @@ def batch_of(found):
 
 
 def learner(**more):
-    return Impala(options_for("impala", "CartPole-v1", **{**SMALL, **more}), Place())
+    return ImpalaLearner(config_for("impala", "CartPole-v1", **{**SMALL, **more}), Place())
 
 
 def outputs(weights, x):
@@ -79,7 +78,7 @@ def outputs(weights, x):
 
 def loss_of(weights, found, options, constants=None):
     """The loss in numpy, and what its gradient takes as constant."""
-    correct = Correction.parse(options.correct)
+    correct = Correction.parse(options.correction)
     actions = found["action"][..., None].astype(int)
 
     def judged(x):
@@ -104,21 +103,21 @@ def loss_of(weights, found, options, constants=None):
     policy = -np.mean(constants.weights * constants.advantages * log_pi)
     value = np.mean((constants.targets - chosen) ** 2) / 2
     entropy = -np.mean((np.exp(logs) * logs).sum(-1))
-    return policy + options.value * value - options.entropy * entropy, constants
+    return policy + options.value_cost * value - options.entropy_cost * entropy, constants
 
 
 @pytest.mark.parametrize("correct", CORRECTIONS)
 def test_a_step_is_one_of_adam_down_the_papers_loss(correct):
-    made, found = learner(correct=correct), records()
+    made, found = learner(correction=correct), records()
     before = {name: v.numpy().astype(np.float64) for name, v in made.weights.items()}
-    wanted, constants = loss_of(before, found, made.options)
+    wanted, constants = loss_of(before, found, made.config)
     _, loss = made.step(batch_of(found))
     assert loss == pytest.approx(wanted, rel=1e-5)
 
     def loss_near(name, at, step):
         moved = {**before, name: before[name].copy()}
         moved[name][at] += step
-        return loss_of(moved, found, made.options, constants)[0]
+        return loss_of(moved, found, made.config, constants)[0]
 
     gradients = {}
     for name, weights in before.items():
@@ -131,17 +130,17 @@ def test_a_step_is_one_of_adam_down_the_papers_loss(correct):
         held = gradient * min(1, NORM / norm)
         change = made.weights[name].numpy() - before[name]
         # The first step of Adam, after which its moments are 0.1 g and 0.001 g ** 2.
-        wanted = -made.options.rate * held / (np.abs(held) + EPSILON / np.sqrt(0.001))
+        wanted = -made.config.learning_rate * held / (np.abs(held) + EPSILON / np.sqrt(0.001))
         assert made.adam.state[f"first/{name}"].numpy() == pytest.approx(0.1 * held, abs=1e-6)
         sure = np.abs(held) > 0.001  # of its sign, in float32
         assert change[sure] == pytest.approx(wanted[sure], rel=0.02)
     assert norm > 0.1
 
 
-@pytest.mark.parametrize("more", [{}, {"half": True}, {"layer_norm": True}])
+@pytest.mark.parametrize("more", [{}, {"precision": "mixed_bfloat16"}, {"layer_norm": True}])
 @pytest.mark.parametrize("correct", CORRECTIONS)
 def test_steps_are_finite(correct, more):
-    made = learner(correct=correct, **more)
+    made = learner(correction=correct, **more)
     for seed in range(3):
         errors, loss = made.step(batch_of(records(seed=seed)))
         assert errors.shape == (5, 4) and np.isfinite(errors).all() and np.isfinite(loss)
@@ -167,7 +166,7 @@ def test_log_probabilities_are_asked_for():
     found["log_probability"][2, 2] = np.nan
     with pytest.raises(UsageError, match="log probabilities of the policy that acted"):
         learner().step(batch_of(found))
-    learner(correct="tree_backup").step(batch_of(found))
+    learner(correction="tree_backup").step(batch_of(found))
 
 
 def test_steps_follow_each_other_but_for_ends_and_new_actors():
@@ -219,9 +218,9 @@ def test_a_restored_queue_goes_on_as_the_other():
 @pytest.mark.parametrize("actors", [1, 7, 40])
 def test_a_batch_that_may_be_sampled_is_there(actors):
     """However steps come in: here as badly as can be, one of each actor in turn."""
-    options = options_for("impala", "CartPole-v1", **{**SMALL, "actors": actors})
-    limiter, most = limiter_of(options), 0
-    queue, turn = TrajectoryQueue(options.n, record_type(Place())), 0
+    config = config_for("impala", "CartPole-v1", **{**SMALL, "actors": actors})
+    limiter, most = config.limiter(), 0
+    queue, turn = TrajectoryQueue(config.unroll_length, record_type(Place())), 0
     for _ in range(2000):
         count = limiter.may_insert()
         for _ in range(min(count, 3)):
@@ -231,11 +230,11 @@ def test_a_batch_that_may_be_sampled_is_there(actors):
         most = max(most, len(queue))
         if limiter.may_sample():
             limiter.sample()
-            queue.sample(options.batch, None)
+            queue.sample(config.batch_size, None)
         else:
             assert count > 0  # one of both may go on
     assert limiter.samples > 1000
-    assert most <= 2 * options.batch + actors * (options.n - 1)
+    assert most <= 2 * config.batch_size + actors * (config.unroll_length - 1)
 
 
 def rows(path):
@@ -245,7 +244,7 @@ def rows(path):
 
 @pytest.mark.parametrize("correct", ["vtrace,is", "retrace,is"])
 def test_a_run_says_how_it_went(tmp_path, correct):
-    training = train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correct": correct})
+    training = train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correction": correct})
     assert training.done and training.limiter.inserts == 400
     # All but what is left in the queue was learnt from, once.
     assert training.limiter.samples == 400 - len(training.replay)
@@ -305,7 +304,7 @@ def test_log_probabilities_are_those_of_the_compressed_policy_of_their_version(
     monkeypatch.setattr(LocalActors, "publish", keep)
     monkeypatch.setattr(Worker, "step", keep_block)
     monkeypatch.setattr(TrajectoryQueue, "add", lambda self, x: (seen.append(x), add(self, x)))
-    settings = {**SMALL, "actor_bits": 32, **compressed, "rate": 0.03}
+    settings = {**SMALL, "actor_bits": 32, **compressed, "learning_rate": 0.03}
     made = train(tmp_path / "run", "impala", "CartPole-v1", settings)
     found = np.concatenate(seen)
     assert len(set(found["version"])) > 10
@@ -333,7 +332,9 @@ def test_a_queue_too_large_to_keep_is_filled_anew(tmp_path, monkeypatch):
     went_on = train(tmp_path / "run", settings={"steps": 800}, resume=True)
     left = len(went_on.replay)
     assert went_on.limiter.samples - ended.limiter.samples == 400 - left
-    assert left <= 2 * settings["batch"] + settings["actors"] * (ended.options.n - 1)
+    assert left <= 2 * settings["batch_size"] + settings["actors"] * (
+        ended.config.unroll_length - 1
+    )
 
 
 def test_actors_in_processes_bring_log_probabilities(tmp_path):
@@ -348,13 +349,18 @@ def test_actors_in_processes_bring_log_probabilities(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "environment", "more", "said"),
     [
-        ("impala", "CartPole-v1", {"correct": "vtrac"}, "no corrector is called `vtrac`"),
-        ("impala", "CartPole-v1", {"correct": "vtrace(0)"}, "has to be above 0"),
+        ("impala", "CartPole-v1", {"correction": "vtrac"}, "no corrector is called `vtrac`"),
+        ("impala", "CartPole-v1", {"correction": "vtrace(0)"}, "has to be above 0"),
         ("impala", "CartPole-v1", {"replicas": 3}, "of 5 for each of 3 replicas"),
-        ("impala", "CartPole-v1", {"n": 7}, "no whole number of trajectories of 7"),
-        ("impala", "CartPole-v1", {"spi": 2.0}, "learns from each step once"),
+        ("impala", "CartPole-v1", {"n": 7}, "not a multiple of trajectories of 7"),
+        (
+            "impala",
+            "CartPole-v1",
+            {"samples_per_insert": 2.0},
+            "impala has no setting samples_per_insert",
+        ),
         ("impala", "Pendulum-v1", {}, "whose actions are numbers"),
-        ("dqn", "CartPole-v1", {"correct": "vtrace"}, "dqn has no use for --correct"),
+        ("dqn", "CartPole-v1", {"correction": "vtrace"}, "dqn has no setting correction"),
     ],
 )
 def test_what_does_not_fit_is_said_and_nothing_written(
@@ -377,7 +383,7 @@ def test_what_does_not_fit_is_said_and_nothing_written(
 def test_correctors_of_ones_own_are_tried_before_anything_is_written(tmp_path, name, said):
     corrector = f"tests.helpers.plain_links.{name}"
     with pytest.raises(UnsupportedError, match=f"^`{corrector}`:? {said}"):
-        train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correct": corrector})
+        train(tmp_path / "run", "impala", "CartPole-v1", {**SMALL, "correction": corrector})
     assert not (tmp_path / "run").exists()
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from qgraph.rl.actor import Actor, Packer
-from qgraph.rl.learn.d4pg import project
+from qgraph.rl.agents.d4pg.learner import project
 from qgraph.rl.learn.frozen import write_policy
 from qgraph.rl.learn.networks import initial_weights, network
 from qgraph.rl.learn.tensors import run
@@ -42,7 +42,7 @@ def test_learner_and_actor_compute_the_same(program):
     wanted = run(program, weights, x).numpy()
     found = actor(program, weights)(x)
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
-    half = run(program, weights, x, half=True).numpy()
+    half = run(program, weights, x, bfloat16=True).numpy()
     assert half.dtype == np.float32
     assert 0 < np.abs(half - wanted).max() < 0.1 * max(1, np.abs(wanted).max())
 

@@ -17,10 +17,10 @@ from tests.helpers.watching import gone, until
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
-    "hidden": (16,),
-    "least": 50,
-    "batch": 16,
-    "spi": 4.0,
+    "hidden_sizes": (16,),
+    "min_replay_size": 50,
+    "batch_size": 16,
+    "samples_per_insert": 4.0,
     "evaluate_every": 50,
     "episodes": 1,
     "actors": 2,

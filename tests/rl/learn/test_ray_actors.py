@@ -5,10 +5,17 @@ import csv
 import pytest
 
 from qgraph.errors import UsageError
-from qgraph.rl.learn.options import options_for
+from qgraph.rl.agents import config_for
 from tests.helpers.ray_cluster import two_nodes
 
-SETTINGS = {"hidden": (16,), "least": 50, "batch": 16, "spi": 4.0, "actors": 3, "actor_bits": 8}
+SETTINGS = {
+    "hidden_sizes": (16,),
+    "min_replay_size": 50,
+    "batch_size": 16,
+    "samples_per_insert": 4.0,
+    "actors": 3,
+    "actor_bits": 8,
+}
 SETTINGS |= {"evaluate_every": 200, "episodes": 1, "actor_update_period": 10, "steps": 1500}
 
 
@@ -36,11 +43,11 @@ def test_a_run_with_actors_on_two_nodes(tmp_path):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ({"nodes": 2}, "no Ray cluster"),
-        ({"nodes": 4, "ray": "auto"}, "4 nodes for 3 actors"),
+        ({"nodes": 2}, "nodes 2 needs ray"),
+        ({"nodes": 4, "ray": "auto"}, "nodes is 4, but actors only 3"),
         ({"ray": "auto", "in_process": True}, "not both"),
     ],
 )
 def test_places_that_cannot_be_are_refused(where, message):
     with pytest.raises(UsageError, match=message):
-        options_for("dqn", "CartPole-v1", **{**SETTINGS, **where})
+        config_for("dqn", "CartPole-v1", **{**SETTINGS, **where})

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from qgraph.errors import TrainingError, UsageError
-from qgraph.rl.half.methods import METHODS, half_settings
-from qgraph.rl.learn.options import options_for
+from qgraph.rl.agents import config_for
+from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.half.methods import METHODS
 from qgraph.rl.learn.runs import train
 from tests.helpers.cli import run as qgraph
 from tests.helpers.sac import World, apart, batches, learner, types_of, weights_of
@@ -19,7 +20,7 @@ from tests.helpers.sac import World, apart, batches, learner, types_of, weights_
 @cache
 def learnt(updates, methods=()):
     """Weights after so many updates in float64."""
-    sac = learner(precision="float64", methods=methods, rate=1e-3)
+    sac = learner(precision="float64", float16_methods=methods, learning_rate=1e-3)
     for descent in sac.descents.values():
         if descent.scale is not None:
             descent.scale.interval = 40  # so that the scale changes on the way
@@ -51,7 +52,7 @@ def test_where_softplus_is_a_line_the_step_is_the_same():
     """Actions of -1, below K of float64 too: what is kept after an update, gradients with it."""
     found = []
     for methods in ((), ("softplus-fix",)):
-        sac = learner(precision="float64", methods=methods)
+        sac = learner(precision="float64", float16_methods=methods)
         sac.actor["output/bias"].assign([-25.0, -25.0, 0.0, 0.0])
         for batch in batches(World(), 1):
             sac.step(batch)
@@ -132,14 +133,14 @@ def test_policy_and_alpha_go_down_their_losses():
 
 
 def test_alpha_falls_where_there_is_entropy_enough():
-    sac = learner(rate=0.01)
+    sac = learner(learning_rate=0.01)
     for batch in batches(World(), 50):
         sac.step(batch)
     assert float(sac.log_alpha) < np.log(0.1) - 0.2  # it began almost uniform
 
 
 def test_the_average_follows_at_its_period():
-    sac = learner(target_period=2, rate=0.01)
+    sac = learner(target_update_period=2, learning_rate=0.01)
     start = {k: v.numpy() for k, v in sac.average.read().items()}
     for i, batch in enumerate(batches(World(), 2)):
         sac.step(batch)
@@ -153,11 +154,11 @@ def test_the_average_follows_at_its_period():
 SMALL = {
     "in_process": True,
     "steps": 300,
-    "hidden": (16,),
-    "critic": (16,),
-    "least": 50,
-    "batch": 16,
-    "spi": 8.0,
+    "hidden_sizes": (16,),
+    "critic_hidden_sizes": (16,),
+    "min_replay_size": 50,
+    "batch_size": 16,
+    "samples_per_insert": 8.0,
     "evaluate_every": 50,
     "episodes": 1,
 }
@@ -205,15 +206,15 @@ def test_a_run_in_naive_float16_ends_in_words(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--algo", "sac", "--half", "hadm"), "no method of float16 is called `hadm`"),
+        (("--algo", "sac", "--half", "hadm"), "unknown method of float16 `hadm`"),
         (("--algo", "sac", "--half", "compound-scaling,loss-scaling"), "not by both"),
-        (("--algo", "d4pg", "--half", "all"), "d4pg learns in float32 only"),
-        (("--algo", "d4pg", "--significand", "5"), "d4pg learns in float32 only"),
-        (("--algo", "sac", "--half", "mixed", "--significand", "5"), "its own significands"),
-        (("--algo", "sac", "--layer-norm"), "sac has no use for --layer-norm"),
-        (("--algo", "sac", "--mixed-bfloat16"), "sac has no use for --mixed-bfloat16"),
-        (("--algo", "d4pg", "--dueling"), "d4pg has no use for --dueling"),
-        (("--algo", "sac", "--no-double"), "sac has no use for --no-double"),
+        (("--algo", "d4pg", "--half", "all"), "float16 is not supported by D4PG"),
+        (("--algo", "d4pg", "--significand", "5"), "d4pg has no setting --significand"),
+        (("--algo", "sac", "--half", "mixed", "--significand", "5"), "has its own significands"),
+        (("--algo", "sac", "--layer-norm"), "sac has no setting --layer-norm"),
+        (("--algo", "sac", "--mixed-bfloat16"), "--precision mixed_bfloat16 is not supported"),
+        (("--algo", "d4pg", "--dueling"), "d4pg has no setting --dueling"),
+        (("--algo", "sac", "--no-double"), "sac has no setting --double-q"),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, said):
@@ -223,21 +224,21 @@ def test_wrong_arguments(tmp_path, arguments, said):
 
 
 def test_methods_by_name():
-    assert half_settings("all")["methods"] == METHODS
-    assert half_settings("mixed")["precision"] == "mixed"
-    assert half_settings("hadam, normal-fix")["methods"] == ("hadam", "normal-fix")
+    assert half_settings("all")["float16_methods"] == METHODS
+    assert half_settings("mixed")["precision"] == "mixed_float16"
+    assert half_settings("hadam, normal-fix")["float16_methods"] == ("hadam", "normal-fix")
     with pytest.raises(UsageError):
         half_settings("")
     assert half_settings("mixed, softplus-fix") == {
-        "precision": "mixed",
-        "methods": ("loss-scaling", "softplus-fix"),
+        "precision": "mixed_float16",
+        "float16_methods": ("loss-scaling", "softplus-fix"),
     }
     wrong = {
         "hadam,all": "`all` stands alone",
         "mixed,none": "`none` stands alone",
         "hadam,mixed": "`mixed` stands before",
         "mixed,compound-scaling": "not by both",
-        "mixed,": "no method of float16",
+        "mixed,": "unknown method of float16",
     }
     for text, said in wrong.items():
         with pytest.raises(UsageError, match=said):
@@ -246,20 +247,27 @@ def test_methods_by_name():
 
 def test_settings_of_images_are_those_of_every_task():
     for task in ("cartpole-swingup", "cheetah-run"):
-        images = options_for("sac", f"dm_control:{task}:pixels")
-        assert (images.rate, images.reward_scale) == (1e-3, 0.1)
-    held = options_for("sac", "dm_control:cartpole-swingup:held")
-    assert (held.rate, held.reward_scale, held.steps) == (1e-3, 0.1, 12_000)
+        images = config_for("sac", f"dm_control:{task}:pixels")
+        assert (images.learning_rate, images.reward_scale) == (1e-3, 0.1)
+    held = config_for("sac", "dm_control:cartpole-swingup:held")
+    assert (held.learning_rate, held.reward_scale, held.steps) == (1e-3, 0.1, 12_000)
     for other in ("dm_control:cheetah-run:held", "dm_control:cheetah-run", "My-v0:pixels"):
-        states = options_for("sac", other)
-        assert (states.rate, states.reward_scale) == (3e-4, 1.0)
+        states = config_for("sac", other)
+        assert (states.learning_rate, states.reward_scale) == (3e-4, 1.0)
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"tau": 2.0}, {"tau": 0.0}, {"tau": np.nan}, {"rate": -1.0}, {"rate": 0.0}, {"rate": np.nan}],
+    [
+        {"tau": 2.0},
+        {"tau": 0.0},
+        {"tau": np.nan},
+        {"learning_rate": -1.0},
+        {"learning_rate": 0.0},
+        {"learning_rate": np.nan},
+    ],
 )
 def test_numbers_that_make_no_sense(given):
     (name,) = given
-    with pytest.raises(UsageError, match=f"{name} is"):
-        options_for("sac", "fixed", **given)
+    with pytest.raises(UsageError, match=f"{name} must be"):
+        config_for("sac", "fixed", **given)

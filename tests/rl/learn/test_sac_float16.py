@@ -5,14 +5,15 @@ import pytest
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.half.hadam import HAdam
-from qgraph.rl.half.methods import METHODS, half_settings
+from qgraph.rl.half.methods import METHODS
 from tests.helpers.sac import World, batches, learner, types_of, weights_of
 
 
 def test_each_method_is_at_work_where_it_belongs():
     for name in METHODS:
-        sac = learner(precision="float16", methods=(name,))
+        sac = learner(precision="float16", float16_methods=(name,))
         optimizers = {part: descent.optimizer for part, descent in sac.descents.items()}
         assert all((type(o) is HAdam) == (name == "hadam") for o in optimizers.values())
         kahan = {part for part, optimizer in optimizers.items() if optimizer.lost}
@@ -30,7 +31,7 @@ def test_each_method_is_at_work_where_it_belongs():
 def test_a_fix_of_the_policy_is_what_keeps_its_gradients_finite(method, outputs):
     """The least deviation, by whose square gradients are divided twice; an action that is -1."""
     for methods in ((), (method,)):
-        sac = learner(precision="float16", methods=methods)
+        sac = learner(precision="float16", float16_methods=methods)
         sac.actor["output/kernel"].assign(tf.zeros_like(sac.actor["output/kernel"]))
         sac.actor["output/bias"].assign(np.repeat(outputs, 2))
         with tf.GradientTape() as tape:
@@ -46,7 +47,7 @@ def trained():
     found = {}
     for how in ("float32", "all"):
         settings = {} if how == "float32" else half_settings(how)
-        sac = learner(rate=1e-3, **settings)
+        sac = learner(learning_rate=1e-3, **settings)
         found[how] = sac, [sac.step(batch)[1] for batch in batches(World(), 200)]
     return found
 
@@ -104,7 +105,7 @@ def test_weights_that_are_not_finite_are_said(how):
     with pytest.raises(TrainingError, match="weights are not finite any more") as caught:
         for batch in batches(World(), 40):
             sac.step(batch)
-    assert caught.value.node == "critic" and "--half" in caught.value.hint
+    assert caught.value.node == "critic" and "float16_methods" in caught.value.hint
     assert int(sac.taken) < 5
 
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
-from qgraph.rl.half.methods import half_settings
+from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.agents.sac.pixels import shifted
 from qgraph.rl.half.scaling import FIRST
-from qgraph.rl.learn.pixels import shifted
 from qgraph.rl.learn.tensors import run
 from tests.helpers.sac import World, batches, learner
 
@@ -32,7 +32,7 @@ def test_images_are_shifted_each_by_itself():
 def test_images_are_shifted_in_each_step(monkeypatch):
     world, calls = World((20, 20, 3), np.uint8, 1), []
     monkeypatch.setattr(
-        "qgraph.rl.learn.sac.shifted", lambda images, seed: calls.append(seed) or images
+        "qgraph.rl.agents.sac.learner.shifted", lambda images, seed: calls.append(seed) or images
     )
     (batch,) = batches(world, 1)
     learner(world).step(batch)

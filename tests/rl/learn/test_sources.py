@@ -3,7 +3,7 @@
 import pytest
 
 from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.learn.options import options_for
+from qgraph.rl.agents import config_for
 from qgraph.rl.learn.sources import packed_bits
 
 
@@ -31,6 +31,6 @@ VECTOR, IMAGE = program(16), program(4, 4, 1)
     ],
 )
 def test_ends_have_more_bits_where_nothing_is_said(observation, said, first, last):
-    options = options_for("dqn", "CartPole-v1", **said)
+    options = config_for("dqn", "CartPole-v1", **said)
     found = packed_bits(options, observation)
     assert found == {"bits": options.broadcast_bits, "first_bits": first, "last_bits": last}

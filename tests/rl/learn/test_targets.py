@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from qgraph.errors import UsageError
+from qgraph.rl.agents import config_for
+from qgraph.rl.agents.registry import check_fits, learner_for
 from qgraph.rl.environments import make
-from qgraph.rl.learn.learners import check_fits, learner_of
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.policy import floats
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
-SIZES = {"hidden": (16,), "target_period": 1000, "seed": 3}
+SIZES = {"hidden_sizes": (16,), "target_update_period": 1000, "seed": 3}
 
 
 def begun(algorithm, name, **more):
     """A learner whose target networks are others than those that learn, and a batch."""
     environment = make(name)
-    options = options_for(algorithm, name, **{**SIZES, **more})
-    learner, rng = learner_of(options, environment), np.random.default_rng(1)
+    options = config_for(algorithm, name, **{**SIZES, **more})
+    learner, rng = learner_for(options, environment), np.random.default_rng(1)
     for of in ("target", "critic_target"):
         for variable in getattr(learner, of, {}).values():
             variable.assign(variable + rng.normal(0, 0.3, variable.shape))
@@ -48,7 +48,7 @@ def made(program, variables, x):
 @pytest.mark.parametrize("dueling", [True, False])
 @pytest.mark.parametrize("double", [True, False])
 def test_dqn(double, dueling):
-    learner, batch = begun("dqn", "CartPole-v1", double=double, dueling=dueling)
+    learner, batch = begun("dqn", "CartPole-v1", double_q=double, dueling=dueling)
     records, rows = batch.records, np.arange(32)
     following = records["next_observation"]
     values = made(learner.program, learner.target, following)
@@ -64,7 +64,7 @@ def test_dqn(double, dueling):
 
 
 def test_d4pg():
-    learner, batch = begun("d4pg", "Pendulum-v1", critic=(16,), atoms=21, value_limit=10.0)
+    learner, batch = begun("d4pg", "Pendulum-v1", critic_hidden_sizes=(16,), atoms=21, v_max=10.0)
     records = batch.records
     following, values = records["next_observation"], np.linspace(-10, 10, 21)
     chosen = made(learner.program, learner.target, following)
@@ -86,7 +86,7 @@ def test_d4pg():
 
 
 def test_d4pg_raises_what_its_critic_expects():
-    learner, batch = begun("d4pg", "Pendulum-v1", critic=(16,), rate=1e-3)
+    learner, batch = begun("d4pg", "Pendulum-v1", critic_hidden_sizes=(16,), learning_rate=1e-3)
     x = batch.records["observation"]
 
     def expected():
@@ -104,15 +104,15 @@ def test_d4pg_raises_what_its_critic_expects():
 
 def test_d4pg_has_no_critic_for_images():
     with closing(make("tests.helpers.environments:Images-v0")) as images:
-        with pytest.raises(UsageError, match="d4pg has no critic for images"):
-            check_fits("d4pg", "Images-v0", images)
-        check_fits("sac", "Images-v0", images)
+        with pytest.raises(UsageError, match="D4PG has no critic for images"):
+            check_fits(config_for("d4pg", "Images-v0"), images)
+        check_fits(config_for("sac", "Images-v0"), images)
         images.shape = (8, 16, 3)
         with pytest.raises(UsageError, match=r"images of 15 x 15 and more .* \[8, 16, 3\]"):
-            check_fits("sac", "Images-v0", images)
+            check_fits(config_for("sac", "Images-v0"), images)
         images.shape = (4, 4)
-        with pytest.raises(UsageError, match=r"sac takes vectors, .* gives \[4, 4\]"):
-            check_fits("sac", "Images-v0", images)
+        with pytest.raises(UsageError, match=r"SAC takes vectors, .* gives \[4, 4\]"):
+            check_fits(config_for("sac", "Images-v0"), images)
 
 
 def softmax(logits):

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from qgraph.errors import LoadError, OutputError, RunError, TrainingError, UsageError
+from qgraph.rl.agents import config_for
 from qgraph.rl.learn.directory import Rows, RunDirectory
 from qgraph.rl.learn.energy import together
-from qgraph.rl.learn.options import options_for
 from qgraph.rl.learn.runs import train
 from qgraph.rl.learn.training import Training
 from tests.helpers.cli import run as qgraph
@@ -23,10 +23,10 @@ pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 SMALL = {
     "in_process": True,
     "steps": 300,
-    "hidden": (16,),
-    "least": 50,
-    "batch": 16,
-    "spi": 4.0,
+    "hidden_sizes": (16,),
+    "min_replay_size": 50,
+    "batch_size": 16,
+    "samples_per_insert": 4.0,
     "evaluate_every": 30,
     "episodes": 2,
 }
@@ -37,7 +37,9 @@ def rows(path):
         return list(csv.DictReader(stream))
 
 
-@pytest.mark.parametrize("more", [{}, {"dueling": True, "alpha": 0.6, "half": True}])
+@pytest.mark.parametrize(
+    "more", [{}, {"dueling": True, "priority_exponent": 0.6, "precision": "mixed_bfloat16"}]
+)
 def test_a_run_says_how_it_went(tmp_path, more):
     training = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, **more})
     assert training.done
@@ -66,24 +68,24 @@ def test_a_run_says_how_it_went(tmp_path, more):
 def test_a_run_of_before_a_setting_is_not_resumed_with_another_value(tmp_path, algorithm):
     def begun(environment, **more):
         """The options of a run whose file lacks `reward_clip`, unless it is given."""
-        found = options_for(algorithm, environment).as_json()
+        found = config_for(algorithm, environment).as_json()
         del found["reward_clip"]
         (tmp_path / "checkpoint.npz").touch()
         (tmp_path / "options.json").write_text(json.dumps({**found, **more}))
         with closing(RunDirectory(tmp_path, resume=True)) as directory:
-            return directory.options()
+            return directory.config()
 
     with pytest.raises(LoadError, match="began before `reward_clip` was a setting") as error:
         begun("ALE/Pong-v5")
     assert '"reward_clip": 1.0' in error.value.hint
-    assert begun("ALE/Pong-v5", reward_clip=1.0) == options_for(algorithm, "ALE/Pong-v5")
-    assert begun("CartPole-v1") == options_for(algorithm, "CartPole-v1")
+    assert begun("ALE/Pong-v5", reward_clip=1.0) == config_for(algorithm, "ALE/Pong-v5")
+    assert begun("CartPole-v1") == config_for(algorithm, "CartPole-v1")
 
 
 def test_a_resumed_run_has_the_state_it_was_stopped_in(tmp_path):
-    ended = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "alpha": 0.6})
+    ended = train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "priority_exponent": 0.6})
     directory = RunDirectory(tmp_path / "run", resume=True)
-    again = Training(directory.options(), directory, resume=True)
+    again = Training(directory.config(), directory, resume=True)
     for name, variable in ended.learner.state.items():
         assert np.array_equal(variable, again.learner.state[name]), name
     assert ended.learner.state["adam/powers"][0] < 0.9  # it did learn
@@ -157,7 +159,7 @@ def test_a_replay_half_filled_anew_is_filled_on(tmp_path, monkeypatch):
 def resumed(path, steps):
     directory = RunDirectory(path, resume=True)
     try:
-        return Training(replace(directory.options(), steps=steps), directory, resume=True)
+        return Training(replace(directory.config(), steps=steps), directory, resume=True)
     finally:
         directory.close()
 
@@ -289,8 +291,8 @@ def test_what_cannot_be_resumed_is_said(tmp_path):
     with pytest.raises(UsageError, match="at its end"):
         train(tmp_path / "run", settings={"steps": 200}, resume=True)
     assert (tmp_path / "run" / "options.json").read_text() == options
-    with pytest.raises(UsageError, match="batch is 8, but the run began with 16"):
-        train(tmp_path / "run", settings={"batch": 8}, resume=True)
+    with pytest.raises(UsageError, match="batch_size is 8, but the run began with 16"):
+        train(tmp_path / "run", settings={"batch_size": 8}, resume=True)
     (tmp_path / "run" / "checkpoint.npz").write_bytes(b"damaged")
     with pytest.raises(LoadError, match="not a checkpoint that can be read"):
         train(tmp_path / "run", settings={"steps": 400}, resume=True)
@@ -298,7 +300,12 @@ def test_what_cannot_be_resumed_is_said(tmp_path):
 
 def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     with pytest.raises(TrainingError, match="the loss is"):
-        train(tmp_path / "run", "dqn", "CartPole-v1", {**SMALL, "rate": 1e30, "spi": 64.0})
+        train(
+            tmp_path / "run",
+            "dqn",
+            "CartPole-v1",
+            {**SMALL, "learning_rate": 1e30, "samples_per_insert": 64.0},
+        )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +315,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         (("--algo", "dqn", "--env", "CartPol-v1"), "did you mean CartPole-v1"),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--actor-bits", "9"),
-            "--actor-bits is 9\n  choose one of 32, 16, 8",
+            "--actor-bits must be one of 32, 16, 8",
         ),
         (
             ("--algo", "d4pg", "--env", "tests.helpers.environments:Unbounded-v0"),
@@ -320,14 +327,17 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
         ),
         (
             ("--algo", "impala", "--env", "CartPole-v1", "--steps", "160", "--actors", "2"),
-            "of 160 steps none is learnt from: a batch is 160, and 2 actors",
+            "--steps 160 is too few for one batch: --batch-size is 160, and --actors 2",
         ),
         (
             ("--algo", "dqn", "--env", "CartPole-v1", "--spi", "inf"),
-            "--spi is inf\n  it has to be a finite number above 0",
+            "--samples-per-insert must be a finite number above 0, not inf",
         ),
         (("--algo", "dqn"), "an algorithm and an environment are needed"),
-        (("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"), "not a list of layers"),
+        (
+            ("--algo", "dqn", "--env", "CartPole-v1", "--hidden", "x"),
+            "--hidden-sizes must be a list of whole numbers",
+        ),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path, arguments, said):
@@ -344,7 +354,7 @@ def test_a_full_disk_is_an_error_in_words(tmp_path, monkeypatch):
 
 
 def test_d4pg_learns_numbers(tmp_path):
-    small = {**SMALL, "critic": (16,), "evaluate_every": 100, "episodes": 1}
+    small = {**SMALL, "critic_hidden_sizes": (16,), "evaluate_every": 100, "episodes": 1}
     training = train(tmp_path / "run", "d4pg", "Pendulum-v1", small)
     assert training.done
     records = training.replay.records

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from qgraph.rl.agents import config_for
 from qgraph.rl.environments import Actions, Outcome
 from qgraph.rl.head import Head
 from qgraph.rl.learn import worker
-from qgraph.rl.learn.options import options_for
 
 
 class Generous:
@@ -39,7 +39,7 @@ class Still:
 )
 def test_rewards_are_clipped_for_the_learner_and_returns_are_not(monkeypatch, clip, learnt):
     monkeypatch.setattr(worker, "make", lambda name: Generous())
-    options = options_for("dqn", "Any-v0", reward_clip=clip, n=1, steps=2000)
+    options = config_for("dqn", "Any-v0", reward_clip=clip, n_step=1, steps=2000)
     one = worker.Worker(options, 0, Head("argmax"), Still)
     records = np.concatenate([one.step() for _ in range(5)])
     assert records["reward"].tolist()[: len(learnt)] == learnt

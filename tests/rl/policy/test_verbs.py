@@ -136,13 +136,13 @@ def test_the_environment_beside_the_policy_is_watched(made, model, tmp_path):
 
 def test_ways_are_packed_as_training_and_as_quantize_do(made, model):
     from qgraph.rl.actor import Actor, Packer
-    from qgraph.rl.learn.options import options_for
+    from qgraph.rl.agents import config_for
     from qgraph.rl.learn.sources import packed_bits
     from qgraph.rl.policy import read_policy
     from qgraph.rl.policy.study import forms
 
     network = read_policy(model)
-    options = options_for("dqn", "CartPole-v1", actor_bits=4)
+    options = config_for("dqn", "CartPole-v1", actor_bits=4)
     packer = Packer(network.program, **packed_bits(options, network.program))
     x = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
     (form,) = forms(network, [4], ["actor"])

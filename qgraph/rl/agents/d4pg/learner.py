@@ -11,11 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph.ir.types import Array
+from qgraph.rl.agents.d4pg.config import D4pgConfig
+from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import TINY, initial_weights, network
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import by_name, copies, of_batch, run, variables
 
@@ -23,30 +24,31 @@ Tensor = Any
 NORM = 40.0  # gradients of a network are scaled down above it
 
 
-class D4pg:
+class D4pgLearner:
     """Actions are -1..1 everywhere but in the environment, for which the head stretches them."""
 
-    taught = None
+    teacher = None
 
-    def __init__(self, options: Options, environment: Environment) -> None:
-        self.options = options
+    def __init__(self, config: D4pgConfig, environment: Environment) -> None:
+        self.config = config
+        self.bfloat16 = config.precision is LearnerPrecision.MIXED_BFLOAT16
         actions = environment.actions
         self.head = Head("scale", actions.low, actions.high)
         shape, width = environment.shape, len(actions.low)
-        norm = options.layer_norm
-        self.program = network(shape, options.hidden, width, last="tanh", layer_norm=norm)
+        norm = config.layer_norm
+        self.program = network(shape, config.hidden_sizes, width, last="tanh", layer_norm=norm)
         judged = (shape[0] + width,)
-        self.judge = network(judged, options.critic, options.atoms, layer_norm=norm)
-        rng = np.random.default_rng(options.seed)
+        self.judge = network(judged, config.critic_hidden_sizes, config.atoms, layer_norm=norm)
+        rng = np.random.default_rng(config.seed)
         policy = initial_weights(self.program, rng, TINY)
         critic = initial_weights(self.judge, rng, TINY)
         self.policy, self.target = variables(policy, "policy"), variables(policy, "target")
         self.critic, self.critic_target = variables(critic, "critic"), variables(critic, "aim")
-        self.policy_adam = Adam(self.policy, options.rate, NORM)
-        self.critic_adam = Adam(self.critic, options.rate, NORM)
+        self.policy_adam = Adam(self.policy, config.learning_rate, NORM)
+        self.critic_adam = Adam(self.critic, config.learning_rate, NORM)
         self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
-        limit = options.value_limit
-        self.values = np.linspace(-limit, limit, options.atoms).astype(np.float32)
+        limit = config.v_max
+        self.values = np.linspace(-limit, limit, config.atoms).astype(np.float32)
         self._compiled = tf.function(self._step)
 
     @property
@@ -87,16 +89,16 @@ class D4pg:
             policy_loss = -tf.reduce_mean(value)
         self.policy_adam.descend(tape, policy_loss)
         self.taken.assign_add(1)
-        if self.taken % self.options.target_period == 0:
+        if self.taken % self.config.target_update_period == 0:
             copies([(self.policy[name], self.target[name]) for name in self.policy])
             copies([(self.critic[name], self.critic_target[name]) for name in self.critic])
         return errors, loss
 
     def _act(self, weights: dict[str, Any], x: Tensor) -> Tensor:
-        return run(self.program, weights, x, half=self.options.half)
+        return run(self.program, weights, x, bfloat16=self.bfloat16)
 
     def _judged(self, weights: dict[str, Any], x: Tensor, action: Tensor) -> Tensor:
-        return run(self.judge, weights, tf.concat([x, action], -1), half=self.options.half)
+        return run(self.judge, weights, tf.concat([x, action], -1), bfloat16=self.bfloat16)
 
 
 def project(at: Tensor, weight: Tensor, values: Array) -> Tensor:

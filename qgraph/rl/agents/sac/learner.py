@@ -14,6 +14,9 @@ import tensorflow as tf
 
 from qgraph.errors import TrainingError
 from qgraph.ir.types import Array
+from qgraph.rl.agents.sac.config import SacConfig
+from qgraph.rl.agents.sac.pixels import FEATURES, behind, encoder, prepared, shifted
+from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.environments import Environment
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
@@ -26,8 +29,6 @@ from qgraph.rl.half.softplus import log_slope
 from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import LOG_STD
 from qgraph.rl.learn.networks import TINY, initial_weights, learnt, network
-from qgraph.rl.learn.options import Options
-from qgraph.rl.learn.pixels import FEATURES, behind, encoder, prepared, shifted
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import by_name, of_batch, run, variables
 from qgraph.stored import part
@@ -36,33 +37,33 @@ Tensor = Any
 Weights = Mapping[str, Any]
 ALPHA = 0.1  # at first
 IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
-MORE = "float16 may need more of its methods (--half), or smaller rewards (--reward-scale)"
+MORE = SettingText("float16 may need more of its {float16_methods}, or a smaller {reward_scale}")
 
 
-class Sac:
+class SacLearner:
     """A policy that draws its actions, two critics, and alpha, which weighs its entropy.
 
     Critics and policy have one encoder of images, which the critics teach. Actions are -1..1
-    everywhere but in the environment. `policy` is float32, the rest of options.precision.
+    everywhere but in the environment. `policy` is float32, the rest of config.precision.
     """
 
-    taught = None
+    teacher = None
 
-    def __init__(self, options: Options, environment: Environment) -> None:
-        self.options, self.methods = options, frozenset(options.methods)
-        self.precision = precision_of(options.precision, options.significand)
+    def __init__(self, config: SacConfig, environment: Environment) -> None:
+        self.config, self.methods = config, frozenset(config.float16_methods)
+        self.precision = precision_of(config.precision, config.significand)
         self.rounded = self.precision.rounded
         actions = environment.actions
         self.head = Head("squashed_gaussian", actions.low, actions.high)
         self.width = len(actions.low)
         self.encoder = encoder(environment.shape) if len(environment.shape) == 3 else None
         features = (FEATURES,) if self.encoder else environment.shape
-        self.actor_program = network(features, options.hidden, 2 * self.width)
-        self.judge = network((features[0] + self.width,), options.critic, 1)
+        self.actor_program = network(features, config.hidden_sizes, 2 * self.width)
+        self.judge = network((features[0] + self.width,), config.critic_hidden_sizes, 1)
         self.program = self.actor_program
         if self.encoder:
             self.program = behind(self.encoder, self.actor_program)
-        self._make_variables(np.random.default_rng(options.seed))
+        self._make_variables(np.random.default_rng(config.seed))
         self.descents = {
             "critic": self._descent(self.critic, kahan=True),
             "actor": self._descent(self.actor, kahan=False),  # which does not need it
@@ -84,7 +85,7 @@ class Sac:
         self.log_alpha = tf.Variable(self.rounded(start))
         self.average = Average(
             self.critic,
-            self.options.tau,
+            self.config.tau,
             kahan="kahan-momentum" in self.methods,
             scale=IMAGE_SCALE if self.encoder else SCALE,
             rounded=self.rounded,
@@ -101,7 +102,7 @@ class Sac:
     def _descent(self, moved: Weights, *, kahan: bool) -> Descent:
         kind = HAdam if "hadam" in self.methods else Adam
         kahan = kahan and "kahan-gradients" in self.methods
-        optimizer = kind(self.options.rate, kahan=kahan, rounded=self.rounded)
+        optimizer = kind(self.config.learning_rate, kahan=kahan, rounded=self.rounded)
         compound = "compound-scaling" in self.methods
         scale = LossScale() if compound or LOSS_SCALING in self.methods else None
         return Descent(moved, optimizer, scale, compound=compound)
@@ -127,7 +128,7 @@ class Sac:
         """
         self.precision.check("observations", batch.records["observation"])
         self.precision.check("next observations", batch.records["next_observation"])
-        self.precision.check("rewards", self.options.reward_scale * batch.records["reward"])
+        self.precision.check("rewards", self.config.reward_scale * batch.records["reward"])
         errors, loss, sound = self._compiled(*of_batch(batch))
         if not (sound and np.isfinite(loss)):
             self._check_weights()
@@ -161,7 +162,7 @@ class Sac:
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         if self.encoder:
             x, following = shifted(x, self._seed(2)), shifted(following, self._seed(3))
-        reward = self._number(self.options.reward_scale * reward)
+        reward = self._number(self.config.reward_scale * reward)
         discount, importance = self._number(discount), self._number(importance)
         alpha = self._number(tf.exp(self.log_alpha))
         wanted = tf.stop_gradient(reward + discount * self._value(following, alpha))
@@ -182,7 +183,7 @@ class Sac:
             alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
         self.descents["alpha"].minimize(tape, alpha_loss)
         self.taken.assign_add(1)
-        due = self.taken % self.options.target_period == 0
+        due = self.taken % self.config.target_update_period == 0
         tf.cond(due, self.average.update, lambda: None)
         self._show()
         whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
@@ -248,7 +249,7 @@ class Sac:
         return self.rounded(tf.cast(x, self.precision.computed))
 
     def _seed(self, stream: int) -> Tensor:
-        return tf.stack([self.options.seed, 4 * self.taken + stream])
+        return tf.stack([self.config.seed, 4 * self.taken + stream])
 
     def _show(self) -> None:
         """Give `policy` the weights that are now."""

@@ -11,34 +11,37 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph.ir.types import Array
+from qgraph.rl.agents.dqn.config import DqnConfig
+from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import initial_weights, learnt, network
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import by_name, copies, of_batch, run, variables
 
 Tensor = Any
 
 
-class Dqn:
+class DqnLearner:
     """Learns the values of actions; the target network is a copy that follows."""
 
-    taught = None
+    teacher = None
 
-    def __init__(self, options: Options, environment: Environment) -> None:
-        self.options, self.head = options, Head("argmax")
+    def __init__(self, config: DqnConfig, environment: Environment) -> None:
+        self.config, self.head = config, Head("argmax")
+        self.bfloat16 = config.precision is LearnerPrecision.MIXED_BFLOAT16
         self.program = network(
             environment.shape,
-            options.hidden,
+            config.hidden_sizes,
             environment.actions.count,
-            dueling=options.dueling,
-            layer_norm=options.layer_norm,
+            dueling=config.dueling,
+            layer_norm=config.layer_norm,
         )
-        weights = initial_weights(self.program, np.random.default_rng(options.seed))
+        weights = initial_weights(self.program, np.random.default_rng(config.seed))
         self.policy, self.target = variables(weights, "policy"), variables(weights, "target")
-        self.adam = Adam({k: v for k, v in self.policy.items() if learnt(k)}, options.rate, 10.0)
+        trained = {k: v for k, v in self.policy.items() if learnt(k)}
+        self.adam = Adam(trained, config.learning_rate, 10.0)
         self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._compiled = tf.function(self._step)
 
@@ -59,7 +62,7 @@ class Dqn:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         values = self._values(self.target, following)
         # Double: the learnt network chooses, the target network says what it is worth.
-        chooser = self._values(self.policy, following) if self.options.double else values
+        chooser = self._values(self.policy, following) if self.config.double_q else values
         best = tf.gather(values, tf.argmax(chooser, -1), batch_dims=1)
         wanted = tf.stop_gradient(reward + discount * best)
         with tf.GradientTape() as tape:
@@ -69,9 +72,9 @@ class Dqn:
             loss = tf.reduce_mean(importance * huber)
         self.adam.descend(tape, loss)
         self.taken.assign_add(1)
-        if self.taken % self.options.target_period == 0:
+        if self.taken % self.config.target_update_period == 0:
             copies([(self.policy[name], self.target[name]) for name in self.adam.variables])
         return error, loss
 
     def _values(self, weights: dict[str, Any], x: Tensor) -> Tensor:
-        return run(self.program, weights, x, half=self.options.half)
+        return run(self.program, weights, x, bfloat16=self.bfloat16)

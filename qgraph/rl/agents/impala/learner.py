@@ -12,14 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from qgraph.ir.types import Array
+from qgraph.rl.agents.impala.config import ImpalaConfig
+from qgraph.rl.agents.learner import Teacher
+from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
-from qgraph.rl.learn.learners import Taught
 from qgraph.rl.learn.networks import TINY, actor_critic, initial_weights, learnt
-from qgraph.rl.learn.options import Options
 from qgraph.rl.learn.queue import follows
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.replicas import joined, split, strategy_of
@@ -29,30 +30,31 @@ Tensor = Any
 NORM, EPSILON = 0.5, 1e-5  # of Adam: what keeps one odd batch from undoing a good policy
 
 
-class Impala:
+class ImpalaLearner:
     """Policy and critic have one torso; actors get the policy alone.
 
     The critic's head has one value, V(x), or one for each action, Q(x, .), by what the correction
     gives targets of.
     """
 
-    def __init__(self, options: Options, environment: Environment) -> None:
-        self.options, self.head = options, Head("categorical")
-        self.correct = Correction.parse(options.correct)
+    def __init__(self, config: ImpalaConfig, environment: Environment) -> None:
+        self.config, self.head = config, Head("categorical")
+        self.bfloat16 = config.precision is LearnerPrecision.MIXED_BFLOAT16
+        self.correct = Correction.parse(config.correction)
         actions = environment.actions.count
         values = actions if self.correct.of_actions else 1
         self.program, self.network = actor_critic(
-            environment.shape, options.hidden, actions, values, layer_norm=options.layer_norm
+            environment.shape, config.hidden_sizes, actions, values, layer_norm=config.layer_norm
         )
-        rng = np.random.default_rng(options.seed)
-        self.strategy = strategy_of(options.replicas)
+        rng = np.random.default_rng(config.seed)
+        self.strategy = strategy_of(config.replicas)
         with self.strategy.scope():
             self.weights = variables(initial_weights(self.network, rng, TINY), "policy")
             trained = {name: v for name, v in self.weights.items() if learnt(name)}
-            self.adam = Adam(trained, options.rate, NORM, EPSILON)
+            self.adam = Adam(trained, config.learning_rate, NORM, EPSILON)
         self.policy = {name: self.weights[name] for name in self.program.weight_shapes}
         with_values = PolicySpec(self.network, self.head, "value")
-        self.taught = None if self.correct.of_actions else Taught(with_values, self.weights)
+        self.teacher = None if self.correct.of_actions else Teacher(with_values, self.weights)
         self._compiled = tf.function(self._run, autograph=False)
 
     @property
@@ -91,7 +93,7 @@ class Impala:
             steps = Trajectories(
                 tf.stop_gradient(log_pi),
                 log_mu,
-                self.options.reward_scale * reward,
+                self.config.reward_scale * reward,
                 discount,
                 goes_on,
                 tf.stop_gradient(values),
@@ -104,8 +106,8 @@ class Impala:
             policy_loss = -tf.reduce_mean(found.weights * found.advantages * log_pi)
             value_loss = tf.reduce_mean(errors * errors) / 2
             entropy = -tf.reduce_mean(tf.reduce_sum(tf.exp(logs) * logs, -1))
-            options = self.options
-            loss = policy_loss + options.value * value_loss - options.entropy * entropy
+            config = self.config
+            loss = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
         self.adam.descend(tape, loss)
         return tf.abs(errors), loss
 
@@ -126,6 +128,6 @@ class Impala:
         """Logits and values [..., m] of observations [..., *shape]."""
         shape = self.program.shape
         flat = tf.reshape(x, [-1, *shape])
-        found = run_all(self.network, self.weights, flat, half=self.options.half)
+        found = run_all(self.network, self.weights, flat, bfloat16=self.bfloat16)
         front = tf.shape(x)[: x.shape.rank - len(shape)]
         return [tf.reshape(y, tf.concat([front, [y.shape[-1]]], 0)) for y in found]

@@ -1,0 +1,1 @@
+"""D4PG; see README.md."""

@@ -1,0 +1,1 @@
+"""DQN; see README.md."""

@@ -1,0 +1,77 @@
+"""The settings of DQN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qgraph.rl.agents.config import EXPLORATION
+from qgraph.rl.agents.replay_config import ReplayConfig
+from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, SHARE, setting
+from qgraph.rl.agents.shared_settings import LAYER_NORM
+
+if TYPE_CHECKING:
+    from qgraph.rl.head import Head
+    from qgraph.rl.learn.exploration import Exploration
+
+
+@dataclass(frozen=True)
+class DqnConfig(ReplayConfig):
+    """DQN chooses one of several actions, from vectors or images."""
+
+    algorithm: ClassVar[str] = "dqn"
+    title: ClassVar[str] = "DQN"
+    discrete_actions: ClassVar[bool] = True
+
+    batch_size: int = 128
+    learning_rate: float = 5e-4
+    replay_capacity: int = 100_000
+    double_q: bool = setting(True, "Double Q-learning.", earlier="double")
+    dueling: bool = setting(False, "Dueling heads.")
+    layer_norm: bool = setting(False, LAYER_NORM)
+    epsilon: float = setting(
+        0.05, "Share of random actions that is reached at last; several actors have a ladder of "
+        "shares up to it.",
+        SHARE, panel=EXPLORATION, earlier="explore",
+    )  # fmt: skip
+    epsilon_steps: int = setting(
+        10_000, "Steps of all actors over which the share falls from 1 to epsilon.", NOT_NEGATIVE,
+        unit="steps", panel=EXPLORATION, earlier="explore_steps",
+    )  # fmt: skip
+    epsilon_hold: int = setting(
+        1, "Steps that a random action is repeated on average.", AT_LEAST_ONE, unit="steps",
+        panel=EXPLORATION, earlier="explore_hold",
+    )  # fmt: skip
+
+    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            # A random action of one step never gets the car up.
+            "MountainCar-v0": {"epsilon_steps": 20_000, "epsilon_hold": 20},
+            # Settings of the papers, with fewer frames.
+            "ALE/*": {
+                "steps": 1_000_000,
+                "hidden_sizes": (512,),
+                "batch_size": 32,
+                "samples_per_insert": 8.0,
+                "n_step": 3,
+                "learning_rate": 1e-4,
+                "epsilon_steps": 250_000,
+                "replay_capacity": 50_000,  # 56 kB each
+                "min_replay_size": 10_000,
+                "target_update_period": 2000,
+                "priority_exponent": 0.6,
+                "dueling": True,
+                "reward_clip": 1.0,
+                "evaluate_every": 10_000,
+                "episodes": 3,
+            },
+        }
+    )
+
+    def exploration(self, actor: int, head: Head) -> Exploration:
+        from qgraph.rl.learn.exploration import Epsilon, epsilon_ladder
+
+        last = epsilon_ladder(actor, self.actors, self.epsilon)
+        return Epsilon(last, self.epsilon_steps // self.actors, self.epsilon_hold)

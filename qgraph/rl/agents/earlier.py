@@ -1,0 +1,72 @@
+"""Names and values that settings had before: scripts and run directories may still have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from qgraph.errors import UsageError
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.precision import LearnerPrecision
+from qgraph.rl.agents.setting import SettingText
+from qgraph.rl.half.methods import LOSS_SCALING, METHODS, check_methods
+
+BFLOAT16 = "half"  # was true for products in bfloat16, beside `precision` for float16
+MIXED = "mixed"  # was a precision: float16 beside float32
+
+
+def renamed(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an algorithm by the names of today; names that it does not have stay.
+
+    Raises UsageError for a setting that is given by two names.
+    """
+    names = {each.setting.earlier: name for name, each in kind.fields().items()}
+    names.pop("", None)
+    found: dict[str, Any] = {}
+    for name, value in _with_precision(given).items():
+        today = names.get(name, name)
+        if today in found:
+            raise UsageError(
+                SettingText(f"{{{today}}} is given twice, also as `{{name}}`", name=name)
+            )
+        found[today] = value
+    return found
+
+
+def _with_precision(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with one setting for the number format, where there were two."""
+    found = {name: value for name, value in given.items() if name != BFLOAT16}
+    if found.get("precision") == MIXED:
+        found["precision"] = LearnerPrecision.MIXED_FLOAT16
+    if given.get(BFLOAT16):
+        if found.get("precision") not in (None, LearnerPrecision.FLOAT32):
+            raise UsageError(
+                SettingText(
+                    "{precision} is {value}, but bfloat16 was asked for too",
+                    value=found["precision"],
+                )
+            )
+        found["precision"] = LearnerPrecision.MIXED_BFLOAT16
+    return found
+
+
+def half_settings(text: str) -> dict[str, Any]:
+    """The settings that `--half` stood for: `all`, `none`, or methods between commas.
+
+    `mixed`, alone or before methods, is mixed_float16 with loss scaling (Micikevicius et al.,
+    2017). Raises UsageError for an unknown method.
+    """
+    whole = {"all": METHODS, "none": ()}
+    if text in whole:
+        return {"precision": LearnerPrecision.FLOAT16, "float16_methods": whole[text]}
+    names = tuple(part.strip() for part in text.split(","))
+    mixed = names[0] == MIXED
+    methods = (LOSS_SCALING, *names[1:]) if mixed else names
+    for name in methods:
+        if name in whole:
+            raise UsageError(f"`{name}` stands alone", hint=f"--half {name}")
+        if name == MIXED:
+            raise UsageError("`mixed` stands before methods", hint="--half mixed,softplus-fix")
+    check_methods(methods)
+    precision = LearnerPrecision.MIXED_FLOAT16 if mixed else LearnerPrecision.FLOAT16
+    return {"precision": precision, "float16_methods": methods}

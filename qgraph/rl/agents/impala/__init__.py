@@ -1,0 +1,1 @@
+"""IMPALA; see README.md."""

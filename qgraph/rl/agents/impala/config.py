@@ -1,0 +1,143 @@
+"""The settings of IMPALA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qgraph.errors import UsageError
+from qgraph.rl.agents.config import LEARNING, RunConfig
+from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, SettingText, setting
+from qgraph.rl.agents.shared_settings import LAYER_NORM, REWARD_SCALE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from qgraph.rl.head import Head
+    from qgraph.rl.learn.exploration import Exploration
+    from qgraph.rl.learn.limiter import RateLimiter
+    from qgraph.rl.learn.memory import Memory
+
+
+@dataclass(frozen=True)
+class ImpalaConfig(RunConfig):
+    """IMPALA chooses one of several actions, and learns from each step once, in order.
+
+    Defaults are those of AcceRL, table 5.
+    """
+
+    algorithm: ClassVar[str] = "impala"
+    title: ClassVar[str] = "IMPALA"
+    discrete_actions: ClassVar[bool] = True
+    samples_per_insert: ClassVar[float] = 1.0
+
+    steps: int = 400_000
+    evaluate_every: int = 250
+    actor_update_period: int = 5
+    publish_every: int = 1
+    learning_rate: float = 3e-4
+    batch_size: int = setting(
+        160, "Steps in a batch of trajectories.", AT_LEAST_ONE, unit="steps", panel=LEARNING,
+        earlier="batch",
+    )  # fmt: skip
+    layer_norm: bool = setting(False, LAYER_NORM)
+    reward_scale: float = setting(1.0, REWARD_SCALE)
+    unroll_length: int = setting(
+        5, "Steps in a trajectory.", AT_LEAST_ONE, unit="steps", earlier="n"
+    )
+    correction: str = setting(
+        "vtrace,is", "Correction for the actors' other policy: vtrace, retrace, tree_backup, is, "
+        "none; with constants, like vtrace(rho=1,c=0.9).",
+        unit="list", earlier="correct",
+    )  # fmt: skip
+    entropy_cost: float = setting(
+        0.02, "Weight of the entropy in the loss.", NOT_NEGATIVE, earlier="entropy"
+    )
+    value_cost: float = setting(0.25, "Weight of the critic's loss.", NOT_NEGATIVE, earlier="value")
+    replicas: int = setting(1, "GPUs that share each batch.", AT_LEAST_ONE, unit="GPUs")
+
+    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            # A reward in each step, 100 to come. When it balances, advantages are small beside
+            # the entropy.
+            "CartPole-v1": {
+                "steps": 200_000,
+                "hidden_sizes": (64, 64),
+                "layer_norm": True,
+                "reward_scale": 0.05,
+                "entropy_cost": 0.005,
+            },
+            "ALE/*": {"reward_clip": 1.0},
+        }
+    )
+
+    @property
+    def partial_steps(self) -> int:
+        """Steps of all actors that are not a whole trajectory yet, at most."""
+        return self.actors * (self.unroll_length - 1)
+
+    def check(self) -> None:
+        super().check()
+        from qgraph.rl.correct import Correction
+
+        Correction.parse(self.correction)
+        if self.steps < self.batch_size + self.partial_steps:
+            raise UsageError(
+                SettingText(
+                    "{steps} {value} is too few for one batch: {batch_size} is {batch}, and "
+                    "{actors} {count} may each have begun another trajectory",
+                    value=self.steps, batch=self.batch_size, count=self.actors,
+                ),
+                hint=SettingText(
+                    "{steps} {least} or more", least=self.batch_size + self.partial_steps
+                ),
+            )  # fmt: skip
+        share = self.unroll_length * self.replicas
+        if self.batch_size % share:
+            each = f" for each of {self.replicas} replicas" if self.replicas > 1 else ""
+            raise UsageError(
+                SettingText(
+                    "{batch_size} {value} is not a multiple of trajectories of {length}{each}",
+                    value=self.batch_size, length=self.unroll_length, each=each,
+                ),
+                hint=SettingText(
+                    "{batch_size} {value}", value=self.batch_size // share * share or share
+                ),
+            )  # fmt: skip
+
+    @property
+    def record_steps(self) -> int:
+        """The learner puts trajectories together, out of single steps."""
+        return 1
+
+    def memory(self, dtype: np.dtype[Any]) -> Memory:
+        from qgraph.rl.learn.queue import TrajectoryQueue
+
+        return TrajectoryQueue(self.unroll_length, dtype)
+
+    def limiter(self) -> RateLimiter:
+        """Each step is learnt from once, and the queue holds two batches at most.
+
+        Up to n - 1 steps of each actor are not a whole trajectory yet: so many more have to be in
+        before a batch is sure to be there.
+        """
+        from qgraph.rl.learn.limiter import RateLimiter
+
+        least = self.batch_size + self.partial_steps
+        return RateLimiter(self.samples_per_insert, least, self.batch_size)
+
+    def exploration(self, actor: int, head: Head) -> Exploration:
+        from qgraph.rl.learn.exploration import Categorical
+
+        return Categorical()
+
+    def prepare(self) -> None:
+        from qgraph.rl.correct import Correction
+        from qgraph.rl.correct.trial import try_once
+        from qgraph.rl.learn.replicas import strategy_of
+
+        strategy_of(self.replicas)  # a processor is divided before TensorFlow is at work
+        trajectories = self.batch_size // self.unroll_length // self.replicas
+        try_once(Correction.parse(self.correction), self.unroll_length, trajectories)

@@ -1,0 +1,56 @@
+"""What a run asks of every learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.form import PolicySpec
+from qgraph.rl.compress.settings import Settings
+from qgraph.rl.head import Head
+from qgraph.rl.learn.replay import Batch
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """What students learn from: a policy, and its learner's values of states beside it.
+
+    weights     variables, by name
+    """
+
+    spec: PolicySpec
+    weights: Mapping[str, Any]
+
+
+class Learner(Protocol):
+    """A network that learns from batches.
+
+    program     what actors run
+    head        how its outputs become actions
+    policy      the variables of the program, by name
+    state       every variable that a run goes on from, by name
+    teacher     the policy with values V(x) on its torso; None for a learner that has none
+    """
+
+    program: ActorProgram
+    head: Head
+    policy: dict[str, Any]
+
+    @property
+    def teacher(self) -> Teacher | None: ...
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+    def step(self, batch: Batch) -> tuple[Array, float]:
+        """Learn from a batch: the error of each transition, for priorities, and the loss."""
+
+
+def teacher_of(learner: Learner, compression: Settings | None) -> Teacher:
+    """What a compressor gets of a learner: values too, if a student learns them."""
+    if compression is not None and compression.teaches_values and learner.teacher is not None:
+        return learner.teacher
+    return Teacher(PolicySpec(learner.program, learner.head), learner.policy)

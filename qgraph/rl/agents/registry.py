@@ -1,0 +1,142 @@
+"""The algorithms: one line for each, and how to get its config and its learner."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from qgraph.errors import LoadError, UsageError
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.earlier import renamed
+from qgraph.rl.agents.setting import DeclaredField, SettingText
+
+if TYPE_CHECKING:
+    from qgraph.rl.agents.learner import Learner
+    from qgraph.rl.environments import Environment
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The classes of an algorithm, as `module:Class` in `qgraph.rl.agents`.
+
+    The config is imported by the command line and by actors, the learner by a run only.
+    """
+
+    config: str
+    learner: str
+
+
+AGENTS: Mapping[str, Agent] = MappingProxyType(
+    {
+        "dqn": Agent("dqn.config:DqnConfig", "dqn.learner:DqnLearner"),
+        "d4pg": Agent("d4pg.config:D4pgConfig", "d4pg.learner:D4pgLearner"),
+        "sac": Agent("sac.config:SacConfig", "sac.learner:SacLearner"),
+        "impala": Agent("impala.config:ImpalaConfig", "impala.learner:ImpalaLearner"),
+    }
+)
+
+
+def config_class(algorithm: str) -> type[RunConfig]:
+    """The config class of an algorithm. Raises UsageError for a name that is unknown."""
+    if algorithm not in AGENTS:
+        known = ", ".join(AGENTS)
+        raise UsageError(f"unknown algorithm `{algorithm}`", hint=f"choose one of {known}")
+    return cast("type[RunConfig]", _imported(AGENTS[algorithm].config))
+
+
+def config_classes() -> list[type[RunConfig]]:
+    """The config classes of all algorithms, in the order of the registry."""
+    return [config_class(name) for name in AGENTS]
+
+
+def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
+    """The config of an algorithm for a task, with the settings that are not None.
+
+    Raises UsageError for a setting that is unknown, that the algorithm does not have, or whose
+    value is out of range.
+    """
+    kind = config_class(algorithm)
+    return kind.for_task(environment, **own_settings(kind, settings))
+
+
+def own_settings(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not None, by the names of today.
+
+    A setting of other algorithms is left out if it has its default there or the value that is
+    fixed here; else it is refused, as is an unknown one. Raises UsageError.
+    """
+    said = renamed(kind, {name: value for name, value in given.items() if value is not None})
+    own = kind.fields()
+    if "precision" in said:  # before settings that other algorithms have for it
+        kind.check_precision(said["precision"])
+    for name in [name for name in said if name not in own]:
+        owners = list(_owners(name))
+        if not owners:
+            raise _unknown(name)
+        value = said.pop(name)
+        today = owners[0][1].name
+        allowed = [field.default for _, field in owners] + [getattr(kind, today, None)]
+        if value not in allowed:
+            users = ", ".join(dict.fromkeys(owner.algorithm for owner, _ in owners))
+            raise UsageError(
+                SettingText(f"{kind.algorithm} has no setting {{{today}}}"),
+                hint=f"it is for {users}",
+            )
+    return said
+
+
+def config_from_json(found: Mapping[str, Any]) -> RunConfig:
+    """What `RunConfig.as_json` gave, by this version or an earlier one.
+
+    Raises UsageError for values out of range, LoadError for settings that are unknown.
+    """
+    kind = config_class(str(found["algorithm"]))
+    given = renamed(kind, {name: v for name, v in found.items() if name != "algorithm"})
+    own = {"environment", *kind.fields()}
+    for name in given:
+        if name not in own and not any(_owners(name)):
+            raise LoadError(f"unknown setting `{name}`", hint="a newer version of qgraph wrote it")
+    return kind(**{name: value for name, value in given.items() if name in own})
+
+
+def learner_for(config: RunConfig, environment: Environment) -> Learner:
+    """A new learner, for an environment that fits (`check_fits`). Imports TensorFlow."""
+    learner = _imported(AGENTS[config.algorithm].learner)
+    return cast("Learner", learner(config, environment))
+
+
+def check_fits(config: RunConfig, environment: Environment) -> None:
+    """Raise UsageError if the algorithm cannot choose such actions or see such observations."""
+    discrete = environment.actions.discrete
+    if discrete != config.discrete_actions:
+        users = [kind.algorithm for kind in config_classes() if kind.discrete_actions == discrete]
+        raise UsageError(
+            f"{config.algorithm} does not fit `{config.environment}`, whose actions are "
+            + ("one of several" if discrete else "numbers"),
+            hint=f"for such actions: {', '.join(users)}",
+        )
+    config.check_observations(environment)
+
+
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"qgraph.rl.agents.{module}"), name)
+
+
+def _owners(name: str) -> Iterator[tuple[type[RunConfig], DeclaredField]]:
+    """The algorithms that have or had a setting of this name."""
+    for kind in config_classes():
+        for field in kind.fields().values():
+            if name in (field.name, field.setting.earlier):
+                yield kind, field
+
+
+def _unknown(name: str) -> UsageError:
+    known = list(dict.fromkeys(each for kind in config_classes() for each in kind.fields()))
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+    return UsageError(f"unknown setting `{name}`", hint=hint)

@@ -1,0 +1,79 @@
+"""The settings of algorithms that learn from transitions in a replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qgraph.errors import UsageError
+from qgraph.rl.agents.config import REPLAY, RunConfig
+from qgraph.rl.agents.setting import AT_LEAST_ONE, POSITIVE, SHARE, SettingText, setting
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from qgraph.rl.learn.limiter import RateLimiter
+    from qgraph.rl.learn.memory import Memory
+
+
+@dataclass(frozen=True)
+class ReplayConfig(RunConfig):
+    """Base of configs with a replay, which is sampled more than once."""
+
+    samples_per_insert: float = setting(
+        64.0, "How often a transition is sampled on average.", POSITIVE, panel=REPLAY,
+        earlier="spi",
+    )  # fmt: skip
+    min_replay_size: int = setting(
+        1000, "Transitions in the replay before learning starts.", AT_LEAST_ONE,
+        unit="transitions", panel=REPLAY, earlier="least",
+    )  # fmt: skip
+    replay_capacity: int = setting(
+        1_000_000, "Transitions that the replay holds.", AT_LEAST_ONE, unit="transitions",
+        panel=REPLAY, earlier="capacity",
+    )  # fmt: skip
+    priority_exponent: float = setting(
+        0.0, "Exponent of priorities; 0 samples uniformly.", SHARE, panel=REPLAY, earlier="alpha"
+    )
+    n_step: int = setting(
+        5, "Steps in a transition.", AT_LEAST_ONE, unit="steps", panel=REPLAY, earlier="n"
+    )
+    target_update_period: int = setting(
+        100, "Learner steps between updates of target networks.", AT_LEAST_ONE,
+        unit="learner steps", panel=REPLAY, earlier="target_period",
+    )  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        if self.steps <= self.min_replay_size:
+            raise UsageError(
+                SettingText(
+                    "{steps} {value} is too few: learning starts after {least} steps",
+                    value=self.steps, least=self.min_replay_size,
+                ),
+                hint=SettingText(
+                    "more {steps} than {least}, or a smaller {min_replay_size}",
+                    least=self.min_replay_size,
+                ),
+            )  # fmt: skip
+        if self.min_replay_size > self.replay_capacity:
+            raise UsageError(
+                SettingText(
+                    "{min_replay_size} is {least}, but {replay_capacity} only {most}",
+                    least=self.min_replay_size, most=self.replay_capacity,
+                )
+            )  # fmt: skip
+
+    @property
+    def record_steps(self) -> int:
+        return self.n_step
+
+    def memory(self, dtype: np.dtype[Any]) -> Memory:
+        from qgraph.rl.learn.replay import Replay
+
+        return Replay(min(self.replay_capacity, self.steps), dtype, self.priority_exponent)
+
+    def limiter(self) -> RateLimiter:
+        from qgraph.rl.learn.limiter import RateLimiter
+
+        return RateLimiter(self.samples_per_insert, self.min_replay_size, self.batch_size)

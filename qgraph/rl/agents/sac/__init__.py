@@ -1,0 +1,1 @@
+"""SAC; see README.md."""

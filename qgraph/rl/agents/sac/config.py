@@ -1,0 +1,102 @@
+"""The settings of SAC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qgraph.errors import UsageError
+from qgraph.rl.agents.precision import LearnerPrecision
+from qgraph.rl.agents.replay_config import ReplayConfig
+from qgraph.rl.agents.setting import Interval, SettingText, setting
+from qgraph.rl.agents.shared_settings import CRITIC_HIDDEN_SIZES, REWARD_SCALE, TAU
+from qgraph.rl.half.methods import METHODS, check_methods
+
+if TYPE_CHECKING:
+    from qgraph.rl.environments import Environment
+    from qgraph.rl.head import Head
+    from qgraph.rl.learn.exploration import Exploration
+
+IMAGE_SIZE = 15  # pixels that the encoder's four convolutions need
+GROUPS: dict[tuple[str, ...], tuple[str, ...]] = {("all",): METHODS, ("none",): ()}
+
+
+@dataclass(frozen=True)
+class SacConfig(ReplayConfig):
+    """SAC chooses numbers, from vectors or images, and can learn in float16.
+
+    Defaults are those of pytorch_sac, but for networks, batches and the learning rate.
+    """
+
+    algorithm: ClassVar[str] = "sac"
+    title: ClassVar[str] = "SAC"
+    discrete_actions: ClassVar[bool] = False
+    precisions: ClassVar[tuple[LearnerPrecision, ...]] = (
+        LearnerPrecision.FLOAT32,
+        LearnerPrecision.FLOAT16,
+        LearnerPrecision.MIXED_FLOAT16,
+        LearnerPrecision.FLOAT64,
+    )
+
+    episodes: int = 5
+    actor_update_period: int = 1
+    publish_every: int = 1
+    learning_rate: float = 3e-4
+    samples_per_insert: float = 256.0
+    n_step: int = 1
+    target_update_period: int = 2
+    critic_hidden_sizes: tuple[int, ...] = setting((256, 256), CRITIC_HIDDEN_SIZES)
+    reward_scale: float = setting(1.0, REWARD_SCALE)
+    tau: float = setting(0.005, TAU)
+    float16_methods: tuple[str, ...] = setting(
+        (), "What learning in float16 adds: `all`, `none`, or methods between commas.",
+        unit="methods", earlier="methods", default_text="none",
+    )  # fmt: skip
+    significand: int | None = setting(
+        None, "Significand bits that numbers are rounded to.", Interval(1, 10), unit="bits",
+        default_text="those of the precision",
+    )  # fmt: skip
+
+    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {
+            # Values of 1600 would have a step of 1 in float16.
+            "Pendulum-v1": {"reward_scale": 0.1, "learning_rate": 1e-3, "steps": 10_000},
+            # Eight rewards in each step.
+            "dm_control:cartpole-swingup:held": {
+                "reward_scale": 0.1,
+                "learning_rate": 1e-3,
+                "steps": 12_000,
+            },
+            # Rewards of up to eight.
+            "dm_control:*:pixels": {"reward_scale": 0.1, "learning_rate": 1e-3},
+        }
+    )
+
+    def check(self) -> None:
+        super().check()
+        methods = GROUPS.get(self.float16_methods, self.float16_methods)
+        object.__setattr__(self, "float16_methods", methods)
+        check_methods(methods)
+        narrow = (LearnerPrecision.FLOAT16, LearnerPrecision.FLOAT32)
+        if self.significand is not None and self.precision not in narrow:
+            raise UsageError(
+                SettingText("{significand} needs {precision} float16 or float32"),
+                hint=f"{self.precision} has its own significands",
+            )
+
+    def exploration(self, actor: int, head: Head) -> Exploration:
+        from qgraph.rl.head import Head
+        from qgraph.rl.learn.exploration import SquashedGaussian
+
+        return SquashedGaussian(Head("scale", head.low, head.high))
+
+    def check_observations(self, environment: Environment) -> None:
+        shape = environment.shape
+        images = len(shape) == 3 and min(shape[:2]) >= IMAGE_SIZE
+        if not (len(shape) == 1 or images):
+            raise UsageError(
+                f"SAC takes vectors, or images of {IMAGE_SIZE} x {IMAGE_SIZE} and more with "
+                f"channels; `{self.environment}` gives {list(shape)}"
+            )

@@ -1,0 +1,26 @@
+"""Settings that some algorithms share, with defaults of their own."""
+
+from __future__ import annotations
+
+from qgraph.rl.agents.config import EXPLORATION, LEARNING
+from qgraph.rl.agents.setting import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    POSITIVE_SHARE,
+    SHARE,
+    Setting,
+)
+
+CRITIC_HIDDEN_SIZES = Setting(
+    "Units of the critic's hidden layers.", AT_LEAST_ONE, unit="units", panel=LEARNING,
+    earlier="critic",
+)  # fmt: skip
+LAYER_NORM = Setting("Normalize after the first layer.", panel=LEARNING)
+REWARD_SCALE = Setting("Factor of rewards in learning.", POSITIVE, panel=LEARNING)
+TAU = Setting(
+    "Share of the new weights in an update of target networks.", POSITIVE_SHARE, panel=LEARNING
+)
+SIGMA = Setting(
+    "Largest standard deviation of the noise on actions; actors have even steps up to it.",
+    SHARE, panel=EXPLORATION, earlier="explore",
+)  # fmt: skip

@@ -38,10 +38,6 @@ class ReplayConfig(RunConfig):
     n_step: int = setting(
         5, "Steps in a transition.", AT_LEAST_ONE, unit="steps", panel=REPLAY, earlier="n"
     )
-    target_update_period: int = setting(
-        100, "Learner steps between updates of target networks.", AT_LEAST_ONE,
-        unit="learner steps", panel=REPLAY, earlier="target_period",
-    )  # fmt: skip
 
     def check(self) -> None:
         super().check()

@@ -24,3 +24,7 @@ SIGMA = Setting(
     "Largest standard deviation of the noise on actions; actors have even steps up to it.",
     SHARE, panel=EXPLORATION, earlier="explore",
 )  # fmt: skip
+TARGET_UPDATE_PERIOD = Setting(
+    "Learner steps between updates of target networks.", AT_LEAST_ONE, unit="learner steps",
+    panel=LEARNING, earlier="target_period",
+)  # fmt: skip

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.agents.setting import POSITIVE, Interval, setting
-from qgraph.rl.agents.shared_settings import CRITIC_HIDDEN_SIZES, LAYER_NORM, SIGMA
+from qgraph.rl.agents.shared_settings import (
+    CRITIC_HIDDEN_SIZES,
+    LAYER_NORM,
+    SIGMA,
+    TARGET_UPDATE_PERIOD,
+)
 
 if TYPE_CHECKING:
     from qgraph.rl.environments import Environment
@@ -27,6 +32,7 @@ class D4pgConfig(ReplayConfig):
     episodes: int = 5
     hidden_sizes: tuple[int, ...] = (256, 256, 256)
     critic_hidden_sizes: tuple[int, ...] = setting((512, 512, 256), CRITIC_HIDDEN_SIZES)
+    target_update_period: int = setting(100, TARGET_UPDATE_PERIOD)
     layer_norm: bool = setting(False, LAYER_NORM)
     sigma: float = setting(0.2, SIGMA)
     atoms: int = setting(51, "Atoms of the critic's distribution.", Interval(2), unit="atoms")

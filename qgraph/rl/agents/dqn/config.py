@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qgraph.rl.agents.config import EXPLORATION
 from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, SHARE, setting
-from qgraph.rl.agents.shared_settings import LAYER_NORM
+from qgraph.rl.agents.shared_settings import LAYER_NORM, TARGET_UPDATE_PERIOD
 
 if TYPE_CHECKING:
     from qgraph.rl.head import Head
@@ -28,6 +28,7 @@ class DqnConfig(ReplayConfig):
     batch_size: int = 128
     learning_rate: float = 5e-4
     replay_capacity: int = 100_000
+    target_update_period: int = setting(100, TARGET_UPDATE_PERIOD)
     double_q: bool = setting(True, "Double Q-learning.", earlier="double")
     dueling: bool = setting(False, "Dueling heads.")
     layer_norm: bool = setting(False, LAYER_NORM)

@@ -11,7 +11,12 @@ from qgraph.errors import UsageError
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.agents.setting import Interval, SettingText, setting
-from qgraph.rl.agents.shared_settings import CRITIC_HIDDEN_SIZES, REWARD_SCALE, TAU
+from qgraph.rl.agents.shared_settings import (
+    CRITIC_HIDDEN_SIZES,
+    REWARD_SCALE,
+    TARGET_UPDATE_PERIOD,
+    TAU,
+)
 from qgraph.rl.half.methods import METHODS, check_methods
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ class SacConfig(ReplayConfig):
     learning_rate: float = 3e-4
     samples_per_insert: float = 256.0
     n_step: int = 1
-    target_update_period: int = 2
+    target_update_period: int = setting(2, TARGET_UPDATE_PERIOD)
     critic_hidden_sizes: tuple[int, ...] = setting((256, 256), CRITIC_HIDDEN_SIZES)
     reward_scale: float = setting(1.0, REWARD_SCALE)
     tau: float = setting(0.005, TAU)

@@ -8,15 +8,16 @@ import typer
 from benchmarks import low_precision as bench
 from benchmarks import low_precision_speed, training_runs
 from benchmarks.low_precision_memory import World, bytes_of
-from qgraph.rl.half.methods import METHODS, half_settings
+from qgraph.rl.agents.earlier import half_settings
+from qgraph.rl.half.methods import METHODS
 
 PENDULUM = bench.TASKS[0]
 
 
 def test_variants_are_the_papers():
     adding = bench.GROUPS["adding"]
-    assert [len(half_settings(v.options[1])["methods"]) for v in adding] == list(range(7))
-    left = [half_settings(v.options[1])["methods"] for v in bench.GROUPS["leaving"][1:]]
+    assert [len(half_settings(v.options[1])["float16_methods"]) for v in adding] == list(range(7))
+    left = [half_settings(v.options[1])["float16_methods"] for v in bench.GROUPS["leaving"][1:]]
     assert [set(METHODS) - set(methods) for methods in left] == [{m} for m in METHODS]
     said = [v.options[-1] for v in bench.GROUPS["significands"]]
     assert said == [str(bits) for bits in range(10, 2, -1)]

@@ -16,11 +16,12 @@ import typer
 from typer.core import TyperCommand
 
 from qgraph.errors import QGraphError, UsageError
-from qgraph.rl.agents.config import OWN, PANELS, REPLAY, RUN, RunConfig
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.registry import AGENTS, config_class, config_classes
-from qgraph.rl.agents.setting import DeclaredField, SettingText
+from qgraph.rl.agents.setting import Panel, SettingText
 
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
@@ -65,7 +66,7 @@ Prioritized = Annotated[
         "--prioritized/--uniform",
         help=f"Short for --priority-exponent {PRIORITY} or 0.",
         show_default="uniform",
-        rich_help_panel=REPLAY,
+        rich_help_panel=Panel.REPLAY,
     ),
 ]
 Bfloat16 = Annotated[bool | None, typer.Option("--mixed-bfloat16/--float32", hidden=True)]
@@ -86,8 +87,10 @@ class GeneratedOption:
 
     @property
     def panel(self) -> str | None:
-        panel = self.first.setting.panel or ", ".join(kind.title for kind in self.fields)
-        return None if panel == RUN else panel
+        panel = self.first.setting.panel
+        if panel is Panel.OWN:
+            return ", ".join(kind.title for kind in self.fields)
+        return None if panel is Panel.RUN else str(panel)
 
     @property
     def metavar(self) -> str | None:
@@ -107,7 +110,7 @@ class GeneratedOption:
             for kind, each in self.fields.items()
             if each.setting.help != usual
         ]
-        obvious = self.shared or self.first.setting.panel == OWN
+        obvious = self.shared or self.first.setting.panel is Panel.OWN
         owners = "" if obvious else f"{', '.join(kind.algorithm for kind in self.fields)}: "
         return owners + usual + "".join(others)
 
@@ -130,7 +133,8 @@ def generated_options(kinds: list[type[RunConfig]]) -> list[GeneratedOption]:
         for name, each in kind.fields().items():
             found.setdefault(name, {})[kind] = each
     options = [GeneratedOption(n, f, shared=len(f) == len(kinds)) for n, f in found.items()]
-    return sorted(options, key=lambda option: PANELS.index(option.first.setting.panel))
+    order = list(Panel)
+    return sorted(options, key=lambda option: order.index(option.first.setting.panel))
 
 
 def flags_of(each: DeclaredField, name: str = "") -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from qgraph.enums import StrEnum
 
 
-class LearnerPrecision(str, Enum):
+class LearnerPrecision(StrEnum):
     """float16 has 10 bits of significand and ends at 65,504; bfloat16 has 7 bits and float32's
     range. They are different formats, and no name here stands for both.
 
@@ -21,6 +21,3 @@ class LearnerPrecision(str, Enum):
     FLOAT16 = "float16"
     MIXED_FLOAT16 = "mixed_float16"
     FLOAT64 = "float64"
-
-    def __str__(self) -> str:
-        return self.value

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import renamed
-from qgraph.rl.agents.setting import DeclaredField, SettingText
+from qgraph.rl.agents.setting import SettingText
 
 if TYPE_CHECKING:
     from qgraph.rl.agents.learner import Learner

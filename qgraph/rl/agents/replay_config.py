@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qgraph.errors import UsageError
-from qgraph.rl.agents.config import REPLAY, RunConfig
-from qgraph.rl.agents.setting import AT_LEAST_ONE, POSITIVE, SHARE, SettingText, setting
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.setting import POSITIVE, SHARE, Panel, SettingText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,29 +15,26 @@ if TYPE_CHECKING:
     from qgraph.rl.learn.limiter import RateLimiter
     from qgraph.rl.learn.memory import Memory
 
+REPLAY = Panel.REPLAY
+
 
 @dataclass(frozen=True)
 class ReplayConfig(RunConfig):
     """Base of configs with a replay, which is sampled more than once."""
 
-    samples_per_insert: float = setting(
-        64.0, "How often a transition is sampled on average.", POSITIVE, panel=REPLAY,
-        earlier="spi",
-    )  # fmt: skip
-    min_replay_size: int = setting(
-        1000, "Transitions in the replay before learning starts.", AT_LEAST_ONE,
-        unit="transitions", panel=REPLAY, earlier="least",
-    )  # fmt: skip
-    replay_capacity: int = setting(
-        1_000_000, "Transitions that the replay holds.", AT_LEAST_ONE, unit="transitions",
-        panel=REPLAY, earlier="capacity",
-    )  # fmt: skip
-    priority_exponent: float = setting(
-        0.0, "Exponent of priorities; 0 samples uniformly.", SHARE, panel=REPLAY, earlier="alpha"
+    samples_per_insert: float = REPLAY.setting(
+        64.0, "How often a transition is sampled on average.", POSITIVE, earlier="spi"
     )
-    n_step: int = setting(
-        5, "Steps in a transition.", AT_LEAST_ONE, unit="steps", panel=REPLAY, earlier="n"
+    min_replay_size: int = REPLAY.number_of(
+        "transitions", 1000, "Transitions in the replay before learning starts.", earlier="least"
     )
+    replay_capacity: int = REPLAY.number_of(
+        "transitions", 1_000_000, "Transitions that the replay holds.", earlier="capacity"
+    )
+    priority_exponent: float = REPLAY.setting(
+        0.0, "Exponent of priorities; 0 samples uniformly.", SHARE, earlier="alpha"
+    )
+    n_step: int = REPLAY.number_of("steps", 5, "Steps in a transition.", earlier="n")
 
     def check(self) -> None:
         super().check()

@@ -1,19 +1,15 @@
-"""Settings of a training run: each is a dataclass field with its meaning, range and unit.
-
-The command line, the checks and the reading of `options.json` are derived from these fields.
-"""
+"""Declarations of settings: each is a dataclass field with its meaning, range and unit."""
 
 from __future__ import annotations
 
 import math
-import numbers
-import types
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, dataclass, field, fields
-from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from qgraph.errors import UsageError
+from qgraph.enums import StrEnum
+
+T = TypeVar("T")
 
 
 class SettingText(str):
@@ -68,6 +64,26 @@ POSITIVE, NOT_NEGATIVE, AT_LEAST_ONE = Interval(0, open_low=True), Interval(0), 
 SHARE, POSITIVE_SHARE = Interval(0, 1), Interval(0, 1, open_low=True)
 
 
+class Panel(StrEnum):
+    """Groups of options, in the order of the command line's help, and the settings in each."""
+
+    RUN = "Run"
+    ACTORS = "Actors"
+    LEARNING = "Learning"
+    EXPLORATION = "Exploration"
+    REPLAY = "Replay"
+    OWN = ""  # named by the algorithms that have the option
+    COMPRESSION = "Compression"
+
+    def setting(self, default: T, help: str, interval: Interval | None = None, **more: Any) -> T:
+        """A dataclass field; `interval` and `more` are fields of `Setting`."""
+        return Setting(help, interval, panel=self, **more).field(default)
+
+    def number_of(self, unit: str, default: T, help: str, **more: Any) -> T:
+        """A dataclass field for a number of things, 1 or more: `number_of("steps", 100, ...)`."""
+        return self.setting(default, help, AT_LEAST_ONE, unit=unit, **more)
+
+
 @dataclass(frozen=True)
 class Setting:
     """The declaration of a field.
@@ -76,7 +92,7 @@ class Setting:
     interval     the range of the number, or of each number in a tuple
     unit         what a number counts, like `learner steps`
     choices      all legal values, where they are few
-    panel        the group of options that it is listed in; "" is that of its algorithm
+    panel        the group of options that it is listed in
     flags        how the option is written, where that is not --NAME or --NAME/--no-NAME
     earlier      the name that it had before; options, scripts and run directories may still use it
     default_text the default in words, where the value would not explain itself
@@ -86,115 +102,11 @@ class Setting:
     interval: Interval | None = None
     unit: str = ""
     choices: tuple[Any, ...] = ()
-    panel: str = ""
+    panel: Panel = Panel.OWN
     flags: str = ""
     earlier: str = ""
     default_text: str = ""
 
-
-@dataclass(frozen=True)
-class DeclaredField:
-    """A field of a config class. `kind` is the type of the value, or of each if it is `several`."""
-
-    name: str
-    setting: Setting
-    kind: type
-    several: bool
-    optional: bool
-    default: Any
-
-    def read(self, value: Any) -> Any:
-        """The value, checked; text becomes a member of an enum or a tuple. Raises UsageError."""
-        if value is None and self.optional:
-            return None
-        if not self.several:
-            return self._one(value)
-        if isinstance(value, str):
-            value = [self._number(part) for part in value.split(",") if part.strip()]
-        if not isinstance(value, tuple | list):
-            raise self._wrong("a list", value)
-        return tuple(self._one(each) for each in value)
-
-    def _one(self, value: Any) -> Any:
-        declared = self.setting
-        if declared.choices:
-            if value not in declared.choices or isinstance(value, bool):
-                raise self._wrong(f"one of {', '.join(map(str, declared.choices))}", value)
-            return value
-        if issubclass(self.kind, Enum):
-            try:
-                return self.kind(value)
-            except ValueError:
-                legal = ", ".join(str(member.value) for member in self.kind)
-                raise self._wrong(f"one of {legal}", value) from None
-        wanted, words = KINDS[self.kind]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and self.kind is not bool):
-            raise self._wrong(words, value)
-        if declared.interval is not None and not declared.interval.holds(value):
-            raise self._wrong(str(declared.interval), value)
-        return value
-
-    def _number(self, text: str) -> Any:
-        if self.kind is not int:
-            return text.strip()
-        try:
-            return int(text)
-        except ValueError:
-            raise self._wrong("a list of whole numbers like 256,256", text) from None
-
-    def _wrong(self, wanted: str, value: Any) -> UsageError:
-        shown = value if isinstance(value, numbers.Real) else f"`{value}`"
-        text = f"{{{self.name}}} must be {{wanted}}, not {{value}}"
-        return UsageError(SettingText(text, wanted=wanted, value=shown))
-
-
-KINDS: dict[type, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    str: (str, "text"),
-    int: (numbers.Integral, "a whole number"),
-    float: (numbers.Real, "a number"),
-}
-
-
-def setting(
-    default: Any, declared: Setting | str, interval: Interval | None = None, **more: Any
-) -> Any:
-    """A dataclass field that is a setting.
-
-    `declared` is its help, and `interval` and `more` as `Setting` has them; or all of it, for a
-    setting that several algorithms share.
-    """
-    if isinstance(declared, str):
-        declared = Setting(declared, interval, **more)
-    return field(default=default, metadata={"setting": declared})
-
-
-def declared_fields(kind: type) -> Iterator[DeclaredField]:
-    """The settings of a config class, in order.
-
-    A subclass that gives a field another default may leave the declaration to its base.
-    """
-    hints = get_type_hints(kind)
-    for part in fields(kind):
-        declared = _declaration(kind, part)
-        if declared is not None:
-            default = None if part.default is MISSING else part.default
-            yield DeclaredField(part.name, declared, *_kind(hints[part.name]), default)
-
-
-def _declaration(kind: type, part: Field[Any]) -> Setting | None:
-    for base in kind.__mro__:
-        known = vars(base).get("__dataclass_fields__", {}).get(part.name)
-        found: Setting | None = known and known.metadata.get("setting")
-        if found is not None:
-            return found
-    return None
-
-
-def _kind(hint: Any) -> tuple[type, bool, bool]:
-    """The type of a value, whether there are several, and whether it may be None."""
-    optional = get_origin(hint) in (Union, types.UnionType)
-    if optional:
-        (hint,) = (part for part in get_args(hint) if part is not type(None))
-    several = get_origin(hint) is tuple
-    return (get_args(hint)[0] if several else hint), several, optional
+    def field(self, default: T) -> T:
+        """A dataclass field with this declaration."""
+        return field(default=default, metadata={"setting": self})

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from qgraph.rl.agents.config import EXPLORATION, LEARNING
 from qgraph.rl.agents.setting import (
     AT_LEAST_ONE,
     POSITIVE,
     POSITIVE_SHARE,
     SHARE,
+    Panel,
     Setting,
 )
 
 CRITIC_HIDDEN_SIZES = Setting(
-    "Units of the critic's hidden layers.", AT_LEAST_ONE, unit="units", panel=LEARNING,
+    "Units of the critic's hidden layers.", AT_LEAST_ONE, unit="units", panel=Panel.LEARNING,
     earlier="critic",
 )  # fmt: skip
-LAYER_NORM = Setting("Normalize after the first layer.", panel=LEARNING)
-REWARD_SCALE = Setting("Factor of rewards in learning.", POSITIVE, panel=LEARNING)
+LAYER_NORM = Setting("Normalize after the first layer.", panel=Panel.LEARNING)
+REWARD_SCALE = Setting("Factor of rewards in learning.", POSITIVE, panel=Panel.LEARNING)
 TAU = Setting(
-    "Share of the new weights in an update of target networks.", POSITIVE_SHARE, panel=LEARNING
-)
+    "Share of the new weights in an update of target networks.", POSITIVE_SHARE,
+    panel=Panel.LEARNING,
+)  # fmt: skip
 SIGMA = Setting(
     "Largest standard deviation of the noise on actions; actors have even steps up to it.",
-    SHARE, panel=EXPLORATION, earlier="explore",
+    SHARE, panel=Panel.EXPLORATION, earlier="explore",
 )  # fmt: skip
 TARGET_UPDATE_PERIOD = Setting(
     "Learner steps between updates of target networks.", AT_LEAST_ONE, unit="learner steps",
-    panel=LEARNING, earlier="target_period",
+    panel=Panel.LEARNING, earlier="target_period",
 )  # fmt: skip

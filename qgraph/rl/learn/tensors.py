@@ -6,7 +6,7 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -16,13 +16,33 @@ from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.learn.replay import Batch
 
 Tensor = Any
-TRANSITION = ("observation", "action", "reward", "discount", "next_observation")
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "elu": tf.nn.elu,
     "tanh": tf.tanh,
     "sigmoid": tf.sigmoid,
 }
+
+
+class Transitions(NamedTuple):
+    """A batch of n transitions, as a learner's step takes it.
+
+    observation, next_observation  [n, *shape], in the environment's type
+    action                         [n] of int, or [n, a] of float32 in [-1, 1]
+    reward                         [n], the discounted sum over the steps of a transition
+    discount                       [n], the factor of the value of next_observation; 0 at an end
+    importance                     [n], the weight in the loss, at most 1
+    """
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_observation: Tensor
+    importance: Tensor
+
+
+TRANSITION = Transitions._fields[:-1]  # the columns of a record
 
 
 def run(
@@ -73,11 +93,10 @@ def by_name(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
 
 
-def of_batch(batch: Batch) -> list[Tensor]:
-    """What a step takes: the columns of `TRANSITION`, [n, ...], and the importance [n]."""
-    records = batch.records
-    columns = [*(records[name] for name in TRANSITION), batch.importance]
-    return [tf.convert_to_tensor(column) for column in columns]
+def transitions_of(batch: Batch) -> Transitions:
+    """The tensors of a batch."""
+    columns = [*(batch.records[name] for name in TRANSITION), batch.importance]
+    return Transitions(*(tf.convert_to_tensor(column) for column in columns))
 
 
 def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], bfloat16: bool) -> Tensor:

@@ -11,11 +11,10 @@ from qgraph.cli.rl.train import train as command
 from qgraph.cli.rl.train_options import settings_from
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents import AGENTS, LearnerPrecision, config_class, config_for
-from qgraph.rl.agents.config import PANELS
 from qgraph.rl.agents.dqn.config import DqnConfig
 from qgraph.rl.agents.registry import config_classes, config_from_json
 from qgraph.rl.agents.sac.config import SacConfig
-from qgraph.rl.agents.setting import SettingText
+from qgraph.rl.agents.setting import Panel, SettingText
 from qgraph.rl.half.methods import METHODS
 from tests.helpers.cli import run as qgraph
 
@@ -45,7 +44,7 @@ def test_every_field_is_a_setting_with_an_option(algorithm):
     parameters = inspect.signature(command).parameters
     for name, each in own.items():
         assert name in parameters and (each.setting.earlier or name) in parameters
-        assert each.setting.help.endswith(".") and each.setting.panel in PANELS
+        assert each.setting.help.endswith(".") and each.setting.panel in Panel
         assert each.read(each.default) == each.default  # which is in its own range
 
 

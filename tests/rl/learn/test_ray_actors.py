@@ -45,7 +45,7 @@ def test_a_run_with_actors_on_two_nodes(tmp_path):
     [
         ({"nodes": 2}, "nodes 2 needs ray"),
         ({"nodes": 4, "ray": "auto"}, "nodes is 4, but actors only 3"),
-        ({"ray": "auto", "in_process": True}, "not both"),
+        ({"ray": "auto", "in_process": True}, "ray and in_process exclude each other"),
     ],
 )
 def test_places_that_cannot_be_are_refused(where, message):

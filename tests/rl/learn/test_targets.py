@@ -68,7 +68,7 @@ def test_d4pg():
     records = batch.records
     following, values = records["next_observation"], np.linspace(-10, 10, 21)
     chosen = made(learner.program, learner.target, following)
-    ahead = softmax(made(learner.judge, learner.critic_target, joined(following, chosen)))
+    ahead = softmax(made(learner.critic_program, learner.critic_target, joined(following, chosen)))
     wanted = np.zeros((32, 21))
     for i, record in enumerate(records):
         for atom, weight in enumerate(ahead[i]):
@@ -78,7 +78,7 @@ def test_d4pg():
             wanted[i, low] += weight * (low + 1 - place)
             wanted[i, low + 1] += weight * (place - low)
     x, action = records["observation"], records["action"]
-    found = softmax(made(learner.judge, learner.critic, joined(x, action)))
+    found = softmax(made(learner.critic_program, learner.critic, joined(x, action)))
     error = -(wanted * np.log(found)).sum(1)
     errors, loss = learner.step(batch)
     np.testing.assert_allclose(errors, error, rtol=1e-4)
@@ -91,7 +91,7 @@ def test_d4pg_raises_what_its_critic_expects():
 
     def expected():
         action = made(learner.program, learner.policy, x)
-        logits = made(learner.judge, learner.critic, joined(x, action))
+        logits = made(learner.critic_program, learner.critic, joined(x, action))
         return (softmax(logits) @ learner.values).mean()
 
     critic = {name: variable.numpy() for name, variable in learner.critic.items()}

@@ -278,8 +278,8 @@ def test_one_directory_has_one_run(tmp_path):
 
 
 @pytest.mark.parametrize("more", [{"on_demand": True}, {"compress": "quantize(8)"}, {"ray": "a"}])
-def test_what_needs_a_quantizer_is_said(tmp_path, more):
-    with pytest.raises(UsageError, match="without a quantizer"):
+def test_settings_that_need_a_quantizer_are_refused_without_one(tmp_path, more):
+    with pytest.raises(UsageError, match=r"(on_demand|compress|ray) needs a quantizer"):
         train(tmp_path, "dqn", "CartPole-v1", {**SMALL, "quantizer": False, **more})
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from qgraph.rl.agents.config import EXPLORATION
 from qgraph.rl.agents.replay_config import ReplayConfig
-from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, SHARE, setting
+from qgraph.rl.agents.setting import NOT_NEGATIVE, SHARE, Panel
 from qgraph.rl.agents.shared_settings import LAYER_NORM, TARGET_UPDATE_PERIOD
 
 if TYPE_CHECKING:
     from qgraph.rl.head import Head
     from qgraph.rl.learn.exploration import Exploration
+
+OWN, EXPLORATION = Panel.OWN, Panel.EXPLORATION
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,27 @@ class DqnConfig(ReplayConfig):
     batch_size: int = 128
     learning_rate: float = 5e-4
     replay_capacity: int = 100_000
-    target_update_period: int = setting(100, TARGET_UPDATE_PERIOD)
-    double_q: bool = setting(True, "Double Q-learning.", earlier="double")
-    dueling: bool = setting(False, "Dueling heads.")
-    layer_norm: bool = setting(False, LAYER_NORM)
-    epsilon: float = setting(
-        0.05, "Share of random actions that is reached at last; several actors have a ladder of "
-        "shares up to it.",
-        SHARE, panel=EXPLORATION, earlier="explore",
-    )  # fmt: skip
-    epsilon_steps: int = setting(
-        10_000, "Steps of all actors over which the share falls from 1 to epsilon.", NOT_NEGATIVE,
-        unit="steps", panel=EXPLORATION, earlier="explore_steps",
-    )  # fmt: skip
-    epsilon_hold: int = setting(
-        1, "Steps that a random action is repeated on average.", AT_LEAST_ONE, unit="steps",
-        panel=EXPLORATION, earlier="explore_hold",
-    )  # fmt: skip
+    target_update_period: int = TARGET_UPDATE_PERIOD.field(100)
+    double_q: bool = OWN.setting(True, "Double Q-learning.", earlier="double")
+    dueling: bool = OWN.setting(False, "Dueling heads.")
+    layer_norm: bool = LAYER_NORM.field(False)
+    epsilon: float = EXPLORATION.setting(
+        0.05,
+        "Share of random actions that is reached at last; several actors have a ladder of shares "
+        "up to it.",
+        SHARE,
+        earlier="explore",
+    )
+    epsilon_steps: int = EXPLORATION.setting(
+        10_000,
+        "Steps of all actors over which the share falls from 1 to epsilon.",
+        NOT_NEGATIVE,
+        unit="steps",
+        earlier="explore_steps",
+    )
+    epsilon_hold: int = EXPLORATION.number_of(
+        "steps", 1, "Steps that a random action is repeated on average.", earlier="explore_hold"
+    )
 
     tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {

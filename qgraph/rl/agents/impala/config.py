@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.agents.config import LEARNING, RunConfig
-from qgraph.rl.agents.setting import AT_LEAST_ONE, NOT_NEGATIVE, SettingText, setting
+from qgraph.rl.agents.config import RunConfig
+from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingText
 from qgraph.rl.agents.shared_settings import LAYER_NORM, REWARD_SCALE
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from qgraph.rl.learn.exploration import Exploration
     from qgraph.rl.learn.limiter import RateLimiter
     from qgraph.rl.learn.memory import Memory
+
+OWN = Panel.OWN
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,26 @@ class ImpalaConfig(RunConfig):
     actor_update_period: int = 5
     publish_every: int = 1
     learning_rate: float = 3e-4
-    batch_size: int = setting(
-        160, "Steps in a batch of trajectories.", AT_LEAST_ONE, unit="steps", panel=LEARNING,
-        earlier="batch",
-    )  # fmt: skip
-    layer_norm: bool = setting(False, LAYER_NORM)
-    reward_scale: float = setting(1.0, REWARD_SCALE)
-    unroll_length: int = setting(
-        5, "Steps in a trajectory.", AT_LEAST_ONE, unit="steps", earlier="n"
+    batch_size: int = Panel.LEARNING.number_of(
+        "steps", 160, "Steps in a batch of trajectories.", earlier="batch"
     )
-    correction: str = setting(
-        "vtrace,is", "Correction for the actors' other policy: vtrace, retrace, tree_backup, is, "
-        "none; with constants, like vtrace(rho=1,c=0.9).",
-        unit="list", earlier="correct",
-    )  # fmt: skip
-    entropy_cost: float = setting(
+    layer_norm: bool = LAYER_NORM.field(False)
+    reward_scale: float = REWARD_SCALE.field(1.0)
+    unroll_length: int = OWN.number_of("steps", 5, "Steps in a trajectory.", earlier="n")
+    correction: str = OWN.setting(
+        "vtrace,is",
+        "Correction for the actors' other policy: vtrace, retrace, tree_backup, is, none; with "
+        "constants, like vtrace(rho=1,c=0.9).",
+        unit="list",
+        earlier="correct",
+    )
+    entropy_cost: float = OWN.setting(
         0.02, "Weight of the entropy in the loss.", NOT_NEGATIVE, earlier="entropy"
     )
-    value_cost: float = setting(0.25, "Weight of the critic's loss.", NOT_NEGATIVE, earlier="value")
-    replicas: int = setting(1, "GPUs that share each batch.", AT_LEAST_ONE, unit="GPUs")
+    value_cost: float = OWN.setting(
+        0.25, "Weight of the critic's loss.", NOT_NEGATIVE, earlier="value"
+    )
+    replicas: int = OWN.number_of("GPUs", 1, "GPUs that share each batch.")
 
     tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {

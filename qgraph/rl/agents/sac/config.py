@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
-from qgraph.rl.agents.setting import Interval, SettingText, setting
+from qgraph.rl.agents.setting import Interval, Panel, SettingText
 from qgraph.rl.agents.shared_settings import (
     CRITIC_HIDDEN_SIZES,
     REWARD_SCALE,
@@ -51,18 +51,24 @@ class SacConfig(ReplayConfig):
     learning_rate: float = 3e-4
     samples_per_insert: float = 256.0
     n_step: int = 1
-    target_update_period: int = setting(2, TARGET_UPDATE_PERIOD)
-    critic_hidden_sizes: tuple[int, ...] = setting((256, 256), CRITIC_HIDDEN_SIZES)
-    reward_scale: float = setting(1.0, REWARD_SCALE)
-    tau: float = setting(0.005, TAU)
-    float16_methods: tuple[str, ...] = setting(
-        (), "What learning in float16 adds: `all`, `none`, or methods between commas.",
-        unit="methods", earlier="methods", default_text="none",
-    )  # fmt: skip
-    significand: int | None = setting(
-        None, "Significand bits that numbers are rounded to.", Interval(1, 10), unit="bits",
+    target_update_period: int = TARGET_UPDATE_PERIOD.field(2)
+    critic_hidden_sizes: tuple[int, ...] = CRITIC_HIDDEN_SIZES.field((256, 256))
+    reward_scale: float = REWARD_SCALE.field(1.0)
+    tau: float = TAU.field(0.005)
+    float16_methods: tuple[str, ...] = Panel.OWN.setting(
+        (),
+        "What learning in float16 adds: `all`, `none`, or methods between commas.",
+        unit="methods",
+        earlier="methods",
+        default_text="none",
+    )
+    significand: int | None = Panel.OWN.setting(
+        None,
+        "Significand bits that numbers are rounded to.",
+        Interval(1, 10),
+        unit="bits",
         default_text="those of the precision",
-    )  # fmt: skip
+    )
 
     tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {

@@ -30,7 +30,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.exploration import LOG_STD
 from qgraph.rl.learn.networks import TINY, initial_weights, learnt, network
 from qgraph.rl.learn.replay import Batch
-from qgraph.rl.learn.tensors import by_name, of_batch, run, variables
+from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of, variables
 from qgraph.stored import part
 
 Tensor = Any
@@ -129,7 +129,7 @@ class SacLearner:
         self.precision.check("observations", batch.records["observation"])
         self.precision.check("next observations", batch.records["next_observation"])
         self.precision.check("rewards", self.config.reward_scale * batch.records["reward"])
-        errors, loss, sound = self._compiled(*of_batch(batch))
+        errors, loss, sound = self._compiled(transitions_of(batch))
         if not (sound and np.isfinite(loss)):
             self._check_weights()
         if np.isfinite(loss):
@@ -156,10 +156,8 @@ class SacLearner:
                 )
         self.average.check()
 
-    def _step(
-        self, x: Tensor, action: Tensor, reward: Tensor, discount: Tensor, following: Tensor,
-        importance: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    def _step(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        x, action, reward, discount, following, importance = batch
         if self.encoder:
             x, following = shifted(x, self._seed(2)), shifted(following, self._seed(3))
         reward = self._number(self.config.reward_scale * reward)

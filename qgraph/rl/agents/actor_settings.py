@@ -1,0 +1,97 @@
+"""Settings of actors: how many there are, where they run, and how policies reach them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from qgraph.errors import UsageError
+from qgraph.rl.agents.run_settings import RunSettings
+from qgraph.rl.agents.setting import Panel, Setting, SettingText
+
+BITS = (32, 16, *range(8, 1, -1))
+ACTORS = Panel.ACTORS
+T = TypeVar("T")
+
+
+def _bits(default: T, help: str, default_text: str = "") -> T:
+    declared = Setting(help, choices=BITS, unit="bits", panel=ACTORS, default_text=default_text)
+    return declared.field(default)
+
+
+@dataclass(frozen=True)
+class ActorSettings(RunSettings):
+    """What actors compute with, where they run, and when they get another policy."""
+
+    actors: int = ACTORS.number_of("actors", 1, "Number of actors.")
+    actor_bits: int = _bits(32, "Bits of the weights that actors compute with: 32, 16, 8 to 2.")
+    broadcast_bits: int | None = _bits(
+        None, "Bits of the weights that are sent to actors.", "as --actor-bits"
+    )
+    first_bits: int | None = _bits(
+        None, "Bits of the first layer.", "16 for vectors if the others have 8 or fewer"
+    )
+    last_bits: int | None = _bits(
+        None, "Bits of the last layer.", "16 if the others have 8 or fewer"
+    )
+    actor_update_period: int = ACTORS.number_of(
+        "steps", 100, "Steps of an actor between looks for a new policy."
+    )
+    publish_every: int = ACTORS.number_of(
+        "learner steps", 10, "Learner steps between policies that are published."
+    )
+    synchronous: bool = ACTORS.setting(
+        False, "Actors wait for the newest policy.", flags="--sync/--async"
+    )
+    on_demand: bool = ACTORS.setting(
+        False, "Policies are packed when an actor asks.", flags="--pull/--push"
+    )
+    quantizer: bool = ACTORS.setting(
+        True, "A separate process packs policies; else the learner does."
+    )
+    in_process: bool = ACTORS.setting(
+        False,
+        "Actors take turns in this process: one seed gives one result.",
+        flags="--in-process/--processes",
+    )
+    ray: str = ACTORS.setting(
+        "",
+        "Address of the Ray cluster that actors run on; `auto` finds the local one.",
+        unit="address",
+        default_text="this machine",
+    )
+    nodes: int = ACTORS.number_of("nodes", 1, "Cluster nodes to spread actors over.")
+
+    def __post_init__(self) -> None:
+        if self.broadcast_bits is None:
+            object.__setattr__(self, "broadcast_bits", self.actor_bits)
+        super().__post_init__()
+
+    def check(self) -> None:
+        super().check()
+        if self.actor_bits != self.broadcast_bits and (self.first_bits or self.last_bits):
+            raise UsageError(
+                SettingText(
+                    "{first_bits} and {last_bits} need actors that compute in the bits that they "
+                    "are sent"
+                ),
+                hint=SettingText("leave {broadcast_bits} out"),
+            )
+        if self.nodes > 1 and not self.ray:
+            raise UsageError(SettingText("{nodes} {value} needs {ray}", value=self.nodes))
+        if self.nodes > self.actors:
+            raise UsageError(
+                SettingText("{nodes} is {n}, but {actors} only {m}", n=self.nodes, m=self.actors)
+            )
+        if not self.quantizer and (self.ray or self.on_demand):
+            other = "{ray}" if self.ray else "{on_demand}"
+            raise UsageError(
+                SettingText(other + " needs a quantizer"), hint=SettingText("leave {quantizer} on")
+            )
+        if self.ray and self.in_process:
+            raise UsageError(
+                SettingText(
+                    "{ray} and {in_process} exclude each other: actors run on a cluster "
+                    "or in this process"
+                )
+            )

@@ -1,0 +1,64 @@
+"""The part that learners from a replay have in common.
+
+Imports TensorFlow: import it late.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from qgraph.ir.types import Array
+from qgraph.rl.actor import ActorProgram
+from qgraph.rl.agents.precision import LearnerPrecision
+from qgraph.rl.agents.replay_config import ReplayConfig
+from qgraph.rl.learn.replay import Batch
+from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of
+
+Tensor = Any
+Weights = Mapping[str, Any]
+
+
+class ReplayLearner(ABC):
+    """Base of learners in float32 or mixed_bfloat16 whose step takes transitions from a replay.
+
+    A subclass makes its networks, names the variables of a run in `parts` and defines `_step`.
+    """
+
+    teacher = None
+
+    def __init__(self, config: ReplayConfig) -> None:
+        self.bfloat16 = config.precision is LearnerPrecision.MIXED_BFLOAT16
+        self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._compiled = tf.function(self._step, autograph=False)
+
+    @property
+    @abstractmethod
+    def parts(self) -> dict[str, Weights]:
+        """The variables that a run goes on from, by part and name."""
+
+    @abstractmethod
+    def _step(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """One step: the error [n] of each transition, and the loss. Runs as a TensorFlow graph."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Every variable that a run goes on from, as `part/name`."""
+        return {**by_name(self.parts), "taken": self.taken}
+
+    def step(self, batch: Batch) -> tuple[Array, float]:
+        """Learn from a batch: the error [n] of each transition, for priorities, and the loss."""
+        errors, loss = self._compiled(transitions_of(batch))
+        return errors.numpy(), float(loss)
+
+    def _count_step(self, period: int, update: Callable[[], None]) -> None:
+        """Count a step, and call `update` in every `period`-th."""
+        self.taken.assign_add(1)
+        tf.cond(self.taken % period == 0, update, lambda: None)
+
+    def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
+        """The output [n, m] of a network for inputs [n, *shape]."""
+        return run(program, weights, x, bfloat16=self.bfloat16)

@@ -1,10 +1,11 @@
-"""`qgraph passes`: the recipes and their passes, in order."""
+"""`qgraph passes`: the recipes, their passes in order, and the options of passes."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING
 from inspect import getdoc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from qgraph.cli.options import Json
 
@@ -13,21 +14,19 @@ if TYPE_CHECKING:
 
 
 def passes(as_json: Json = False) -> None:
-    """Show the recipes and their passes, in order."""
+    """Show the recipes, their passes in order, and the options of passes."""
     from qgraph.cli.console import console, print_table
+    from qgraph.pipelines import PASSES
     from qgraph.recipes import FLOAT, OPTIONAL, RECIPES
 
     if as_json:
-        shown = {
-            name: [{"name": s.name, "options": str(s), "summary": _summary(s)} for s in recipe]
-            for name, recipe in {**RECIPES, "optional": OPTIONAL}.items()
-        }
-        print(json.dumps(shown))
+        recipes = {**RECIPES, "optional": OPTIONAL}
+        print(json.dumps({name: [*map(_facts, recipe)] for name, recipe in recipes.items()}))
         return
     for name, recipe in RECIPES.items():
         shared = len(FLOAT) if recipe is not FLOAT and recipe[: len(FLOAT)] == FLOAT else 0
         rows = [
-            (str(number), step.name, _summary(step))
+            (str(number), step.name, _summary(type(step)))
             for number, step in enumerate(recipe[shared:], start=shared + 1)
         ]
         if shared:
@@ -36,10 +35,55 @@ def passes(as_json: Json = False) -> None:
     print_table(
         "in recipe static where --plan, --effort or the profile asks for it",
         ("=pass", "what it does"),
-        [(step.name, _summary(step)) for step in OPTIONAL],
+        [(step.name, _summary(type(step))) for step in OPTIONAL],
     )
-    console().print("what each would do to a model: qgraph inspect MODEL")
+    print_table(
+        "options, written in braces: equalize-channels{powers-of-two=true}",
+        ("=pass", "=option", "default", "legal", "meaning"),
+        [
+            (kind.name, o["name"], o["default"] or "-", o["legal"], o["meaning"])
+            for kind in PASSES.values()
+            for o in _options(kind)
+        ],
+    )
+    out = console()
+    out.print("what each would do to a model: qgraph inspect MODEL", soft_wrap=True)
+    out.print(
+        "other passes, or passes of your own: --passes float,equalize-channels,module:Class",
+        soft_wrap=True,
+    )
 
 
-def _summary(step: Pass) -> str:
-    return " ".join((getdoc(type(step)) or "").split("\n\n")[0].split())
+def _facts(step: Pass) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "text": str(step),
+        "summary": _summary(type(step)),
+        "options": _options(type(step)),
+        "requires": sorted(step.requires),
+        "ensures": sorted(step.ensures),
+    }
+
+
+def _options(kind: type[Pass]) -> list[dict[str, Any]]:
+    """Names, defaults (None: must be given), legal values and meanings, from the fields."""
+    from qgraph.option_text import default_of, option_name, options_of
+    from qgraph.passes import declared
+    from qgraph.pipelines import CODEC, legal_values
+
+    types, found = get_type_hints(kind), []
+    for field in options_of(kind):
+        default, about = default_of(field), declared(field)
+        found.append(
+            {
+                "name": option_name(field.name),
+                "default": None if default is MISSING else CODEC.write(default),
+                "legal": about.range or legal_values(types[field.name]),
+                "meaning": about.meaning,
+            }
+        )
+    return found
+
+
+def _summary(kind: type[Pass]) -> str:
+    return " ".join((getdoc(kind) or "").split("\n\n")[0].split())

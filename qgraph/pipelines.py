@@ -57,6 +57,13 @@ def _profile_name(profile: Profile) -> str | None:
 CODEC = Codec(loaders={Profile: load_profile}, names={Profile: _profile_name})
 
 
+def legal_values(kind: Any) -> str:
+    """The values of an option of this type, in words."""
+    if kind is Profile:
+        return f"{', '.join(builtin_profiles())}, a YAML file, or the keys in braces"
+    return legal(kind)
+
+
 # -- values to text -------------------------------------------------------------------------
 
 
@@ -178,7 +185,7 @@ def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) 
         elif name not in values and default_of(field) is MISSING:
             raise UsageError(
                 f"pass `{kind.name}`: option `{option_name(name)}` is missing",
-                hint=f"{declared(field).meaning} Legal: {legal(types[name])}".strip(),
+                hint=f"{declared(field).meaning} Legal: {legal_values(types[name])}".strip(),
             )
     try:
         return kind(**values)
@@ -197,7 +204,7 @@ def _types_of(kind: type[Pass]) -> Mapping[str, Any]:
 
 def _no_option(kind: type[Pass], name: str, types: Mapping[str, Any]) -> UsageError:
     known = [option_name(field.name) for field in options_of(kind)]
-    takes = ", ".join(f"{n} ({legal(types[n.replace('-', '_')])})" for n in known)
+    takes = ", ".join(f"{n} ({legal_values(types[n.replace('-', '_')])})" for n in known)
     near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)
     hint = f"did you mean `{near[0]}`? it takes {takes}" if near else f"it takes {takes}"
     return UsageError(

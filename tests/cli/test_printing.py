@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
@@ -14,6 +15,7 @@ from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
 from qgraph.cli.options import Method
 from qgraph.errors import QGraphError
+from qgraph.pipelines import PASSES
 from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import OPTIONAL, RECIPES
 from tests.helpers.cli import run, small_network
@@ -186,6 +188,22 @@ def test_every_pass_there_is_is_shown():
     assert len(modules) > 20
     for name in modules:
         assert name.replace("_", "-") in shown
+
+
+def test_every_option_of_a_pass_is_shown_with_default_and_meaning():
+    shown = run("passes")
+    assert shown.code == 0
+    for kind in PASSES.values():
+        for field in fields(kind):
+            name = field.name.replace("_", "-")
+            row = rf"^{kind.name}\s+{name}\s+\S+\s+.*{field.metadata['meaning'][:30]}"
+            assert re.search(row, shown.out, re.MULTILINE), (kind.name, name)
+    found = json.loads(run("passes", "--json").out)["optional"]
+    (equalize,) = (step for step in found if step["name"] == "equalize-channels")
+    assert equalize["requires"] == ["batch-norm-folded"] and equalize["options"][0] == {
+        "name": "biases", "default": "true", "legal": "true or false",
+        "meaning": "Count biases into the range of a channel.",
+    }  # fmt: skip
 
 
 def test_every_pass_says_what_it_does():

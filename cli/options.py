@@ -140,6 +140,15 @@ Without = Annotated[
     str | None,
     typer.Option("--without", metavar="NAMES", help="Passes to leave out, comma separated."),
 ]
+GivenExponents = Annotated[
+    Path | None,
+    typer.Option(
+        "--exponents",
+        metavar="FILE",
+        help="Exponents in place of a calibration: the exponents.json of an earlier run, edited or "
+        "not. The plan is that of the file.",
+    ),
+]
 Budget = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Begin no further trial after so long."),

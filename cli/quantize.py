@@ -15,6 +15,7 @@ from qgraph.cli.options import (
     Budget,
     Calibration,
     EffortOption,
+    GivenExponents,
     InputRanges,
     Inputs,
     InputShapes,
@@ -96,6 +97,7 @@ def quantize(
     outputs: Outputs = None,
     input_shape: InputShapes = None,
     signature: Signature = None,
+    exponents: GivenExponents = None,
     passes: Passes = None,
     without: Without = None,
     trust: Trust = False,
@@ -137,6 +139,7 @@ def quantize(
     from qgraph.pipelines import pipeline_of
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
+    from qgraph.quant.exponents import load_exponents
     from qgraph.quant.profile import load_profile
     from qgraph.static.choice import Wish, first_plan
     from qgraph.train.options import Options
@@ -157,6 +160,8 @@ def quantize(
         pipeline.check(target)
         wish = Wish(effort and effort.value, plan, method and method.value, pipeline=pipeline)
         first_plan(wish)
+        if exponents is not None:
+            load_exponents(exponents)
         room = byte_count(weight_bytes)
         budget_of(mean_bits, room)
         with at_work(as_json) as progress, _evidence_kept(output):
@@ -180,6 +185,7 @@ def quantize(
                 sensitivity=sensitivity,
                 mean_bits=mean_bits,
                 weight_bytes=room,
+                exponents=exponents,
                 passes=pipeline.passes,
                 without=tuple(pipeline.without),
                 progress=progress,

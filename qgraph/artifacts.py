@@ -47,6 +47,7 @@ FILES = MappingProxyType(
         "graph.txt": "the quantized graph as text",
         "network.npz": "constants, unknown ops, a few samples: what export and verify start from",
         "profile.yaml": "the target profile, for --profile",
+        "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )
 # Made from the files above by `qgraph report` and `qgraph verify`; they go with them.
@@ -85,6 +86,7 @@ def write(result: Quantized, place: Reserved) -> None:
         _write_json(draft / "rewrites.json", result.trace.to_json())
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
+        (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
         hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
         _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})

@@ -32,7 +32,8 @@ from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, converted
 from qgraph.quant.data_free import Range
-from qgraph.quant.plan import Plan
+from qgraph.quant.exponents import Exponents, exponents_of, load_exponents
+from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
@@ -42,9 +43,11 @@ from qgraph.static.build import build
 from qgraph.static.cautions import TRAINING_WITHOUT_DATA, agreement_of, of_result
 from qgraph.static.choice import Choice, Wish, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
+from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
 from qgraph.static.parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
+from qgraph.transforms.scale_inputs import scaled_features
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 
 # Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
@@ -77,6 +80,14 @@ class Quantized:
     few: Mapping[str, Array]
     facts: Mapping[str, object] = field(default_factory=dict)
     cautions: Sequence[str] = ()
+
+    @property
+    def exponents(self) -> Exponents:
+        """What calibration chose, to be kept, edited and given to `quantize` again."""
+        facts: Mapping[str, Any] = self.facts
+        apart = bool((facts.get("agreement") or {}).get("held_out", False))
+        plan = facts.get("plan_spec")
+        return exponents_of(self.graph, scaled_features(self.floating), plan, apart)
 
     @property
     def sqnr(self) -> Mapping[str, float]:
@@ -116,6 +127,7 @@ def quantize(
     memory: int | None = None,
     passes: str | Sequence[Pass] | None = None,
     without: str | Sequence[str] = (),
+    exponents: str | Path | Mapping[str, Any] | Exponents | None = None,
     trust: bool = False,
     progress: Progress = silent,
 ) -> Quantized:
@@ -139,32 +151,42 @@ def quantize(
     layer by layer (`qgraph.static.mixed`). memory: bytes of live values beyond which calibration
     uses temporary files. passes: these in place of the recipe, as text (`qgraph.pipelines`) or as
     values; quantizers are inserted after them where the list does not. without: names of passes to
-    leave out.
+    leave out. exponents: these in place of a calibration, from a file that `Exponents.save` or an
+    earlier run wrote, or by tensor name (`qgraph.quant.exponents`); the plan is then that of the
+    file, if none is given, and `calibration` may be left out.
     """
     if mode not in MODES:
         raise UsageError(f"unknown mode `{mode}`; choose {' or '.join(MODES)}")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     pipeline = pipeline_of(passes, without, target)
-    if mode == "retrain" and effort is None and plan is None:
+    given = None if exponents is None else load_exponents(exponents)
+    if mode == "retrain" and effort is None and plan is None and given is None:
         plan = pipeline.reduced(replace(TO_TRAIN, method=method or TO_TRAIN.method))
     bits = budget_of(mean_bits, weight_bytes)
-    wish = Wish(effort, plan, method, budget, bits, memory, pipeline)
+    apart = given is not None and plan is None and given.apart
+    if given is not None:
+        effort = check_given(effort, bits is not None)
+        plan = plan or given.plan or PLAIN
+    wish = Wish(effort, plan, method, budget, bits, memory, pipeline, apart)
     first_plan(wish)  # what is wrong with it is said before anything is read
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     pipeline.check(target, graph.facts)
     measures = {"sensitivity": sensitivity, "a budget of bits": wish.bits is not None}
-    samples = samples_for(
-        graph, calibration, input_ranges or {}, limit, measures, progress, pipeline
-    )
+    wanted = (calibration, input_ranges or {}, limit, measures, progress, pipeline)
+    if given is None:
+        samples = samples_for(graph, *wanted)
+    else:
+        samples = samples_with(given, target, first_plan(wish)[0], graph, *wanted)
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
-    floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline)
+    floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline, given)
     unguided = [TRAINING_WITHOUT_DATA] if mode == "retrain" and samples.invented else []
     facts: dict[str, object] = {
         **_source(model),
         "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
         **samples.facts,
         **choice.facts(),
+        "exponents": None if given is None else _source_of(exponents),
         "passes": describe_passes(pipeline.static(choice.profile, choice.plan)),
         "warnings": [*unguided, *samples.warnings, *choice.warnings()],
         "notes": list(graph.notes),
@@ -262,6 +284,7 @@ def _built(
     memory: int | None,
     progress: Progress,
     pipeline: Pipeline,
+    exponents: Exponents | None,
 ) -> tuple[Graph, Graph]:
     """The float graph and its quantized twin, as chosen."""
     done, steps = itertools.count(1), len(pipeline.static(choice.profile, choice.plan))
@@ -276,6 +299,7 @@ def _built(
         memory,
         samples.invented,
         pipeline,
+        exponents,
     )
 
 
@@ -304,6 +328,11 @@ def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
 
 def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Array]:
     return converted(graph, first_samples(graph, data, most))
+
+
+def _source_of(exponents: object) -> str:
+    """Where exponents came from: the name of a file, or `memory`."""
+    return path_text(Path(exponents).name) if isinstance(exponents, str | Path) else "memory"
 
 
 def _source(model: str | Path | Graph | Any) -> dict[str, object]:

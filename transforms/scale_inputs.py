@@ -48,6 +48,17 @@ def scalable_inputs(graph: Graph) -> list[str]:
     return [end for name in graph.inputs if (end := _normalised(graph, name)) is not None]
 
 
+def scaled_features(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The exponents that this pass has given to the features of values."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in graph.nodes.values():
+        if node.op == "mul" and node.attrs.get("outside"):
+            value, factors = node.inputs[0], graph.constant(node.inputs[1])
+            if node.name.startswith(f"{value}/scaled") and factors is not None:
+                found[value] = tuple(int(e) for e in np.log2(factors))
+    return found
+
+
 def _chain(graph: Graph, name: str) -> list[Node]:
     """The input and the arithmetic with constants that follows it, one node after the other."""
     chain = [graph.nodes[name]]

@@ -20,9 +20,7 @@ import numpy as np
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
-from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.composed import TABLES
-from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import finest_input
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
@@ -37,9 +35,12 @@ from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
+    followed_accumulator,
+    is_joined,
     leaving,
     sources,
     sources_spec,
+    summing_layer,
     value_exponent,
 )
 from qgraph.quant.values import Values
@@ -160,7 +161,7 @@ class _Sweep:
             spec: QuantSpec = node.attrs["spec"]
             exponent = spec.exponent
             if exponent is None:
-                accumulator = self._accumulator(node)
+                accumulator = followed_accumulator(self.graph, node)
                 exponent = (
                     self._group_exponent(spec.group) if spec.group else self.exponents[node.name]
                 )
@@ -182,15 +183,7 @@ class _Sweep:
 
     def _follows(self, node: Node) -> bool:
         """True for a bias that lives on the scale of its accumulator."""
-        return self._accumulator(node) is not None
-
-    def _accumulator(self, node: Node) -> str | None:
-        """The accumulator whose scale a bias has to take, if it has one."""
-        spec: QuantSpec = node.attrs["spec"]
-        if spec.role != Role.BIAS or spec.group is not None:
-            return None
-        users = [u for u in self.graph.users(node.name) if u.op == "bias_add"]
-        return users[0].inputs[0] if users else None
+        return followed_accumulator(self.graph, node) is not None
 
     def _settle(self, node: Node, exponent: Exponent, zero: bool = False) -> None:
         """Note the exponent; a group keeps the smallest one, which is the largest range.
@@ -226,7 +219,7 @@ class _Sweep:
 
     def _choose(self, node: Node) -> tuple[Exponent, bool]:
         """The exponent that suits a quantizer alone, and whether it holds only zeros."""
-        accumulator = self._accumulator(node)
+        accumulator = followed_accumulator(self.graph, node)
         if accumulator is not None:
             self._make_room(node, accumulator)
             return frozen_exponent(self.exponents[accumulator]), False
@@ -308,11 +301,8 @@ class _Sweep:
         it would be a wrong constant. Weights that are all zero take the bias's own scale.
         """
         spec: QuantSpec = bias.attrs["spec"]
-        layer = self.graph.producer(accumulator)
-        while layer.op == "bias_add":
-            layer = self.graph.producer(layer.inputs[0])
-        scales = layer.op == "mul" and self._holds_constant(self.graph.producer(layer.inputs[1]))
-        if layer.op not in COMPUTE and not scales:
+        layer = summing_layer(self.graph, accumulator)
+        if layer is None:
             return
         sizes = np.abs(self.values.constants[bias.inputs[0]].astype(np.float64))
         scale = np.asarray(self.exponents[accumulator])
@@ -349,18 +339,12 @@ class _Sweep:
             or not spec.signed
             or extremes[0] < 0
             or SIGNED_ACTIVATIONS in self.graph.facts
-            or self._is_joined(node.name)
+            or is_joined(self.graph, node.name)
         ):
             return spec
         unsigned = replace(spec, signed=False)
         self.graph.set_attrs(node.name, spec=unsigned)
         return unsigned
-
-    def _is_joined(self, value: str) -> bool:
-        """True if a concat takes `value`, moved or not: its members have one sign."""
-        users = self.graph.users(value)
-        moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
-        return any(u.op == "concat" for u in users) or any(map(self._is_joined, moved))
 
 
 def _is_not_finite(x: Array) -> Array:

@@ -37,6 +37,8 @@ BLOCK = 4096
 RIDGE = 0.01
 # What batch norms remember counts as so many times the samples.
 REMEMBERED = 0.3
+# Powers of two by which the scale of weights may become finer.
+FINER = 2
 # One image in so many chooses between rounding to nearest and what the others say.
 HELD_OUT = 4
 
@@ -61,7 +63,7 @@ def reconstruct_weights(
     floating: Graph,
     data: Mapping[str, Array],
     samples: int = SAMPLES,
-    finer: int = 2,
+    finer: int = FINER,
     on_node: Steps = silent_steps,
 ) -> list[Reconstruction]:
     """Choose the weight codes of `graph` anew, in place, one entry a layer.

@@ -11,7 +11,7 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.composed import Step
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import QuantSpec, Role
 
 QUANTIZERS = ("quantize", "lookup", "standardize")
 CLIPS = ("maximum", "minimum")
@@ -120,6 +120,41 @@ def sources_spec(graph: Graph, value: str) -> QuantSpec:
     specs = [graph.nodes[m].attrs["spec"] for m in sources(graph, value)]
     widest: QuantSpec = max(specs, key=lambda s: (s.signed, s.bits))
     return widest
+
+
+def followed_accumulator(graph: Graph, node: Node) -> str | None:
+    """The accumulator whose scale a quantizer has to take, which is that of a bias; else None."""
+    spec: QuantSpec = node.attrs["spec"]
+    if spec.role != Role.BIAS or spec.group is not None:
+        return None
+    users = [u for u in graph.users(node.name) if u.op == "bias_add"]
+    return users[0].inputs[0] if users else None
+
+
+def summing_layer(graph: Graph, accumulator: str) -> Node | None:
+    """The layer that sums up to an accumulator, its weights the second input; None for others."""
+    layer = graph.producer(accumulator)
+    while layer.op == "bias_add":
+        layer = graph.producer(layer.inputs[0])
+    if layer.op == "mul":
+        factor = graph.producer(layer.inputs[1])
+        return layer if factor.inputs and is_constant(graph, factor.inputs[0]) else None
+    return layer if layer.op in COMPUTE else None
+
+
+def is_constant(graph: Graph, value: str) -> bool:
+    """True for a constant, and for what is computed from constants alone."""
+    node = graph.producer(value)
+    if node.op == "const":
+        return True
+    return bool(node.inputs) and all(is_constant(graph, v) for v in node.inputs)
+
+
+def is_joined(graph: Graph, value: str) -> bool:
+    """True if a concat takes `value`, moved or not: its members have one sign."""
+    users = graph.users(value)
+    moved = [u.name for u in users if op_definition(u.op).moves and u.op != "concat"]
+    return any(u.op == "concat" for u in users) or any(is_joined(graph, name) for name in moved)
 
 
 def end_layers(graph: Graph) -> frozenset[str]:

@@ -13,10 +13,11 @@ from qgraph.progress import Progress, silent
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.correct_bias import correct_biases, correct_biases_without_data
 from qgraph.quant.data import thinned
+from qgraph.quant.exponents import Exponents, assign_exponents
 from qgraph.quant.matching import matched
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile
-from qgraph.quant.reconstruct import reconstruct_weights
+from qgraph.quant.reconstruct import FINER, reconstruct_weights
 from qgraph.quant.shifts import check_shifts
 from qgraph.rewrite.trace import Trace
 from qgraph.static.feature_exponents import feature_exponents
@@ -34,27 +35,37 @@ def build(
     memory: int | None = None,
     invented: bool = False,
     pipeline: Pipeline = USUAL,
+    exponents: Exponents | None = None,
 ) -> tuple[Graph, Graph]:
     """The float graph that `plan` makes of `loaded`, and its quantized, calibrated twin.
 
     Thresholds are from all of `data`, corrections from `thinned` data. memory: see `calibrate`.
     `invented`: the samples are noise (`qgraph.quant.data_free`), brought to the statistics of
     batch norms on the way; biases are then corrected from these. `pipeline`: which passes run.
+    `exponents`: these, in place of a calibration; scales then stay as they are given.
     """
     graph = loaded.copy()
     PassManager(pipeline.prepare(plan)).run(graph, trace, on_pass)
     if plan.scale_inputs:
-        PassManager((ScaleInputs(feature_exponents(graph, data)),)).run(graph, trace, on_pass)
+        features = feature_exponents(graph, data) if exponents is None else exponents.features
+        PassManager((ScaleInputs(features),)).run(graph, trace, on_pass)
     floating = graph.copy()
     PassManager(pipeline.insert(profile)).run(graph, trace, on_pass)
     corrected = plan.reconstruct or plan.correct_bias
     options = Calibration(plan.method, profile.shift, plan.weights, of_float=corrected)
     few = thinned(graph, data)
     with matched(graph, floating, data) if invented else nullcontext():
-        calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
+        if exponents is None:
+            calibrate(graph, data, options, lambda i, n: progress("calibrating", i, n), memory)
+        else:
+            assign_exponents(graph, exponents, profile.shift)
         if plan.reconstruct:
             reconstruct_weights(
-                graph, floating, few, on_node=lambda i, n: progress("reconstructing", i, n)
+                graph,
+                floating,
+                few,
+                finer=FINER if exponents is None else 0,
+                on_node=lambda i, n: progress("reconstructing", i, n),
             )
     if plan.reconstruct or invented:
         check_shifts(graph, profile.shift)  # it may have chosen finer scales

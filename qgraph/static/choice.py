@@ -27,6 +27,7 @@ class Wish:
     """What the user asks for: exactly a `plan`, or an `effort` to find one that starts with a
     `method` and begins no trial after `seconds`; and a budget of `bits`, if any. memory: bytes of
     live values beyond which calibration uses temporary files. pipeline: which passes run.
+    apart: keep samples for the report apart, as a search does, where there is none.
     """
 
     effort: str | None = None
@@ -36,6 +37,7 @@ class Wish:
     bits: Budget | None = None
     memory: int | None = None
     pipeline: Pipeline = USUAL
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def choose(
     start, effort = first_plan(wish)
     if samples.invented:
         start, effort = plan_without_data(wish), "plain"
-    apart = effort != "plain" or wish.bits is not None
+    apart = effort != "plain" or wish.bits is not None or wish.apart
     parts = (split if apart else undivided)(graph, samples.data)
     looked = (
         profile if wish.bits is None else widest_within(graph, profile, wish.bits, wish.pipeline)

@@ -1,0 +1,387 @@
+"""Exponents of a calibrated network as text: kept, edited, and given to another run.
+
+    {
+     "format": 1,
+     "plan": "equalize=biases,method=mse",
+     "apart": true,
+     "features": {},
+     "tensors": {
+      "image/codes": {"exponent": 8, "bits": 8, "signed": false},
+      "conv/weights/codes": {"exponent": 6, "bits": 8, "signed": true}
+     }
+    }
+
+A tensor is a quantizer of the graph, `value = code * 2^-exponent`. Biases that are added to an
+accumulator have its exponent and are not in the file. `bits` and `signed` are checked against the
+graph; an entry may be an exponent alone. `features` are exponents of input features
+(`scale-inputs`), by value. Only `format` and `tensors` are required.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import CalibrationError, ExactnessError, first_line
+from qgraph.files import write_whole
+from qgraph.ir.graph import Graph, Node
+from qgraph.ir.types import QuantSpec, Role
+from qgraph.names import path_text
+from qgraph.numerics import checked_exponent, exponent_for_max
+from qgraph.quant.shifts import check_shifts
+from qgraph.quant.topology import (
+    QUANTIZERS,
+    SIGNED_ACTIVATIONS,
+    followed_accumulator,
+    is_joined,
+    summing_layer,
+    value_exponent,
+)
+
+FORMAT = 1
+LARGEST = 1 << 28  # bytes of a file
+FILE = "exponents.json"
+
+Exponent = int | tuple[int, ...]
+Features = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class TensorExponent:
+    """What is said of a quantizer; None where it is not said. Tuples are along the last axis."""
+
+    exponent: Exponent
+    bits: int | None = None
+    signed: bool | None = None
+
+
+@dataclass(frozen=True)
+class Exponents:
+    """The exponents of a network, by quantizer, and the plan that its graph was made by.
+
+    `apart`: corrections were learnt on part of the samples, the rest was kept for the report.
+    """
+
+    tensors: Mapping[str, TensorExponent]
+    features: Features = field(default_factory=dict)
+    plan: str | None = None
+    apart: bool = False
+
+    def dump(self) -> str:
+        """The text form, a tensor a line."""
+        tensors = (
+            f"  {json.dumps(name)}: {json.dumps(_plain(entry))}"
+            for name, entry in self.tensors.items()
+        )
+        head = {
+            "format": FORMAT,
+            "plan": self.plan,
+            "apart": self.apart,
+            "features": dict(self.features),
+        }
+        said = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
+        return f'{{\n{said} "tensors": {{\n' + ",\n".join(tensors) + "\n }\n}\n"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the text form, whole or not at all. Raises OutputError."""
+        write_whole(Path(path), self.dump().encode())
+        return Path(path)
+
+
+def _plain(entry: TensorExponent) -> dict[str, Any]:
+    said = {"exponent": entry.exponent, "bits": entry.bits, "signed": entry.signed}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+# -- reading --------------------------------------------------------------------------------
+
+
+def load_exponents(source: str | Path | Mapping[str, Any] | Exponents) -> Exponents:
+    """Exponents from a file, or from a mapping of tensor names to exponents.
+
+    Raises CalibrationError naming the tensor or key that is wrong.
+    """
+    if isinstance(source, Exponents):
+        return source
+    if isinstance(source, Mapping):
+        return Exponents({name: _entry(name, value) for name, value in source.items()})
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(f"larger than {LARGEST:,} bytes")
+        data = json.loads(content, object_pairs_hook=_without_repetition)
+    except OSError as error:
+        raise CalibrationError(
+            f"no exponents can be read: {error.strerror or error}", node=path_text(path)
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise CalibrationError(
+            f"is not JSON as qgraph writes it: {first_line(error)}",
+            node=path_text(path),
+            hint=f"give the {FILE} of an output directory",
+        ) from None
+    try:
+        return parse_exponents(data)
+    except CalibrationError as error:
+        error.message = f"{path_text(path)}: {error.message}"
+        raise
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"`{twice}` is there twice")
+    return found
+
+
+def parse_exponents(data: Any) -> Exponents:
+    """Exponents from the plain data of a file. Raises CalibrationError."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise CalibrationError(
+            f"not exponents of format {FORMAT}", hint=f"give the {FILE} of an output directory"
+        )
+    known = ("format", "plan", "apart", "features", "tensors")
+    unknown = [key for key in data if key not in known]
+    if unknown:
+        raise CalibrationError(f"unknown key `{unknown[0]}`", hint=f"known: {', '.join(known)}")
+    tensors, features = data.get("tensors"), data.get("features", {})
+    plan, apart = data.get("plan"), data.get("apart", False)
+    if not isinstance(tensors, dict) or not isinstance(features, dict):
+        raise CalibrationError("`tensors` and `features` must be mappings")
+    if plan is not None and not isinstance(plan, str):
+        raise CalibrationError("`plan` must be text, as --plan takes it, or null")
+    if not isinstance(apart, bool):
+        raise CalibrationError("`apart` must be true or false")
+    return Exponents(
+        {name: _entry(name, value) for name, value in tensors.items()},
+        {name: _features(name, value) for name, value in features.items()},
+        plan,
+        apart,
+    )
+
+
+def _entry(name: str, value: Any) -> TensorExponent:
+    said = value if isinstance(value, dict) else {"exponent": value}
+    unknown = [key for key in said if key not in ("exponent", "bits", "signed")]
+    if unknown or "exponent" not in said:
+        wrong = f"unknown key `{unknown[0]}`" if unknown else "`exponent` is missing"
+        raise CalibrationError(wrong, node=name, hint="known: exponent, bits, signed")
+    bits, signed = said.get("bits"), said.get("signed")
+    if not (bits is None or _is_whole(bits)) or not (signed is None or isinstance(signed, bool)):
+        raise CalibrationError("`bits` is a whole number, `signed` true or false", node=name)
+    exponent = said["exponent"]
+    if isinstance(exponent, list | tuple) and exponent and all(map(_is_whole, exponent)):
+        return TensorExponent(tuple(map(int, exponent)), bits, signed)
+    if not _is_whole(exponent):
+        raise CalibrationError(
+            f"its exponent cannot be {_short(exponent)}",
+            node=name,
+            hint="a whole number, or a list of them, one for each channel",
+        )
+    return TensorExponent(int(exponent), bits, signed)
+
+
+def _features(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(map(_is_whole, value)):
+        raise CalibrationError("exponents of features are a list of whole numbers", node=name)
+    return tuple(checked_exponent(int(exponent), name) for exponent in value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+# -- a graph's ------------------------------------------------------------------------------
+
+
+def exponents_of(
+    graph: Graph, features: Features, plan: str | None, apart: bool = False
+) -> Exponents:
+    """The exponents of a calibrated graph."""
+    tensors = {}
+    for node in chosen_quantizers(graph):
+        spec: QuantSpec = node.attrs["spec"]
+        exponent = spec.exponent
+        assert exponent is not None
+        kept = int(exponent) if isinstance(exponent, int) else tuple(map(int, exponent))
+        tensors[node.name] = TensorExponent(kept, spec.bits, spec.signed)
+    return Exponents(tensors, dict(features), plan, apart)
+
+
+def chosen_quantizers(graph: Graph) -> Iterator[Node]:
+    """Quantizers whose exponents follow from no other, in the graph's order.
+
+    What wraps accumulators is put in after calibration, and has their exponents too.
+    """
+    for node in graph.topological():
+        if node.op not in QUANTIZERS or node.attrs["spec"].role == Role.ACCUMULATOR:
+            continue
+        if followed_accumulator(graph, node) is None:
+            yield node
+
+
+def assign_exponents(graph: Graph, exponents: Exponents, shift: tuple[int, int]) -> None:
+    """Write exponents into every quantizer of `graph`, in place, instead of a calibration.
+
+    graph: quantized, with scale groups. shift: legal right shifts of a requantization. Raises
+    CalibrationError for an unknown tensor, a missing one, or one whose entry does not fit its
+    quantizer or scale group, ExactnessError for an exponent or a shift out of range; each names the
+    tensor.
+    """
+    quantizers = {node.name: node for node in chosen_quantizers(graph)}
+    _check_names(graph, exponents.tensors, quantizers)
+    groups: dict[str, tuple[str, Exponent]] = {}
+    for name, node in quantizers.items():
+        spec: QuantSpec = node.attrs["spec"]
+        if name in exponents.tensors:
+            entry = exponents.tensors[name]
+            _check_entry(graph, node, entry)
+            signed = spec.signed if entry.signed is None else entry.signed
+            made = replace(spec, signed=signed).with_exponent(entry.exponent)
+            graph.set_attrs(name, spec=made)
+            spec = made
+        if spec.group is not None and spec.exponent is not None:
+            first = groups.setdefault(spec.group, (name, spec.exponent))
+            if first[1] != spec.exponent:
+                raise CalibrationError(
+                    f"has exponent {spec.exponent}, `{first[0]}` has {first[1]}, and both share a "
+                    "scale",
+                    node=name,
+                    hint=f"give all of scale group {spec.group} one exponent: "
+                    + ", ".join(n for n, q in quantizers.items() if _group(q) == spec.group),
+                )
+    _settle_biases(graph)
+    check_shifts(graph, shift)
+    graph.facts.add("calibrated")
+
+
+def _group(node: Node) -> str | None:
+    group: str | None = node.attrs["spec"].group
+    return group
+
+
+def _check_names(
+    graph: Graph, given: Mapping[str, TensorExponent], quantizers: Mapping[str, Node]
+) -> None:
+    for name in given:
+        if name not in quantizers:
+            follows = name in graph.nodes and graph.nodes[name].op in QUANTIZERS
+            near = difflib.get_close_matches(name, quantizers, n=1)
+            raise CalibrationError(
+                "its exponent follows from others and cannot be given"
+                if follows
+                else "the network has no quantizer of this name",
+                node=name,
+                hint="take the entry out"
+                if follows or not near
+                else f"did you mean `{near[0]}`? Names depend on the plan and the passes",
+            )
+    for name, node in quantizers.items():
+        if name not in given and node.attrs["spec"].exponent is None:
+            raise CalibrationError(
+                "its exponent is not given",
+                node=name,
+                hint="exponents are for a network of the same plan, passes and profile; "
+                "give all of its tensors",
+            )
+
+
+def _check_entry(graph: Graph, node: Node, entry: TensorExponent) -> None:
+    spec: QuantSpec = node.attrs["spec"]
+    checked_exponent(entry.exponent, node.name)
+    if entry.bits is not None and entry.bits != spec.bits:
+        raise CalibrationError(
+            f"its exponent is for {entry.bits} bits, the profile gives it {spec.bits}",
+            node=node.name,
+            hint="give the profile that the exponents were written with",
+        )
+    if entry.signed is not None and entry.signed != spec.signed and not _may_lose_sign(graph, node):
+        kinds = {True: "signed", False: "unsigned"}
+        raise CalibrationError(
+            f"its exponent is for {kinds[entry.signed]} codes, the network has "
+            f"{kinds[spec.signed]} ones",
+            node=node.name,
+        )
+    if spec.exponent is not None and spec.exponent != entry.exponent:
+        raise CalibrationError(
+            f"its exponent is {spec.exponent} by its op, not {entry.exponent}", node=node.name
+        )
+    _check_channels(graph, node, entry.exponent)
+
+
+def _may_lose_sign(graph: Graph, node: Node) -> bool:
+    """True for an input, whose data decide whether it has a sign."""
+    spec: QuantSpec = node.attrs["spec"]
+    fixed = SIGNED_ACTIVATIONS in graph.facts or is_joined(graph, node.name)
+    return spec.role == Role.INPUT and spec.signed and not fixed
+
+
+def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:
+    spec: QuantSpec = node.attrs["spec"]
+    if not spec.per_channel:
+        if not isinstance(exponent, int):
+            raise CalibrationError(
+                f"has one scale, and {len(exponent)} exponents are given", node=node.name
+            )
+        return
+    shape = graph.types[node.name].shape or (None,)
+    depthwise = any(user.op == "depthwise_conv2d" for user in graph.users(node.name))
+    channels = int(np.prod([d or 1 for d in shape[-2 if depthwise else -1 :]]))
+    count = 1 if isinstance(exponent, int) else len(exponent)
+    if isinstance(exponent, int) or count != channels:
+        raise CalibrationError(
+            f"has {channels} scales, one for each channel, and {count} exponents are given",
+            node=node.name,
+        )
+
+
+def _settle_biases(graph: Graph) -> None:
+    """Give biases the exponents of their accumulators, which must leave room for them."""
+    known: dict[str, Any] = {}
+    for node in list(graph.topological()):
+        if node.op == "bias_add":
+            bias = graph.producer(node.inputs[1])
+            if followed_accumulator(graph, bias) == node.inputs[0]:
+                _settle_bias(graph, bias, node.inputs[0], known[node.inputs[0]])
+                known[bias.name] = graph.nodes[bias.name].attrs["spec"].exponent
+        if node.name not in known:
+            known[node.name] = value_exponent(graph.nodes[node.name], known)
+
+
+def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: Any) -> None:
+    if exponent is None:
+        raise CalibrationError("its accumulator has no scale", node=bias.name)
+    spec: QuantSpec = bias.attrs["spec"]
+    scale = np.asarray(exponent)
+    checked_exponent(scale, bias.name)
+    value = graph.constant(bias.inputs[0])
+    layer = summing_layer(graph, accumulator)
+    if value is not None and layer is not None:
+        sizes = np.abs(value.astype(np.float64)).reshape(-1)
+        peaks = sizes if scale.ndim else sizes.max(initial=0, keepdims=True)
+        room = [exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks]
+        excess = int(np.where(peaks > 0, scale - np.array(room), 0).max(initial=0))
+        if excess > 0:
+            raise ExactnessError(
+                f"its exponent leaves no room for the bias `{bias.inputs[0]}`, which has the scale "
+                f"of the sum and {spec.bits} bits",
+                node=layer.inputs[1],
+                hint=f"make it smaller by {excess}, or that of the layer's input",
+            )
+    frozen = int(scale) if scale.ndim == 0 else tuple(int(e) for e in scale)
+    graph.set_attrs(bias.name, spec=spec.with_exponent(frozen))

@@ -1,0 +1,103 @@
+"""Exponents that are given instead of found: what they leave to choose, and what fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from qgraph.errors import CalibrationError, UsageError
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import QuantSpec, Role
+from qgraph.passes import PassManager
+from qgraph.pipelines import Pipeline
+from qgraph.progress import Progress
+from qgraph.quant.data import Data
+from qgraph.quant.data_free import Range
+from qgraph.quant.exponents import Exponents, assign_exponents
+from qgraph.quant.plan import Plan
+from qgraph.quant.profile import Profile
+from qgraph.static.samples import Samples, samples_for
+from qgraph.transforms.scale_inputs import ScaleInputs
+
+USUAL_RANGE = (-1.0, 1.0)  # of inputs that no quantizer takes directly
+
+
+def check_given(effort: str | None, budget: bool) -> str:
+    """The effort, which is `plain`. Raises UsageError for options that would choose others."""
+    if effort not in (None, "plain"):
+        raise UsageError(
+            f"exponents are taken as they are: effort `{effort}` would look for others",
+            hint="leave the effort out",
+        )
+    if budget:
+        raise UsageError(
+            "exponents are for bits that are known: a budget would choose them",
+            hint="give the profile that the exponents were written with: --profile profile.yaml",
+        )
+    return "plain"
+
+
+def with_exponents(
+    loaded: Graph, profile: Profile, plan: Plan, pipeline: Pipeline, exponents: Exponents
+) -> Graph:
+    """The quantized graph with the exponents in it, found without data.
+
+    Raises what `assign_exponents` raises where they do not fit.
+    """
+    graph = loaded.copy()
+    PassManager(pipeline.prepare(plan)).run(graph)
+    if plan.scale_inputs:
+        PassManager((ScaleInputs(exponents.features),)).run(graph)
+    PassManager(pipeline.insert(profile)).run(graph)
+    assign_exponents(graph, exponents, profile.shift)
+    return graph
+
+
+def samples_with(
+    exponents: Exponents,
+    profile: Profile,
+    plan: Plan,
+    graph: Graph,
+    calibration: Data | None,
+    input_ranges: Mapping[str, Range],
+    limit: int | None,
+    measures: Mapping[str, bool],
+    progress: Progress,
+    pipeline: Pipeline,
+) -> Samples:
+    """`samples_for` for a run with exponents, which are checked first.
+
+    Without data, samples lie within what the codes of inputs hold where batch norms say nothing.
+    """
+    fitted = with_exponents(graph, profile, plan, pipeline, exponents)
+    wanted = (limit, measures, progress, pipeline)
+    try:
+        found = samples_for(graph, calibration, input_ranges, *wanted)
+    except CalibrationError:
+        if calibration is not None:
+            raise
+        found = samples_for(graph, None, {**ranges_held(fitted), **input_ranges}, *wanted)
+    return replace(found, warnings=without_data(plan)) if found.invented else found
+
+
+def ranges_held(graph: Graph) -> dict[str, Range]:
+    """For each input what its codes hold: samples that are invented lie there."""
+    found = dict.fromkeys(graph.inputs, USUAL_RANGE)
+    for name in graph.inputs:
+        for user in graph.users(name):
+            spec: QuantSpec | None = user.attrs.get("spec")
+            if spec is not None and spec.role == Role.INPUT and isinstance(spec.exponent, int):
+                unit = 2.0**-spec.exponent
+                found[name] = (spec.lo * unit, spec.hi * unit)
+    return found
+
+
+def without_data(plan: Plan) -> Sequence[str]:
+    """Warnings for a run with exponents and without samples."""
+    found = ["no data: exponents as given; nearness to the float network was not measured"]
+    if plan.reconstruct or plan.correct_bias:
+        found.append(
+            "weights are rounded, or biases corrected, by invented samples: with those that the "
+            "exponents were found on, the result is another"
+        )
+    return found

@@ -65,7 +65,7 @@ def test_keys_go_with_the_number_of_the_format(manifest):
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",
         "layers", "tensors", "scale_groups", "float_ops", "files",
         "warnings", "notes", "inputs_seen", "input_doubts", "domain", "data_free", "training",
-        "established", "tensorflow_names", "passes",
+        "established", "tensorflow_names", "passes", "exponents",
     }  # fmt: skip
 
 

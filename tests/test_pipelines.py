@@ -1,11 +1,15 @@
 """Pass lists: text and back, what is wrong in one, and what is left of a recipe."""
 
 import importlib
+import json
 import pkgutil
 import re
+import textwrap
 from contextlib import suppress
 from dataclasses import fields, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ from qgraph.pipelines import (
     pipeline_of,
     print_passes,
 )
+from qgraph.quant.exponents import parse_exponents
 from qgraph.quant.plan import PLAIN, Plan, everything, parse_plan
 from qgraph.quant.profile import Bits, Override, Profile, builtin_profiles, load_profile
 from qgraph.recipes import CLEAN, FLOAT, FOLD, OPTIONAL, RECIPES, insert, prepare, static
@@ -276,3 +281,37 @@ def test_a_pass_of_ones_own_runs_and_is_logged():
 def test_an_exception_of_a_pass_of_ones_own_is_named_as_its():
     with pytest.raises(PassError, match=r"pass `broken`: KeyError: 'lost'"):
         PassManager(parse_passes(f"{OWN}:Broken")).run(relus())
+
+
+# -- the documentation -----------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "docs/pipelines.md").read_text("utf-8")
+
+
+def test_the_lists_of_the_page_parse_and_fit():
+    lists = re.findall(r"--passes ([^\s`]+)", PAGE)
+    mine = [text for text in lists if "mine:" in text]
+    assert len(lists) == 4 and len(mine) == 1
+    for text in {*lists} - {*mine}:
+        pipeline_of(text).check(INT8)
+    for text in re.findall(r"--without (\S+)", PAGE):
+        assert pipeline_of(without=text).without == set(text.split(","))
+    text = re.findall(r"^    (fold-batch-norm,.*)$", PAGE, re.M)[0]
+    assert parse_passes(text)[1] == EqualizeChannels(biases=True, powers_of_two=False)
+
+
+def test_the_pass_of_the_page_runs(tmp_path, monkeypatch):
+    code = PAGE[PAGE.index("    from dataclasses") : PAGE.index("In a file `mine.py`")]
+    (tmp_path / "mine_of_the_page.py").write_text(textwrap.dedent(code))
+    monkeypatch.syspath_prepend(tmp_path)
+    g, trace = Graph("net"), Trace()
+    w = g.const(np.float32([[0.25, -3], [0.5, 1]]), "w")
+    g.outputs["y"] = g.add("matmul", g.input("x", "float32", (None, 2)), w)
+    PassManager(parse_passes("mine_of_the_page:ClipWeights{limit=0.5}")).run(g, trace)
+    assert g.constant("w").tolist() == [[0.25, -0.5], [0.5, 0.5]]
+    assert [(r.pass_name, r.node) for r in trace.rewrites] == [("clip-weights", "w")]
+
+
+def test_the_exponents_of_the_page_are_read():
+    text = textwrap.dedent(PAGE[PAGE.index("    {\n") : PAGE.index("A tensor's value is")])
+    assert parse_exponents(json.loads(text)).dump().split() == text.split()

@@ -193,11 +193,11 @@ def _print_checked(found: Checked) -> None:
 
 
 def _line(line: Line) -> str:
-    from qgraph.verification.explain import PRODUCTS
+    from qgraph.program.ops import OpClass, program_op
 
     attrs = ", ".join(f"{key}={value}" for key, value in line.attrs.items() if _short(value))
     head = f"{line.tensor}{list(line.index)} = {line.code} by {line.op}"
-    if line.op in PRODUCTS:
+    if program_op(line.op).family is OpClass.PRODUCT:
         pairs = list(zip(line.sources[::2], line.sources[1::2], strict=True))
         shown = " + ".join(f"{x[2]}*{w[2]}" for x, w in pairs[:TERMS_SHOWN])
         more = f" + ... {len(pairs) - TERMS_SHOWN} more" if len(pairs) > TERMS_SHOWN else ""

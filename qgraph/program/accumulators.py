@@ -6,7 +6,6 @@ The bound is that of docs/numerics.md, section 4, from the real weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,12 @@ from qgraph.exact.sums import (
     FLOAT64_EXACT,
     by_channel,
     farthest_input,
-    seen_taps,
     sums_of_products,
 )
 from qgraph.ir.types import Codes
 from qgraph.program.form import Program, Step
-
-COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
+from qgraph.program.ops import OpClass
+from qgraph.program.ops.products import windows_of
 
 
 @dataclass(frozen=True)
@@ -101,13 +99,13 @@ def accumulators(program: Program) -> list[Accumulator]:
     return [
         _accumulator(program, step, users.get(step.output, []))
         for step in program.steps
-        if step.op in COMPUTE and step.inputs[1] in program.constants
+        if step.family is OpClass.PRODUCT and step.inputs[1] in program.constants
     ]
 
 
 def _accumulator(program: Program, step: Step, users: list[Step]) -> Accumulator:
     x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
-    windows = (True,) if step.op == "matmul" else _windows(step, x.shape, weights.shape)
+    windows = windows_of(step.attrs, x.shape, weights.shape)
     products = sums_of_products(step.op, weights, x.low, x.high, x.magnitude, windows)
     sums, tensor = products, step.output
     bias = _bias(program, users)
@@ -127,11 +125,6 @@ def _accumulator(program: Program, step: Step, users: list[Step]) -> Accumulator
     )
 
 
-def _windows(step: Step, image: tuple[int, ...], filters: tuple[int, ...]) -> Any:
-    strides, dilations, pads = (step.attrs[key] for key in ("strides", "dilations", "pads"))
-    return seen_taps(image[1:3], filters[:2], strides, dilations, pads)
-
-
 def _bias(program: Program, users: list[Step]) -> tuple[str, Codes] | None:
     """A constant that is added to each channel right behind the sum, and the tensor it makes."""
     if len(users) != 1 or users[0].op != "add":
@@ -148,4 +141,5 @@ def overflowing_input(program: Program, accumulator: Accumulator, channel: int, 
     step = next(s for s in program.steps if s.output == accumulator.layer)
     x, weights = program.tensors[step.inputs[0]], program.constants[step.inputs[1]]
     ends = (x.low, x.high)
-    return farthest_input(step.op, step.attrs, x.shape, ends, weights, channel, side)
+    attrs = dict(step.attrs.items())
+    return farthest_input(step.op, attrs, x.shape, ends, weights, channel, side)

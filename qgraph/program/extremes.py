@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Codes
-from qgraph.numerics import round_shift
 from qgraph.program.form import Step, Tensor
+from qgraph.program.ops import ClipAttrs, RequantizeAttrs
 from qgraph.program.places import Place, codes_at, weights_of
 from qgraph.program.run import run
 
 GOALS = ("tie above an even code", "tie above an odd code", "below the range", "above the range")
+Limits = RequantizeAttrs | ClipAttrs
 TRIED = 1 << 17  # elements of a tensor of the chain
 ATTEMPTS = 24
 FAR = 1 << 15  # how far a code is changed to settle a sum
@@ -55,8 +56,8 @@ def extremes(place: Place, seed: int = 0) -> tuple[list[Extreme], list[Unreached
     search = _Search(place, np.random.default_rng(seed))
     search.sums()
     for step in place.layer.steps:
-        if step.op in ("requantize", "clip"):
-            search.step(step)
+        if isinstance(step.attrs, RequantizeAttrs | ClipAttrs):
+            search.step(step, step.attrs)
     return search.found, search.missing
 
 
@@ -107,9 +108,10 @@ class _Search:
     def _ties(self, codes: Codes) -> Codes:
         """Half of them moved to ties of the step behind the sums."""
         users = [s for s in self.place.layer.steps if self.head in s.inputs]
-        if not users or users[0].op != "requantize":
+        attrs = users[0].attrs if users else None
+        if not isinstance(attrs, RequantizeAttrs):
             return codes
-        shift = np.clip(np.asarray(users[0].attrs["shift"], np.int64), 0, 62)
+        shift = np.clip(np.asarray(attrs.shift, np.int64), 0, 62)
         half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
         moved = (codes >> shift << shift) + half
         return np.where(self.rng.random(codes.shape) < 0.5, moved, codes)
@@ -136,18 +138,20 @@ class _Search:
             assert reached == wanted, (goal, reached, wanted)
             self.found.append(Extreme(goal, self.head, channel, reached, reached, entries))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step, attrs: Limits) -> None:
         """Ties and both ends of one step."""
         before, channels = self.values[step.inputs[0]], self.tensors[step.output].shape[-1]
-        for goal in GOALS if step.op == "requantize" else GOALS[2:]:
-            why = self._impossible(step, goal)
-            hits = np.argwhere(_shows(step, goal, before).reshape(len(before), -1))
-            if why is None and not self._take(step, goal, hits[self.rng.permutation(len(hits))]):
+        for goal in GOALS if isinstance(attrs, RequantizeAttrs) else GOALS[2:]:
+            why = self._impossible(step, attrs, goal)
+            hits = np.argwhere(_shows(attrs, goal, before).reshape(len(before), -1))
+            if why is None and not self._take(
+                step, attrs, goal, hits[self.rng.permutation(len(hits))]
+            ):
                 why = f"none of {before.size} codes tried does, over {channels} channels"
             if why is not None:
                 self.missing.append(Unreached(goal, step.output, why))
 
-    def _take(self, step: Step, goal: str, hits: Any) -> bool:
+    def _take(self, step: Step, attrs: Limits, goal: str, hits: Any) -> bool:
         for row, channel in hits[:ATTEMPTS]:
             kept = {n: c[row : row + 1] for n, c in self.tried.items()}
             entries = kept
@@ -156,20 +160,20 @@ class _Search:
                 entries = self._entries(self._solved(sum_, channel), kept)
             values = run(self.place.program, entries, [step.inputs[0], step.output])
             before = int(codes_at(values, step.inputs[0], channel)[0])
-            if _shows(step, goal, values[step.inputs[0]]).reshape(-1)[channel]:
+            if _shows(attrs, goal, values[step.inputs[0]]).reshape(-1)[channel]:
                 after = int(codes_at(values, step.output, channel)[0])
                 self.found.append(Extreme(goal, step.output, int(channel), before, after, entries))
                 return True
         return False
 
-    def _impossible(self, step: Step, goal: str) -> str | None:
+    def _impossible(self, step: Step, attrs: Limits, goal: str) -> str | None:
         tensor = self.tensors[step.inputs[0]]
-        shift = np.asarray(step.attrs.get("shift", 0))
+        shift = np.asarray(_shift(attrs))
         if goal in GOALS[:2]:
             nothing = "nothing is rounded: it shifts to the left or not at all"
             return nothing if (shift <= 0).all() else None
         ends = np.array([tensor.low, tensor.high]).reshape(2, 1)
-        if not _shows(step, goal, ends).any():
+        if not _shows(attrs, goal, ends).any():
             return f"codes of {tensor.low}..{tensor.high} go in, which stay within its range"
         return None
 
@@ -218,17 +222,20 @@ class _Search:
                 return
 
 
-def _shows(step: Step, goal: str, before: Codes) -> Any:
-    """For each code that goes into a step: does it show that?"""
-    attrs = step.attrs
-    shift = np.asarray(attrs.get("shift", 0), np.int64)
+def _shift(attrs: Limits) -> int | tuple[int, ...]:
+    return attrs.shift if isinstance(attrs, RequantizeAttrs) else 0
+
+
+def _shows(attrs: Limits, goal: str, before: Codes) -> Any:
+    """Whether each code that goes into a step shows that."""
+    shift = np.asarray(_shift(attrs), np.int64)
     if goal in GOALS[:2]:
         right = np.clip(shift, 0, 62)
         half = np.int64(1) << np.maximum(right - 1, 0)
         tie = (right > 0) & (before - (before >> right << right) == half)
         return tie & ((before >> right) % 2 == GOALS.index(goal))
-    shifted = before if step.op == "clip" else round_shift(before, shift, attrs["rounding"])
-    low, high = attrs["low"], attrs["high"]
+    shifted = attrs.shifted(before) if isinstance(attrs, RequantizeAttrs) else before
+    low, high = attrs.low, attrs.high
     if goal == GOALS[2]:
         return np.zeros(before.shape, bool) if low is None else shifted < np.asarray(low)
     return np.zeros(before.shape, bool) if high is None else shifted > np.asarray(high)
@@ -252,6 +259,7 @@ def claims_hold(place: Place, found: list[Extreme], codes: Mapping[str, Codes]) 
         before = codes_at(codes, source, one.channel)[row]
         after = codes_at(codes, one.tensor, one.channel)[row]
         shown = one.goal.endswith("sum") or bool(
-            _shows(step, one.goal, codes[source][row : row + 1]).reshape(-1)[one.channel]
+            isinstance(step.attrs, RequantizeAttrs | ClipAttrs)
+            and _shows(step.attrs, one.goal, codes[source][row : row + 1]).reshape(-1)[one.channel]
         )
         yield bool(shown and before == one.before and after == one.after)

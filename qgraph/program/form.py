@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from qgraph.errors import GraphError
 from qgraph.ir.types import Array, QuantSpec
+from qgraph.ops.attributes import Attributes, attributes_of
+from qgraph.program.ops import OPS, OpClass, Operand, ProgramOp, program_op
+from qgraph.program.ops.base import A
 
 Exponent = int | tuple[int, ...]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def storage(low: int, high: int) -> str:
@@ -40,14 +46,64 @@ class Tensor:
         return storage(self.low, self.high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Step:
-    """One op of a program; `qgraph.program.run` says what each does."""
+    """One op of a program; `qgraph.program.ops` defines what each does.
+
+    Attributes may be given as an instance of the op's class, or as values by name. Raises
+    GraphError, naming the output, for an unknown op, a wrong number of inputs, and attributes that
+    the op does not have or that make no sense.
+    """
 
     op: str
     inputs: tuple[str, ...]
     output: str
-    attrs: Mapping[str, Any]
+    attrs: Attributes
+
+    def __init__(
+        self,
+        op: str,
+        inputs: tuple[str, ...],
+        output: str,
+        attrs: Attributes | Mapping[str, Any] = NOTHING,
+    ) -> None:
+        try:
+            checked = _checked(program_op(op), len(inputs), attrs)
+        except GraphError as error:
+            message = f"{op}: {error.message}" if op in OPS else error.message
+            raise GraphError(message, node=output, hint=error.hint) from None
+        for name, value in (("op", op), ("inputs", inputs), ("output", output), ("attrs", checked)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def definition(self) -> ProgramOp[Any]:
+        return OPS[self.op]
+
+    @property
+    def family(self) -> OpClass:
+        return OPS[self.op].family
+
+    def attrs_as(self, kind: type[A]) -> A:
+        """The attributes, of a class that the caller knows them to be of. Raises GraphError."""
+        if not isinstance(self.attrs, kind):
+            raise GraphError(f"{self.op}: has no {kind.__name__}", node=self.output)
+        return self.attrs
+
+
+def _checked(
+    definition: ProgramOp[Any], inputs: int, attrs: Attributes | Mapping[str, Any]
+) -> Attributes:
+    if not definition.takes(inputs):
+        wanted = ", ".join(definition.operands)
+        raise GraphError(f"{inputs} inputs are given", hint=f"it takes {wanted}")
+    if isinstance(attrs, Mapping):
+        checked: Attributes = attributes_of(definition.attributes, dict(attrs))
+        return checked
+    if type(attrs) is not definition.attributes:
+        raise GraphError(
+            f"attributes are {type(attrs).__name__}, not {definition.attributes.__name__}"
+        )
+    return attrs
 
 
 @dataclass(frozen=True)
@@ -77,6 +133,15 @@ class Program:
     steps: tuple[Step, ...]
     batch_free: bool
     blocks_free: bool = False
+
+    def operands(self, step: Step) -> list[Operand]:
+        """What is known of the inputs of a step."""
+        return [self._operand(name) for name in step.inputs]
+
+    def _operand(self, name: str) -> Operand:
+        tensor = self.tensors[name]
+        codes = self.constants.get(name)
+        return Operand(tensor.shape, tensor.low, tensor.high, tensor.magnitude, codes)
 
     def __str__(self) -> str:
         """A line for each step, for people and golden tests."""

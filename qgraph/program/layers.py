@@ -7,13 +7,6 @@ from dataclasses import dataclass
 
 from qgraph.program.form import Program, Step, Tensor
 
-# They make all channels of one position at a time.
-ROWS = ("conv2d", "depthwise_conv2d", "matmul", "standardize", "max_pool")
-BINARY = ("add", "sub", "mul", "maximum", "minimum")
-POINTWISE = (*BINARY, "clip", "requantize", "lookup")
-MOVES = ("transpose", "slice", "concat", "pad", "take")
-OPS = (*ROWS, *POINTWISE, *MOVES, "reduce_max", "reshape")
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -75,8 +68,8 @@ def _live(program: Program) -> Iterable[Step]:
 def _joins(program: Program, step: Step, group: list[Step]) -> bool:
     shape = program.tensors[group[0].output].shape
     return (
-        step.op in POINTWISE
-        and group[0].op not in (*MOVES, "reshape")
+        step.family.pointwise
+        and not group[0].family.moves
         and program.tensors[step.output].shape == shape
         and all(
             program.tensors[v].shape == shape for v in step.inputs if v in {s.output for s in group}

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.exact.sums import seen_taps
 from qgraph.ir.types import Array, Codes, QuantSpec, Role
 from qgraph.program.form import Entry, Program, Step, Tensor
-from qgraph.program.layers import MOVES, POINTWISE, Layer
-
-SUMS = ("conv2d", "depthwise_conv2d", "matmul")
+from qgraph.program.layers import Layer
+from qgraph.program.ops import Conv2dAttrs, OpClass, WindowAttrs
+from qgraph.program.ops.products import NO_PADS, ONE, windows_of
 
 
 @dataclass(frozen=True)
@@ -37,21 +36,22 @@ class Place:
     @property
     def sums(self) -> bool:
         """True where the layer begins with sums of products."""
-        return self.layer.head.op in SUMS
+        return self.layer.head.family is OpClass.PRODUCT
 
 
 def place_of(program: Program, layer: Layer) -> Place | str:
     """A layer at one place, or why it has none."""
     head, shape = layer.head, program.tensors[layer.head.output].shape
-    if head.op in MOVES or head.op == "reshape":
+    sums = head.family is OpClass.PRODUCT
+    if head.family.moves:
         return "only moves codes"
-    if not any(step.op in POINTWISE for step in layer.steps) and head.op not in SUMS:
+    if not any(step.family.pointwise for step in layer.steps) and not sums:
         return "only compares codes"
-    if head.op in SUMS and head.inputs[1] not in program.constants:
+    if sums and head.inputs[1] not in program.constants:
         return "multiplies activations"
     if len(shape) < 2:
         return "has no channels"
-    window = head.inputs[0] if head.op not in POINTWISE else None
+    window = None if head.family.pointwise else head.inputs[0]
     if any(window in step.inputs for step in layer.steps if step is not head):
         return "reads what its window is of"
     return _Builder(program, layer).place()
@@ -68,34 +68,33 @@ class _Builder:
 
     def place(self) -> Place:
         head = self.head
-        if head.op in ("conv2d", "depthwise_conv2d"):
-            self._look()
+        if isinstance(head.attrs, WindowAttrs):
+            self._look(head.attrs)
         made = (*self.layer.made,)
         for name in made:
             self._narrow(name, (1,) * (len(self.shape) - 1) + self.shape[-1:])
-        chain = [s for s in self.layer.steps if s is not head or head.op in POINTWISE]
+        chain = [s for s in self.layer.steps if s is not head or head.family.pointwise]
         read = dict.fromkeys(v for s in chain for v in s.inputs if v not in made)
         for name in read:
             self._read(name, chain)
         outside = [v for v in read if v not in self.program.constants]
-        before = [] if head.op in POINTWISE else [head.output]
+        before = [] if head.family.pointwise else [head.output]
         behind = self._program([*before, *outside], chain)
-        if head.op not in SUMS:
+        if head.family is not OpClass.PRODUCT:
             return Place(self.layer, behind, behind, True, (0, 0))
         window, x = self._window(), self.program.tensors[head.inputs[0]]
         whole = self._program([head.inputs[0], *outside], [window, *chain])
         return Place(self.layer, whole, behind, self.seen, (x.low, x.high))
 
-    def _look(self) -> None:
-        """At the place whose window sees the most of the image."""
-        attrs, image = self.head.attrs, self.program.tensors[self.head.inputs[0]].shape
-        kernel = self.program.tensors[self.head.inputs[1]].shape[:2]
-        rest = (attrs["strides"], attrs["dilations"], attrs["pads"])
-        self.seen = max(seen_taps(image[1:3], kernel, *rest), key=np.sum)
+    def _look(self, attrs: WindowAttrs) -> None:
+        """Look at the place whose window sees the most of the image."""
+        image, filters = (self.program.tensors[name].shape for name in self.head.inputs)
+        kernel = filters[:2]
+        self.seen = max(windows_of(attrs, image, filters), key=np.sum)
         wanted = np.broadcast_to(self.seen, kernel)
         for axis in (0, 1):
-            stride, size = attrs["strides"][axis], image[1 + axis]
-            taps = np.arange(kernel[axis]) * attrs["dilations"][axis] - attrs["pads"][axis][0]
+            stride, size = attrs.strides[axis], image[1 + axis]
+            taps = np.arange(kernel[axis]) * attrs.dilations[axis] - attrs.pads[axis][0]
             for o in range(self.shape[1 + axis]):
                 inside = (taps + o * stride >= 0) & (taps + o * stride < size)
                 if (inside == wanted.any(axis=1 - axis)).all():
@@ -127,15 +126,16 @@ class _Builder:
         x, w = self.head.inputs
         weights, channels = self.program.tensors[w], self.program.tensors[x].shape[-1]
         self.tensors[w], self.constants[w] = weights, self.program.constants[w]
-        if self.head.op == "matmul":
+        attrs = self.head.attrs
+        if not isinstance(attrs, WindowAttrs):
             self._narrow(x, (1, channels))
             return self.head
         self._narrow(x, (1, *weights.shape[:2], channels))
         if self.seen is not True:  # 0 stands for what is not there
             low, high = min(self.tensors[x].low, 0), max(self.tensors[x].high, 0)
             self.tensors[x] = replace(self.tensors[x], low=low, high=high)
-        plain = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
-        return replace(self.head, attrs={**self.head.attrs, **plain})
+        plain = replace(attrs, strides=ONE, dilations=ONE, pads=NO_PADS)
+        return replace(self.head, attrs=plain)
 
     def _program(self, entries: Sequence[str], steps: Sequence[Step]) -> Program:
         names = {v for s in steps for v in (*s.inputs, s.output)} | set(entries)
@@ -162,14 +162,14 @@ def weights_of(place: Place) -> tuple[Codes, Codes]:
     """
     head, program = place.layer.head, place.program
     codes = np.asarray(program.constants[head.inputs[1]], np.int64)
-    if head.op == "matmul":
+    if not isinstance(head.attrs, WindowAttrs):
         terms = np.arange(codes.shape[0])[:, None]
         return codes, np.broadcast_to(terms, codes.shape)
     inputs = program.tensors[head.inputs[0]].shape[-1]
     if place.seen is not True:
         codes = codes * place.seen[:, :, None, None]
     outputs = program.tensors[head.output].shape[-1]
-    groups = inputs if head.op == "depthwise_conv2d" else head.attrs["groups"]
+    groups = head.attrs.groups if isinstance(head.attrs, Conv2dAttrs) else inputs
     taps, each = codes.shape[0] * codes.shape[1], inputs // groups
     channel = np.arange(outputs) // (outputs // groups) * each  # the first that an output sees
     where = np.arange(taps)[:, None, None] * inputs + np.arange(each)[None, :, None] + channel

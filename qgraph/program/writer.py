@@ -75,6 +75,7 @@ class Writer:
         return name
 
     def step(self, op: str, inputs: tuple[str, ...], output: str, **attrs: Any) -> None:
+        """Append a step. Raises GraphError where the op does not have such attributes."""
         self.steps.append(Step(op, inputs, output, attrs))
 
 

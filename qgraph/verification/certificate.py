@@ -18,8 +18,8 @@ import numpy as np
 from qgraph.artifacts import read_manifest, versions
 from qgraph.backends.forms import Network
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
-from qgraph.program import Step
 from qgraph.program.accumulators import Accumulator, accumulators
+from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
 from qgraph.verification.compare import Compared, Difference, Saturation, Tally, in_order
 
@@ -44,9 +44,9 @@ def certificate(
         },
         "accumulators": [_accumulator(a, network.profile) for a in accumulators(program)],
         "requantizations": [
-            _requantization(step, compared.saturation.get(step.output))
+            _requantization(step.output, step.attrs, compared.saturation.get(step.output))
             for step in program.steps
-            if step.op == "requantize"
+            if isinstance(step.attrs, RequantizeAttrs)
         ],
     }
 
@@ -112,13 +112,14 @@ def _simulates(magnitude: int, limit: int, name: str) -> dict[str, Any]:
     return {"exact": magnitude <= limit, "why": f"partial sums reach {magnitude}, {side} {name}"}
 
 
-def _requantization(step: Step, found: Saturation | None) -> dict[str, Any]:
-    attrs = step.attrs
+def _requantization(
+    tensor: str, attrs: RequantizeAttrs, found: Saturation | None
+) -> dict[str, Any]:
     return {
-        "tensor": step.output,
-        "shift": np.asarray(attrs["shift"]).tolist(),
-        "rounding": attrs["rounding"],
-        "overflow": attrs["overflow"],
-        "range": [attrs["low"], attrs["high"]],
+        "tensor": tensor,
+        "shift": np.asarray(attrs.shift).tolist(),
+        "rounding": attrs.rounding,
+        "overflow": attrs.overflow,
+        "range": [attrs.low, attrs.high],
         "saturated": None if found is None else asdict(found),
     }

@@ -12,7 +12,7 @@ from qgraph.backends.forms import Network, Runner
 from qgraph.errors import GraphError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
-from qgraph.numerics import round_shift
+from qgraph.program.ops import RequantizeAttrs
 from qgraph.verification.cases import Case
 
 
@@ -116,14 +116,14 @@ def _count_saturation(
     network: Network, codes: Mapping[str, Codes], into: dict[str, Saturation]
 ) -> None:
     for step in network.program.steps:
-        if step.op != "requantize" or step.inputs[0] not in codes:
-            continue
         attrs = step.attrs
-        shifted = round_shift(codes[step.inputs[0]], np.asarray(attrs["shift"]), attrs["rounding"])
+        if not isinstance(attrs, RequantizeAttrs) or step.inputs[0] not in codes:
+            continue
+        shifted = attrs.shifted(codes[step.inputs[0]])
         found = into.setdefault(step.output, Saturation())
         found.elements += shifted.size
-        found.below += int(np.count_nonzero(shifted < attrs["low"]))
-        found.above += int(np.count_nonzero(shifted > attrs["high"]))
+        found.below += int(np.count_nonzero(shifted < attrs.low))
+        found.above += int(np.count_nonzero(shifted > attrs.high))
 
 
 def in_order(network: Network, differences: Mapping[str, Difference]) -> Iterator[Difference]:

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from qgraph import kernels
 from qgraph.errors import GraphError, LoadError
 from qgraph.program import run
+from qgraph.program.ops import OPS
 from tests.helpers.engine_programs import ProgramWriter, every_op, random_codes
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
 
 from qgraph.backends.engine import Engine, engine_file
-from qgraph.backends.engine.file import HEADER, OPS, STEP, STORAGES, TENSOR, sealed
+from qgraph.backends.engine.file import HEADER, STEP, STORAGES, TENSOR, sealed
 
 EVERY_OP = Path(__file__).parents[2] / "fused_ops" / "tests" / "every_op.qgi"
 WHOLE = engine_file(every_op())
@@ -51,7 +52,7 @@ def test_the_layout_is_that_of_version_1() -> None:
     w = TENSOR.unpack_from(file, 64 + 2 * TENSOR.size)
     assert w == (3, 1, STORAGES.index("int8"), 1, 2, -2, 6, 6, 640, 3, 2, 0, 0, 0, 0, 0, 0)
     steps = [STEP.unpack_from(file, 384 + i * STEP.size) for i in range(2)]
-    assert steps == [(OPS.index("clip"), 1, 1, 3), (OPS.index("matmul"), 3, 2, 0)]
+    assert steps == [(OPS["clip"].code, 1, 1, 3), (OPS["matmul"].code, 3, 2, 0)]
     # The entry, the exit, then what each step reads; no least number, one greatest.
     assert np.frombuffer(file, "<u4", 5, 448).tolist() == [0, 3, 0, 1, 2]
     assert np.frombuffer(file, "<i8", 3, 512).tolist() == [0, 1, 9]

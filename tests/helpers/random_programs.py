@@ -8,7 +8,6 @@ import numpy as np
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import round_shift
 from qgraph.program import Entry, Program, Step, Tensor
-from qgraph.program.run import RULES
 
 LIMIT = 1 << 52
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
@@ -74,8 +73,9 @@ class Grower:
             values.append(self.constants.get(v, np.zeros(self.tensors[v].shape, np.int64)))
             if op == "lookup" and v == inputs[0]:
                 values[-1] = values[-1] + attrs["offset"]
-        shape = np.shape(RULES[op](attrs, values))
-        self.steps.append(Step(op, inputs, name, attrs))
+        step = Step(op, inputs, name, attrs)
+        shape = np.shape(step.definition.compute(step.attrs, values))
+        self.steps.append(step)
         self.tensors[name] = Tensor(name, shape, int(low), int(high), int(magnitude), exponent)
         self.live.append(name)
 

@@ -9,7 +9,6 @@ from qgraph.exact.bounds import accumulator_bits, bounds
 from qgraph.ir.graph import Graph
 from qgraph.program import lower
 from qgraph.program.accumulators import Accumulator, accumulators, overflowing_input
-from qgraph.program.run import RULES
 from tests.helpers.quantized import PROFILES, quantize, random_network
 
 
@@ -103,7 +102,7 @@ def test_the_input_named_goes_as_far_as_the_bound(kind: str, side: str) -> None:
         tensor = program.tensors[step.inputs[0]]
         assert codes.shape == tensor.shape
         assert tensor.low <= codes.min() and codes.max() <= tensor.high
-        sums = RULES[op](step.attrs, [codes, weights])[..., channel]
+        sums = step.definition.compute(step.attrs, [codes, weights])[..., channel]
         if side == "highest":
             assert sums.max() == found.highs[channel]
         else:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.program import lower, run
+from qgraph.program.ops import OpClass
 from qgraph.verification.cases import random_case
-from qgraph.verification.explain import PRODUCTS, explain, sources_of
+from qgraph.verification.explain import explain, sources_of
 from tests.helpers.evaluate import random_feeds
 from tests.helpers.layers import Net
 from tests.helpers.quantized import INT8, PROFILES, quantize, random_network
@@ -29,16 +30,16 @@ def at_channel(number, index):
 
 def made_of(step, found, index):
     """The code that a step makes of the codes `found`."""
-    if step.op in PRODUCTS:
+    if step.family is OpClass.PRODUCT:
         return sum(x * w for x, w in zip(found[::2], found[1::2], strict=True))
     if step.op in BINARY:
         return BINARY[step.op](*found)
     if step.op == "requantize":
-        shift = at_channel(step.attrs["shift"], index)
-        shifted = round_shift(np.asarray(found[0]), shift, step.attrs["rounding"])
+        shift = at_channel(step.attrs.shift, index)
+        shifted = round_shift(np.asarray(found[0]), shift, step.attrs.rounding)
         return bring_into_range(shifted, spec_of(step))
     if step.op == "clip":
-        low, high = step.attrs["low"], step.attrs["high"]
+        low, high = step.attrs.low, step.attrs.high
         code = max(found[0], low)
         return code if high is None else min(code, at_channel(high, index))
     if step.op in ("max_pool", "reduce_max"):
@@ -49,9 +50,9 @@ def made_of(step, found, index):
 def spec_of(step):
     from qgraph.ir.types import QuantSpec
 
-    low, high = step.attrs["low"], step.attrs["high"]
+    low, high = step.attrs.low, step.attrs.high
     bits = (high - low).bit_length()
-    return QuantSpec(bits, low < 0, "activation", overflow=step.attrs["overflow"])
+    return QuantSpec(bits, low < 0, "activation", overflow=step.attrs.overflow)
 
 
 def check(program, seed):

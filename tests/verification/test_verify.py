@@ -85,7 +85,7 @@ def test_saturation_is_counted_on_samples(network) -> None:
     codes = run(network.program, case.entries, every(network))
     for step in network.program.steps:
         if step.op == "requantize":
-            at_ends = np.isin(codes[step.output], [step.attrs["low"], step.attrs["high"]]).sum()
+            at_ends = np.isin(codes[step.output], [step.attrs.low, step.attrs.high]).sum()
             counted = found[step.output].below + found[step.output].above
             assert counted <= at_ends and found[step.output].elements == codes[step.output].size
     assert not compare(network, {}, [random_case(network.program, 1)]).saturation

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from qgraph.backends.c.text import INT32, number
-from qgraph.ir.types import Overflow, Rounding
-from qgraph.program import Program, Step
+from qgraph.errors import GraphError
+from qgraph.ir.types import Rounding
+from qgraph.program import Program, Step, Tensor
+from qgraph.program.ops import ClipAttrs, LookupAttrs, OpClass, RequantizeAttrs
 
 # (helper, operands) -> a call of it; a call needs the helper in the file.
 Call = Callable[..., str]
 # (numbers along the last axis, what they are) -> one of them, at this element.
 At = Callable[[tuple[int, ...], str], str]
-INFIX = {"add": "+", "sub": "-", "mul": "*"}
 LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Site:
+    """A step where it is written: its operands as C, the bits that are computed in.
+
+    largest: of the first operand, in magnitude.
+    """
+
+    step: Step
+    operands: Sequence[str]
+    bits: int
+    largest: int
+    call: Call
+    at: At
+
+
+@dataclass(frozen=True)
+class Expression:
+    """How a pointwise op is written.
+
+    fits: whether 32 bits hold every number on the way, where they hold the operands and the result.
+    """
+
+    write: Callable[[Site], str]
+    fits: Callable[[Program, Step], bool]
 
 
 def bits_for(program: Program, steps: Sequence[Step]) -> int:
@@ -22,53 +49,49 @@ def bits_for(program: Program, steps: Sequence[Step]) -> int:
     return 32 if all(_fits(program, step) for step in steps) else 64
 
 
+def expression(site: Site) -> str:
+    """The code that a pointwise step makes of its operands."""
+    return _entry(site.step).write(site)
+
+
+def _entry(step: Step) -> Expression:
+    if step.op not in EXPRESSIONS:
+        raise GraphError(f"{step.op}: no expression in backends/c/elements", node=step.output)
+    return EXPRESSIONS[step.op]
+
+
 def _fits(program: Program, step: Step) -> bool:
-    tensors = [program.tensors[v] for v in (*step.inputs, step.output)]
-    if any(max(-t.low, t.high) > INT32 for t in tensors):
+    if any(_largest(program.tensors[v]) > INT32 for v in (*step.inputs, step.output)):
         return False
-    if step.op in ("add", "sub", "mul", "conv2d", "depthwise_conv2d", "matmul"):
-        return tensors[-1].magnitude <= INT32
-    if step.op == "lookup":
-        return bool(max(-tensors[0].low, tensors[0].high) + abs(step.attrs["offset"]) <= INT32)
-    return step.op != "requantize" or _requantize_fits(step, max(-tensors[0].low, tensors[0].high))
+    if step.family is OpClass.PRODUCT:
+        return _sums_fit(program, step)
+    return not step.family.pointwise or _entry(step).fits(program, step)
 
 
-def _requantize_fits(step: Step, largest: int) -> bool:
-    shift, low, high = (step.attrs[key] for key in ("shift", "low", "high"))
-    if isinstance(shift, tuple) and min(shift) < 1:
-        return False
-    least = shift if isinstance(shift, int) else min(shift)
-    most = shift if isinstance(shift, int) else max(shift)
-    narrow = high - low < INT32 and max(-low, high) <= INT32
-    return bool(most <= 31 and largest << max(-least, 0) <= INT32 and narrow)
+def _largest(tensor: Tensor) -> int:
+    return max(-tensor.low, tensor.high)
 
 
-def expression(
-    step: Step, operands: Sequence[str], bits: int, largest: int, call: Call, at: At
-) -> str:
-    """The code that a pointwise step makes of its operands.
+def _sums_fit(program: Program, step: Step) -> bool:
+    return program.tensors[step.output].magnitude <= INT32
 
-    largest: of the first operand, in magnitude.
-    """
-    if step.op in INFIX:
-        a, b = (_wide(operand, bits) for operand in operands)
-        if step.op == "add" and b.startswith("-"):
+
+def _always(program: Program, step: Step) -> bool:
+    return True
+
+
+def _infix(sign: str) -> Callable[[Site], str]:
+    def write(site: Site) -> str:
+        a, b = (_wide(operand, site.bits) for operand in site.operands)
+        if sign == "+" and b.startswith("-"):
             return f"{a} - {b[1:]}"
-        return f"{a} {INFIX[step.op]} {b}"
-    if step.op in ("maximum", "minimum"):
-        return call(step.op[:3], *operands)
-    if step.op == "lookup":
-        offset = step.attrs["offset"]
-        moved = f" - {offset}" if offset > 0 else f" + {-offset}" if offset else ""
-        return f"{operands[1]}[{operands[0]}{moved}]"
-    if step.op == "clip":
-        return _clip(step, operands[0], bits, call, at)
-    assert step.op == "requantize"
-    low, high = step.attrs["low"], step.attrs["high"]
-    shifted = _shifted(step, operands[0], bits, largest, call, at)
-    if step.attrs["overflow"] == Overflow.WRAP:
-        return call("wrap", shifted, number(low), number((1 << (high - low).bit_length()) - 1))
-    return call("clamp", shifted, number(low), number(high))
+        return f"{a} {sign} {b}"
+
+    return write
+
+
+def _helper(name: str) -> Callable[[Site], str]:
+    return lambda site: site.call(name, *site.operands)
 
 
 def _wide(operand: str, bits: int) -> str:
@@ -76,31 +99,72 @@ def _wide(operand: str, bits: int) -> str:
     return f"(int{bits}_t){operand}" if operand.endswith("]") else operand
 
 
-def _clip(step: Step, value: str, bits: int, call: Call, at: At) -> str:
-    most = INT32 if bits == 32 else LIMIT
-    for key, helper in (("low", "max"), ("high", "min")):
-        bound: Any = step.attrs[key]
+def _lookup(site: Site) -> str:
+    offset = site.step.attrs_as(LookupAttrs).offset
+    moved = f" - {offset}" if offset > 0 else f" + {-offset}" if offset else ""
+    return f"{site.operands[1]}[{site.operands[0]}{moved}]"
+
+
+def _lookup_fits(program: Program, step: Step) -> bool:
+    offset = step.attrs_as(LookupAttrs).offset
+    return _largest(program.tensors[step.inputs[0]]) + abs(offset) <= INT32
+
+
+def _clip(site: Site) -> str:
+    attrs, value = site.step.attrs_as(ClipAttrs), site.operands[0]
+    most = INT32 if site.bits == 32 else LIMIT
+    for key, bound, helper in (("low", attrs.low, "max"), ("high", attrs.high, "min")):
         if isinstance(bound, tuple):
             held = tuple(max(min(b, most), -most) for b in bound)
-            value = call(helper, value, at(held, f"{step.output} {key}"))
+            value = site.call(helper, value, site.at(held, f"{site.step.output} {key}"))
         elif bound is not None:
-            value = call(helper, value, number(max(min(bound, most), -most)))
+            value = site.call(helper, value, number(max(min(bound, most), -most)))
     return value
 
 
-def _shifted(step: Step, value: str, bits: int, largest: int, call: Call, at: At) -> str:
-    shift, rounding = step.attrs["shift"], step.attrs["rounding"]
-    helper = "floor_shift" if rounding == Rounding.FLOOR else rounding
+def _requantize(site: Site) -> str:
+    attrs = site.step.attrs_as(RequantizeAttrs)
+    shifted = _shifted(site, attrs)
+    if attrs.wraps:
+        return site.call("wrap", shifted, number(attrs.low), number((1 << attrs.bits) - 1))
+    return site.call("clamp", shifted, number(attrs.low), number(attrs.high))
+
+
+def _shifted(site: Site, attrs: RequantizeAttrs) -> str:
+    value, shift, call = site.operands[0], attrs.shift, site.call
+    helper: str = "floor_shift" if attrs.rounding == Rounding.FLOOR else attrs.rounding
     if isinstance(shift, tuple):
         held = tuple(max(min(s, 62), -61) for s in shift)
         if min(held) < 1:
             helper = f"{helper}_or_left"
-        return call(helper, value, at(held, f"{step.output} shifts"))
+        return call(helper, value, site.at(held, f"{site.step.output} shifts"))
     if shift > 0:
         return call(helper, value, str(min(shift, 62)))
     if shift == 0:
         return value
     left = min(-shift, 61)
-    if largest << left <= (INT32 if bits == 32 else LIMIT):
-        return f"{_wide(value, bits)} * {number(1 << left)}"
+    if site.largest << left <= (INT32 if site.bits == 32 else LIMIT):
+        return f"{_wide(value, site.bits)} * {number(1 << left)}"
     return call("shift_left", value, str(left))
+
+
+def _requantize_fits(program: Program, step: Step) -> bool:
+    attrs = step.attrs_as(RequantizeAttrs)
+    shifts = attrs.shift if isinstance(attrs.shift, tuple) else (attrs.shift,)
+    if isinstance(attrs.shift, tuple) and min(shifts) < 1:
+        return False
+    narrow = attrs.high - attrs.low < INT32 and max(-attrs.low, attrs.high) <= INT32
+    reached = _largest(program.tensors[step.inputs[0]]) << max(-min(shifts), 0)
+    return max(shifts) <= 31 and reached <= INT32 and narrow
+
+
+EXPRESSIONS: Mapping[str, Expression] = {
+    "add": Expression(_infix("+"), _sums_fit),
+    "sub": Expression(_infix("-"), _sums_fit),
+    "mul": Expression(_infix("*"), _sums_fit),
+    "maximum": Expression(_helper("max"), _always),
+    "minimum": Expression(_helper("min"), _always),
+    "clip": Expression(_clip, _always),
+    "requantize": Expression(_requantize, _requantize_fits),
+    "lookup": Expression(_lookup, _lookup_fits),
+}

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.backends.c.check import check
+from qgraph.backends.c.functions import LOWERINGS
 from qgraph.backends.c.header import header
 from qgraph.backends.c.source import Unit, unit
 from qgraph.backends.forms import Network, Runner
@@ -21,7 +22,7 @@ from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.names import file_stem
 from qgraph.program import Program, Tensor, run
-from qgraph.program.layers import OPS, elements
+from qgraph.program.layers import elements
 from qgraph.program.run import batch_of
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -62,8 +63,8 @@ class CForm:
 def refused(program: Program) -> str | None:
     """Why C cannot carry a program, naming the layer; None where it can."""
     for step in program.steps:
-        if step.op not in OPS:
-            return f"{step.output}: `{step.op}` has no C"
+        if step.op not in LOWERINGS.lowered:
+            return f"{step.output}: {LOWERINGS.refusal(step).reason}"
     for tensor in program.tensors.values():
         if elements(tensor) * np.dtype(tensor.storage).itemsize > MOST:
             return f"{tensor.name}: more than {MOST} bytes"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qgraph.backends.c.context import Source
-from qgraph.backends.c.elements import bits_for, expression
-from qgraph.backends.c.moves import walks, write_take, write_walk
+from qgraph.backends.c.elements import EXPRESSIONS, Site, bits_for, expression
+from qgraph.backends.c.moves import WALKS, write_take, write_walk
 from qgraph.backends.c.text import (
+    Shape,
     Text,
     broadcast,
     index,
@@ -17,12 +19,22 @@ from qgraph.backends.c.text import (
     number,
     strides,
 )
+from qgraph.backends.lowerings import Lowerings
 from qgraph.names import comment, identifier
 from qgraph.program import Step, Tensor
-from qgraph.program.layers import MOVES, ROWS, Layer, elements
+from qgraph.program.layers import Layer, elements
+from qgraph.program.ops import (
+    Conv2dAttrs,
+    MaxPoolAttrs,
+    ReduceMaxAttrs,
+    StandardizeAttrs,
+    TakeAttrs,
+    WindowAttrs,
+)
+from qgraph.program.ops.layout import Pads, Pair
+from qgraph.program.ops.products import ONE
 
 Counters = list[tuple[str, int]]
-ONE = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -59,14 +71,9 @@ class _Writer:
     def function(self) -> Function:
         head = self.layer.head
         name = self.source.names.fresh(f"layer_{identifier(head.output)}")
-        body: Callable[[], None] = self._elements
-        if head.op in MOVES or head.op == "reshape":
-            body = self._moves
-        elif head.op in ROWS:
-            body = self._rows
         body_text = Text()
         self.text, signature = body_text, Text()
-        body()
+        LOWERINGS.of(head)(self, head)
         parameters = [
             *(f"const {self.tensors[v].storage}_t *{self.source.idents[v]}" for v in self.read),
             *([f"{self.scratch[0]}_t *row"] if self.scratch else []),
@@ -86,97 +93,125 @@ class _Writer:
 
     # -- moves ------------------------------------------------------------------------------
 
-    def _moves(self) -> None:
-        step = self.layer.head
-        to = self.tensors[step.output]
-        if step.op == "pad":
-            self.text.line(f"memset(to, 0, {elements(to)} * sizeof *to);")
-        if step.op == "take":
-            indices = self.source.array(step.attrs["indices"], f"{step.output} indices")
-            write_take(self.text, step, self.program, self._array(step.inputs[0]), indices)
-        else:
-            for walk in walks(step, self.program):
-                same = self.tensors[walk.source].storage == to.storage
-                write_walk(self.text, walk, self._array(walk.source), same)
-        self.text.line(f"TRACE_ALL({self.source.trace(step.output)}, to, {elements(to)});")
+    def pad(self, step: Step) -> None:
+        self.text.line(f"memset(to, 0, {elements(self.tensors[step.output])} * sizeof *to);")
+        self.walk(step)
+
+    def walk(self, step: Step) -> None:
+        storage = self.tensors[step.output].storage
+        for walk in WALKS[step.op](step, self.program):
+            same = self.tensors[walk.source].storage == storage
+            write_walk(self.text, walk, self._array(walk.source), same)
+        self._trace_all(step)
+
+    def take(self, step: Step) -> None:
+        attrs = step.attrs_as(TakeAttrs)
+        indices = self.source.array(attrs.indices, f"{step.output} indices")
+        write_take(self.text, step, self.program, self._array(step.inputs[0]), indices)
+        self._trace_all(step)
+
+    def _trace_all(self, step: Step) -> None:
+        count = elements(self.tensors[step.output])
+        self.text.line(f"TRACE_ALL({self.source.trace(step.output)}, to, {count});")
 
     # -- loops over rows of channels ----------------------------------------------------------
 
-    def _rows(self) -> None:
-        head = self.layer.head
-        if head.op == "standardize":
-            return self._standardized_rows(head)
-        names = ("n", "y", "x", "c") if head.op != "matmul" else ("n", "c")
-        counters = [*zip(names, self.shape, strict=True)]
-        image, sums = self.tensors[head.inputs[0]], self._row_storage()
-        self.scratch = (sums, self.shape[-1])
-        if head.op != "matmul":
-            self._window(head)
-        with self.text.loops(counters[:-1]):
-            size = elements(image) // image.shape[0]
-            batch = index([size], counters[:1])
-            place = [n if size > 1 else "0" for n, size in counters[1:3]]
-            x = self._array(head.inputs[0]) + (f" + {batch}" if batch != "0" else "")
-            if head.op == "max_pool":
-                kernel = self.source.kernel("max_pool", image.storage, "", "")
-                self.text.line(f"{kernel}({x}, row, {', '.join(place)}, &at);")
-            else:
-                w = self.tensors[head.inputs[1]]
-                op = head.op
-                if op == "depthwise_conv2d" and w.shape[3] > 1:
-                    op = "depthwise_conv2d_multiplied"
-                kernel = self.source.kernel(op, image.storage, w.storage, sums)
-                weights = self._array(head.inputs[1])
-                rest = ", ".join([*place, "&at"])
-                if op == "matmul":
-                    rest = f"{w.shape[0]}, {w.shape[1]}"
-                self.text.line(f"{kernel}({x}, {weights}, row, {rest});")
+    def depthwise(self, head: Step) -> None:
+        multiplied = self.tensors[head.inputs[1]].shape[3] > 1
+        self._convolution(head, "depthwise_conv2d_multiplied" if multiplied else head.op)
+
+    def conv2d(self, head: Step) -> None:
+        self._convolution(head, head.op)
+
+    def _convolution(self, head: Step, kernel: str) -> None:
+        x, w = (self.tensors[v] for v in head.inputs)
+        attrs = head.attrs_as(WindowAttrs)
+        groups = attrs.groups if isinstance(attrs, Conv2dAttrs) else 1
+        sums = self._row_of_sums(head)
+        self._window(x, w.shape[:2], attrs.strides, attrs.dilations, attrs.pads, groups)
+        name = self.source.kernel(kernel, x.storage, w.storage, sums)
+        weights = self._array(head.inputs[1])
+        with self._pixels(x) as (counters, image, place):
+            self.text.line(f"{name}({image}, {weights}, row, {place}, &at);")
             self._chain_of_row(counters)
-        return None
 
-    def _chain_of_row(self, counters: Counters) -> None:
-        with self.text.loops(counters[-1:]):
-            first = "row[c]" if self.shape[-1] > 1 else "row[0]"
-            self._chain(counters, None, {self.layer.head.output: first})
+    def max_pool(self, head: Step) -> None:
+        x, attrs = self.tensors[head.inputs[0]], head.attrs_as(MaxPoolAttrs)
+        self.scratch = (x.storage, self.shape[-1])
+        self._window(x, attrs.ksize, attrs.strides, ONE, attrs.pads, 1)
+        name = self.source.kernel("max_pool", x.storage, "", "")
+        with self._pixels(x) as (counters, image, place):
+            self.text.line(f"{name}({image}, row, {place}, &at);")
+            self._chain_of_row(counters)
 
-    def _standardized_rows(self, head: Step) -> None:
+    def matmul(self, head: Step) -> None:
+        x, w = (self.tensors[v] for v in head.inputs)
+        sums = self._row_of_sums(head)
+        counters = [*zip(("n", "c"), self.shape, strict=True)]
+        with self.text.loops(counters[:-1]):
+            row = self._row(x, counters)
+            name = self.source.kernel("matmul", x.storage, w.storage, sums)
+            weights = self._array(head.inputs[1])
+            self.text.line(f"{name}({row}, {weights}, row, {w.shape[0]}, {w.shape[1]});")
+            self._chain_of_row(counters)
+
+    def standardize(self, head: Step) -> None:
+        attrs = head.attrs_as(StandardizeAttrs)
         channels, storage = self.shape[-1], self.tensors[head.output].storage
         outer = [(f"d{k}", size) for k, size in enumerate(self.shape[:-1])]
         counters = [*outer, ("c", channels)]
         self.scratch = (storage, channels)
         x = head.inputs[0]
         kernel = self.source.kernel("standardize", self.tensors[x].storage, "", storage)
-        numbers = [channels, *(head.attrs[key] for key in ("guard", "epsilon", "shift"))]
+        numbers = [channels, attrs.guard, attrs.epsilon, attrs.shift]
         with self.text.loops(outer):
             row = index(strides(self.shape)[:-1], outer) if outer else "0"
             place = self._array(x) + (f" + {row}" if row != "0" else "")
             self.text.line(f"{kernel}({place}, row, {', '.join(map(number, numbers))});")
             self._chain_of_row(counters)
 
-    def _row_storage(self) -> str:
-        head = self.layer.head
-        if head.op == "max_pool":
-            return self.tensors[head.inputs[0]].storage
-        return f"int{bits_for(self.program, [head])}"
+    def _row_of_sums(self, head: Step) -> str:
+        """The type of sums; a row of them is the layer's scratch."""
+        sums = f"int{bits_for(self.program, [head])}"
+        self.scratch = (sums, self.shape[-1])
+        return sums
 
-    def _window(self, head: Step) -> None:
-        image, attrs = self.tensors[head.inputs[0]].shape, head.attrs
-        kernel = attrs["ksize"] if "ksize" in attrs else self.tensors[head.inputs[1]].shape[:2]
-        (top, _), (left, _) = attrs["pads"]
+    @contextmanager
+    def _pixels(self, x: Tensor) -> Iterator[tuple[Counters, str, str]]:
+        """Loops over pixels: the counters, the image, and the place in it."""
+        counters = [*zip(("n", "y", "x", "c"), self.shape, strict=True)]
+        with self.text.loops(counters[:-1]):
+            place = ", ".join(n if size > 1 else "0" for n, size in counters[1:3])
+            yield counters, self._row(x, counters), place
+
+    def _row(self, x: Tensor, counters: Counters) -> str:
+        """The sample of a tensor that the counters are at."""
+        batch = index([elements(x) // x.shape[0]], counters[:1])
+        return self._array(x.name) + (f" + {batch}" if batch != "0" else "")
+
+    def _chain_of_row(self, counters: Counters) -> None:
+        with self.text.loops(counters[-1:]):
+            first = "row[c]" if self.shape[-1] > 1 else "row[0]"
+            self._chain(counters, None, {self.layer.head.output: first})
+
+    def _window(
+        self, x: Tensor, kernel: Shape, strides: Pair, dilations: Pair, pads: Pads, groups: int
+    ) -> None:
+        (top, _), (left, _) = pads
         facts = {
-            "height": image[1],
-            "width": image[2],
-            "channels": image[3],
+            "height": x.shape[1],
+            "width": x.shape[2],
+            "channels": x.shape[3],
             "kernel_height": kernel[0],
             "kernel_width": kernel[1],
-            "stride_y": attrs["strides"][0],
-            "stride_x": attrs["strides"][1],
-            "dilation_y": attrs.get("dilations", ONE)[0],
-            "dilation_x": attrs.get("dilations", ONE)[1],
+            "stride_y": strides[0],
+            "stride_x": strides[1],
+            "dilation_y": dilations[0],
+            "dilation_x": dilations[1],
             "top": top,
             "left": left,
             "outputs": self.shape[-1],
-            "groups": attrs.get("groups", 1),
+            "groups": groups,
         }
         fields = ", ".join(f".{name} = {value}" for name, value in facts.items())
         self.text.line(f"static const window at = {{{fields}}};")
@@ -184,13 +219,12 @@ class _Writer:
 
     # -- loops over elements ------------------------------------------------------------------
 
-    def _elements(self) -> None:
+    def elements(self, head: Step) -> None:
         """All walks over as few loops as can be: the output's, then those of other tensors."""
-        head = self.layer.head
         read = [v for v in self.layer.read if not self._is_table(v)]
         walks = {v: broadcast(self.tensors[v].shape, self.shape) for v in read}
-        if head.op == "reduce_max":
-            walks[head.inputs[0]] = self._kept_strides(head)
+        if isinstance(head.attrs, ReduceMaxAttrs):
+            walks[head.inputs[0]] = self._kept_strides(head.inputs[0], head.attrs)
         last = [0] * (len(self.shape) - 1) + [1] if self.shape else []
         every = [strides(self.shape), *walks.values(), *([last] if self._has_vectors() else [])]
         sizes, steps = merged(self.shape, every)
@@ -199,35 +233,36 @@ class _Writer:
         places = dict(zip(walks, steps[1:], strict=False))
         with self.text.loops(counters):
             known: dict[str, str] = {}
-            if head.op == "reduce_max":
-                known = {head.output: self._largest(head, counters, places[head.inputs[0]])}
+            if isinstance(head.attrs, ReduceMaxAttrs):
+                x, axes = head.inputs[0], head.attrs.axes
+                known = {head.output: self._largest(x, axes, counters, places[x])}
             self._chain(counters, places, known, channel)
 
     def _has_vectors(self) -> bool:
+        """Whether a step of the chain has numbers for each channel."""
         return any(
             isinstance(value, tuple)
             for step in self.layer.steps
-            for key, value in step.attrs.items()
-            if key in ("shift", "low", "high")
+            if step.family.pointwise
+            for _, value in step.attrs.items()
         )
 
     def _is_table(self, value: str) -> bool:
         return any(step.op == "lookup" and step.inputs[1] == value for step in self.layer.steps)
 
-    def _kept_strides(self, head: Step) -> list[int]:
-        shape, axes = self.tensors[head.inputs[0]].shape, head.attrs["axes"]
+    def _kept_strides(self, x: str, attrs: ReduceMaxAttrs) -> list[int]:
+        shape, axes = self.tensors[x].shape, attrs.axes
         every = strides(shape)
-        if head.attrs["keepdims"]:
+        if attrs.keepdims:
             return [0 if a in axes else every[a] for a in range(len(shape))]
         return [every[a] for a in range(len(shape)) if a not in axes]
 
-    def _largest(self, head: Step, counters: Counters, places: Sequence[int]) -> str:
+    def _largest(self, x: str, axes: Shape, counters: Counters, places: Sequence[int]) -> str:
         """The largest code over the reduced axes, from the element at their start."""
-        x = self.tensors[head.inputs[0]]
-        axes = head.attrs["axes"]
-        sizes, (steps,) = merged([x.shape[a] for a in axes], [[strides(x.shape)[a] for a in axes]])
+        shape = self.tensors[x].shape
+        sizes, (steps,) = merged([shape[a] for a in axes], [[strides(shape)[a] for a in axes]])
         over = [(f"r{k}", size) for k, size in enumerate(sizes)]
-        array = self._array(head.inputs[0])
+        array = self._array(x)
         start = index(places, counters)
         self.text.line(f"int{self.bits}_t largest = {array}[{start}];")
         with self.text.loops(over):
@@ -262,7 +297,8 @@ class _Writer:
                 operands = [self._operand(v, counters, places, place) for v in step.inputs]
                 first = self.tensors[step.inputs[0]]
                 largest = max(-first.low, first.high)
-                value = expression(step, operands, self.bits, largest, self._call, vector)
+                site = Site(step, operands, self.bits, largest, self._call, vector)
+                value = expression(site)
             self.text.declare(f"const int{self.bits}_t {name} = {value};", self._scale(step))
             self.text.line(f"TRACE({self.source.trace(step.output)}, {place}, {name});")
         for tensor, target in self.targets.items():
@@ -304,3 +340,21 @@ class _Writer:
         kind = f"i{self.bits}"
         self.source.helpers.add((helper, kind))
         return f"{helper}_{kind}({', '.join(operands)})"
+
+
+# What writes a layer, by the op of its first step.
+LOWERINGS: Lowerings[Callable[[_Writer, Step], None]] = Lowerings(
+    "backends/c",
+    {
+        "conv2d": _Writer.conv2d,
+        "depthwise_conv2d": _Writer.depthwise,
+        "matmul": _Writer.matmul,
+        **dict.fromkeys(EXPRESSIONS, _Writer.elements),
+        "max_pool": _Writer.max_pool,
+        "reduce_max": _Writer.elements,
+        "standardize": _Writer.standardize,
+        **dict.fromkeys(WALKS, _Writer.walk),
+        "pad": _Writer.pad,
+        "take": _Writer.take,
+    },
+)

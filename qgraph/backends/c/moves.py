@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgraph.backends.c.text import Text, index, merged, named, strides
 from qgraph.program import Program, Step
+from qgraph.program.ops import ConcatAttrs, PadAttrs, SliceAttrs, TakeAttrs, TransposeAttrs
 
 
 @dataclass(frozen=True)
@@ -21,27 +22,58 @@ class Walk:
     to_start: int = 0
 
 
-def walks(step: Step, program: Program) -> Iterator[Walk]:
-    """What a move copies; `pad` leaves the rest of its output 0."""
-    attrs, shapes = step.attrs, [program.tensors[v].shape for v in step.inputs]
+def _reshape(step: Step, program: Program) -> Iterator[Walk]:
     made = program.tensors[step.output].shape
-    x, own, to = step.inputs[0], strides(shapes[0]), strides(made)
-    if step.op == "reshape":
-        yield Walk(x, made, to, to)
-    elif step.op == "transpose":
-        yield Walk(x, made, [own[a] for a in attrs["perm"]], to)
-    elif step.op == "slice":
-        steps = [a * b for a, b in zip(own, attrs["strides"], strict=True)]
-        yield Walk(x, made, steps, to, _place(own, attrs["begin"]))
-    elif step.op == "pad":
-        before = [a for a, _ in attrs["paddings"]]
-        yield Walk(x, shapes[0], own, to, 0, _place(to, before))
-    else:
-        assert step.op == "concat"
-        axis, start = attrs["axis"], 0
-        for value, shape in zip(step.inputs, shapes, strict=True):
-            yield Walk(value, shape, strides(shape), to, 0, start * to[axis])
-            start += shape[axis]
+    yield Walk(step.inputs[0], made, strides(made), strides(made))
+
+
+def _transpose(step: Step, program: Program) -> Iterator[Walk]:
+    attrs = step.attrs_as(TransposeAttrs)
+    x, shape, made = _ends(step, program)
+    own = strides(shape)
+    yield Walk(x, made, [own[axis] for axis in attrs.perm], strides(made))
+
+
+def _slice(step: Step, program: Program) -> Iterator[Walk]:
+    attrs = step.attrs_as(SliceAttrs)
+    x, shape, made = _ends(step, program)
+    own = strides(shape)
+    steps = [a * b for a, b in zip(own, attrs.strides, strict=True)]
+    yield Walk(x, made, steps, strides(made), _place(own, attrs.first(shape)))
+
+
+def _pad(step: Step, program: Program) -> Iterator[Walk]:
+    """What is copied; the rest of the output stays 0."""
+    attrs = step.attrs_as(PadAttrs)
+    x, shape, made = _ends(step, program)
+    to = strides(made)
+    before = [a for a, _ in attrs.paddings]
+    yield Walk(x, shape, strides(shape), to, 0, _place(to, before))
+
+
+def _concat(step: Step, program: Program) -> Iterator[Walk]:
+    attrs = step.attrs_as(ConcatAttrs)
+    axis, start, to = attrs.axis, 0, strides(program.tensors[step.output].shape)
+    for value in step.inputs:
+        shape = program.tensors[value].shape
+        yield Walk(value, shape, strides(shape), to, 0, start * to[axis])
+        start += shape[axis]
+
+
+def _ends(step: Step, program: Program) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The first input, its shape, and that of the output."""
+    x = step.inputs[0]
+    return x, program.tensors[x].shape, program.tensors[step.output].shape
+
+
+# What each op copies.
+WALKS: Mapping[str, Callable[[Step, Program], Iterator[Walk]]] = {
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "concat": _concat,
+    "pad": _pad,
+}
 
 
 def _place(steps: Sequence[int], at: Sequence[int]) -> int:
@@ -72,7 +104,8 @@ def _at(array: str, place: str) -> str:
 def write_take(text: Text, step: Step, program: Program, array: str, indices: str) -> None:
     """Loops that pick by an array of indices along one axis."""
     shape, made = (program.tensors[v].shape for v in (step.inputs[0], step.output))
-    axis = step.attrs["axis"]
+    attrs = step.attrs_as(TakeAttrs)
+    axis = attrs.axis
     own, to = strides(shape), strides(made)
     counters = [(f"d{k}", size) for k, size in enumerate(made)]
     with text.loops(counters):

@@ -17,6 +17,7 @@ from qgraph.ir.types import Array
 from qgraph.names import c_names, comment, identifier
 from qgraph.program import Program
 from qgraph.program.layers import Layer, elements, layers
+from qgraph.program.ops import OpClass
 
 TRACE = """\
 #ifdef {NET}_TRACE
@@ -96,7 +97,7 @@ class _Unit:
         roots: dict[str, str] = {}
         for layer in self.layers:
             head = layer.head
-            if head.op == "reshape" and head.output not in self.program.exits:
+            if head.family is OpClass.RESHAPE and head.output not in self.program.exits:
                 source = head.inputs[0]
                 if source not in self.program.constants:
                     roots[head.output] = roots.get(source, source)

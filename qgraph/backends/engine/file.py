@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from qgraph.backends.lowerings import Lowerings
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import ROUNDINGS, Overflow
 from qgraph.program import Program, Step, Tensor
+from qgraph.program.ops import OPS, OpClass
 
 MAGIC = b"\x89QGI\r\n\x1a\n"
 VERSION = 1
@@ -29,14 +28,9 @@ MAX_RANK = 8
 # The order is that of the enumerations in fused_ops/engine/.
 STORAGES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 COMPUTED, CONSTANT, ENTRY = range(3)
-OPS = (
-    *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum"),
-    *("clip", "requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose"),
-    *("slice", "concat", "pad", "take", "standardize"),
-)
+# What the engine runs: codes of ops, which are their places in `Op` of fused_ops/engine/ops.h.
+LOWERINGS = Lowerings("backends/engine", {op.name: op.code for op in OPS.values()})
 
-Attrs = Mapping[str, Any]
-Shape = tuple[int, ...]
 Numbers = list[int]
 
 
@@ -51,7 +45,7 @@ def engine_file(program: Program) -> bytes:
     for step in program.steps:
         own = _numbers(program, step)
         operands = [index[name] for name in step.inputs]
-        steps.append(STEP.pack(OPS.index(step.op), index[step.output], len(operands), len(own)))
+        steps.append(STEP.pack(LOWERINGS.of(step), index[step.output], len(operands), len(own)))
         indices += operands
         numbers += own
     sections = [
@@ -108,65 +102,8 @@ def _record(program: Program, name: str, text: tuple[int, int], data: int) -> by
     return TENSOR.pack(*text, storage, kind, rank, *limits, data, *shape)
 
 
-# -- what each op says of itself --------------------------------------------------------------
-
-
 def _numbers(program: Program, step: Step) -> Numbers:
-    shapes = [program.tensors[name].shape for name in step.inputs]
-    if step.op in ("conv2d", "depthwise_conv2d", "matmul") and (
-        step.inputs[1] not in program.constants
-    ):
+    if step.family is OpClass.PRODUCT and step.inputs[1] not in program.constants:
         raise UnsupportedError("the engine needs constant weights", node=step.output)
-    write = NUMBERS.get(step.op)
-    return [int(n) for n in write(step.attrs, shapes)] if write else []
-
-
-def _many(numbers: Any) -> Numbers:
-    """Their count, then numbers: none, one, or one for each channel."""
-    found = [] if numbers is None else [int(n) for n in np.atleast_1d(numbers)]
-    return [len(found), *found]
-
-
-def _window(attrs: Attrs, dilated: bool = True) -> Numbers:
-    (top, bottom), (left, right) = attrs["pads"]
-    dilations = attrs["dilations"] if dilated else ()
-    return [*attrs["strides"], *dilations, top, bottom, left, right]
-
-
-def _requantize(attrs: Attrs, shapes: Sequence[Shape]) -> Numbers:
-    modes = [ROUNDINGS.index(attrs["rounding"]), int(attrs["overflow"] == Overflow.WRAP)]
-    return [*modes, attrs["low"], attrs["high"], *_many(attrs["shift"])]
-
-
-def _slice(attrs: Attrs, shapes: Sequence[Shape]) -> Numbers:
-    """Where each dimension begins, and its step; the output's shape says where it ends."""
-    parts = zip(attrs["begin"], attrs["end"], attrs["strides"], shapes[0], strict=True)
-    found = [slice(*part).indices(size) for *part, size in parts]
-    return [number for begin, _, stride in found for number in (begin, stride)]
-
-
-def _reduce_max(attrs: Attrs, shapes: Sequence[Shape]) -> Numbers:
-    axes = sorted({axis % len(shapes[0]) for axis in attrs["axes"]})
-    return [int(attrs["keepdims"]), *_many(axes)]
-
-
-def _take(attrs: Attrs, shapes: Sequence[Shape]) -> Numbers:
-    axis = attrs["axis"] % len(shapes[0])
-    return [axis, *_many(np.asarray(attrs["indices"]) % shapes[0][axis])]
-
-
-NUMBERS: Mapping[str, Callable[[Attrs, Sequence[Shape]], Sequence[int]]] = {
-    "conv2d": lambda attrs, shapes: [*_window(attrs), attrs["groups"]],
-    "depthwise_conv2d": lambda attrs, shapes: _window(attrs),
-    "clip": lambda attrs, shapes: [*_many(attrs["low"]), *_many(attrs["high"])],
-    "requantize": _requantize,
-    "lookup": lambda attrs, shapes: [attrs["offset"]],
-    "standardize": lambda a, shapes: [a["guard"], a["epsilon"], a["shift"]],
-    "max_pool": lambda attrs, shapes: [*attrs["ksize"], *_window(attrs, dilated=False)],
-    "reduce_max": _reduce_max,
-    "transpose": lambda attrs, shapes: _many([axis % len(shapes[0]) for axis in attrs["perm"]]),
-    "slice": _slice,
-    "concat": lambda attrs, shapes: [attrs["axis"] % len(shapes[0])],
-    "pad": lambda attrs, shapes: [n for pair in attrs["paddings"] for n in pair],
-    "take": _take,
-}
+    shapes = [program.tensors[name].shape for name in step.inputs]
+    return step.definition.file_numbers(step.attrs, shapes)

@@ -7,26 +7,41 @@ into the other where a node needs it, once. Weights are turned when they are wri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import onnx
 
+from qgraph.backends.lowerings import Lowerings
 from qgraph.backends.onnx.builder import Builder, element_type
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.names import Namespace
 from qgraph.program import Program, Step, Tensor
+from qgraph.program.ops import (
+    ClipAttrs,
+    ConcatAttrs,
+    Conv2dAttrs,
+    MaxPoolAttrs,
+    PadAttrs,
+    ReduceMaxAttrs,
+    ReshapeAttrs,
+    SliceAttrs,
+    TakeAttrs,
+    TransposeAttrs,
+    WindowAttrs,
+)
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 END = np.iinfo(np.int64)
+Lower = Callable[[Any, Step], None]  # of an emission
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Emission(ABC):
-    """Writes a program's steps, one method for each op.
+    """Writes a program's steps; `lowerings` has a method for each op.
 
     `publics` has the user's names of exits, where they have one. `held` has, for each tensor, the
     ONNX values that carry it by (dtype, is it NCHW?); the first of them is what its step made.
@@ -35,6 +50,7 @@ class Emission(ABC):
     form: ClassVar[str]
     opset: ClassVar[int]
     holds: ClassVar[str]  # `codes` or `values`
+    lowerings: ClassVar[Lowerings[Lower]]
 
     def __init__(self, program: Program, publics: Mapping[str, str] = NO_NAMES) -> None:
         self.program = program
@@ -83,7 +99,7 @@ class Emission(ABC):
         """The checked model. Raises UnsupportedError naming what the form cannot carry."""
         self.enter()
         for step in self.program.steps:
-            getattr(self, f"_{step.op}")(step)
+            self.lowerings.of(step)(self, step)
         exits = self.leave()
         return self.model.model(
             {
@@ -208,17 +224,17 @@ class Emission(ABC):
         self._binary(step, "Min")
 
     def _clip(self, step: Step) -> None:
-        (name,) = step.inputs
+        (name,), attrs = step.inputs, step.attrs_as(ClipAttrs)
         tensor, (_, nchw) = self.tensors[name], self.made_as(name)
         dtype = self.working(name, step.output)
         value = self.get(name, dtype, nchw)
         # What is out of reach limits nothing, and may not fit the type.
-        if step.attrs["low"] is not None:
-            low = np.maximum(step.attrs["low"], tensor.low)
+        if attrs.low is not None:
+            low = np.maximum(attrs.low, tensor.low)
             if (low > tensor.low).any():
                 value = self._limited("Max", value, step, low, dtype, nchw)
-        if step.attrs["high"] is not None:
-            high = np.minimum(step.attrs["high"], tensor.high)
+        if attrs.high is not None:
+            high = np.minimum(attrs.high, tensor.high)
             if (high < tensor.high).any():
                 value = self._limited("Min", value, step, high, dtype, nchw)
         self.put(step.output, value, dtype, nchw)
@@ -237,7 +253,7 @@ class Emission(ABC):
     def _reshape(self, step: Step) -> None:
         (name,) = step.inputs
         dtype, _ = self.made_as(name)
-        shape = list(step.attrs["shape"])
+        shape = list(step.attrs_as(ReshapeAttrs).shape)
         if self.program.batch_free:
             shape[0] = 0  # as it comes
         sizes = self.model.constant(np.array(shape, np.int64), f"{step.output}/shape")
@@ -248,12 +264,15 @@ class Emission(ABC):
         (name,) = step.inputs
         dtype, _ = self.made_as(name)
         value = self.get(name, dtype)
-        value = self.model.add("Transpose", [value], step.output, perm=step.attrs["perm"])
+        value = self.model.add(
+            "Transpose", [value], step.output, perm=step.attrs_as(TransposeAttrs).perm
+        )
         self.put_moved(step, value, dtype)
 
     def _slice(self, step: Step) -> None:
         value, dtype, nchw = self._moved(step)
-        parts = zip(step.attrs["begin"], step.attrs["end"], step.attrs["strides"], strict=True)
+        attrs = step.attrs_as(SliceAttrs)
+        parts = zip(attrs.begin, attrs.end, attrs.strides, strict=True)
         cuts = [
             (b, (END.max if s > 0 else END.min) if e is None else e, axis_in(axis, nchw), s)
             for axis, (b, e, s) in enumerate(parts)
@@ -273,18 +292,19 @@ class Emission(ABC):
         same = len(types) == 1 and len(varying) == len(step.inputs)
         dtype = types.pop() if same else self.working(*step.inputs)
         inputs = [self.get(v, dtype, nchw) for v in step.inputs]
-        axis = axis_in(step.attrs["axis"], nchw)
+        axis = axis_in(step.attrs_as(ConcatAttrs).axis, nchw)
         value = self.model.add("Concat", inputs, step.output, axis=axis)
         self.put_moved(step, value, dtype, nchw)
 
     def _pad(self, step: Step) -> None:
         (name,) = step.inputs
         nchw, dtype = self.made_as(name)[1], self.working(name)
-        pads = np.array(step.attrs["paddings"], np.int64)
+        pads = np.array(step.attrs_as(PadAttrs).paddings, np.int64)
         pads = (pads[list(TO_NCHW)] if nchw else pads).T.reshape(-1)
         inputs = [self.get(name, dtype, nchw), self.model.constant(pads, f"{step.output}/pads")]
-        users = {s.op for s in self.program.steps if step.output in s.inputs}
-        value = self.padded(step, inputs, dtype, pooled=not users <= {"conv2d", "depthwise_conv2d"})
+        users = [s for s in self.program.steps if step.output in s.inputs]
+        pooled = not all(isinstance(user.attrs, WindowAttrs) for user in users)
+        value = self.padded(step, inputs, dtype, pooled=pooled)
         self.put_moved(step, value, dtype, nchw)
 
     @abstractmethod
@@ -297,15 +317,16 @@ class Emission(ABC):
 
     def _take(self, step: Step) -> None:
         value, dtype, nchw = self._moved(step)
-        indices = np.array(step.attrs["indices"], np.int64)
+        attrs = step.attrs_as(TakeAttrs)
+        indices = np.array(attrs.indices, np.int64)
         inputs = [value, self.model.constant(indices, f"{step.output}/indices")]
-        axis = axis_in(step.attrs["axis"], nchw)
+        axis = axis_in(attrs.axis, nchw)
         value = self.model.add("Gather", inputs, step.output, axis=axis)
         self.put_moved(step, value, dtype, nchw)
 
     def _reduce_max(self, step: Step) -> None:
-        (name,) = step.inputs
-        axes, keepdims = step.attrs["axes"], step.attrs["keepdims"]
+        (name,), attrs = step.inputs, step.attrs_as(ReduceMaxAttrs)
+        axes, keepdims = attrs.axes, attrs.keepdims
         dtype = self.working(name)
         # Without its height and width a tensor is the same in both layouts.
         nchw = self.made_as(name)[1] and (keepdims or tuple(axes) == (1, 2))
@@ -318,16 +339,20 @@ class Emission(ABC):
 
     def filters(self, step: Step, codes: Array) -> tuple[Array, int]:
         """Filters as ONNX has them, [outputs, inputs/groups, height, width], and the groups."""
-        if step.op == "conv2d":
-            return codes.transpose(3, 2, 0, 1), step.attrs["groups"]
+        if isinstance(step.attrs, Conv2dAttrs):
+            return codes.transpose(3, 2, 0, 1), step.attrs.groups
         kh, kw, channels, multiplier = codes.shape
         flat = codes.reshape(kh, kw, 1, channels * multiplier)
         return flat.transpose(3, 2, 0, 1), channels
 
-    def window(self, step: Step, **attrs: Any) -> dict[str, Any]:
-        """Attributes that convolutions and pools share."""
-        (top, bottom), (left, right) = step.attrs["pads"]
-        return {"strides": step.attrs["strides"], "pads": (top, left, bottom, right), **attrs}
+    def convolution(self, step: Step, groups: int) -> dict[str, Any]:
+        """The attributes of a Conv."""
+        attrs = step.attrs_as(WindowAttrs)
+        return {**_window(attrs), "dilations": attrs.dilations, "group": groups}
+
+    def pool(self, attrs: MaxPoolAttrs) -> dict[str, Any]:
+        """The attributes of a MaxPool."""
+        return {**_window(attrs), "kernel_shape": attrs.ksize}
 
     def constant_weights(self, step: Step) -> Array:
         weights = step.inputs[1]
@@ -337,6 +362,29 @@ class Emission(ABC):
                 node=step.output,
             )
         return self.program.constants[weights]
+
+
+def _window(attrs: WindowAttrs | MaxPoolAttrs) -> dict[str, Any]:
+    (top, bottom), (left, right) = attrs.pads
+    return {"strides": attrs.strides, "pads": (top, left, bottom, right)}
+
+
+# What all forms write alike.
+SHARED: Mapping[str, Lower] = {
+    "add": Emission._add,
+    "sub": Emission._sub,
+    "mul": Emission._mul,
+    "maximum": Emission._maximum,
+    "minimum": Emission._minimum,
+    "clip": Emission._clip,
+    "reduce_max": Emission._reduce_max,
+    "reshape": Emission._reshape,
+    "transpose": Emission._transpose,
+    "slice": Emission._slice,
+    "concat": Emission._concat,
+    "pad": Emission._pad,
+    "take": Emission._take,
+}
 
 
 def turned(array: Array) -> Array:

@@ -15,11 +15,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import Emission
+from qgraph.backends.lowerings import Lowerings
+from qgraph.backends.onnx.emission import SHARED, Emission, Lower
 from qgraph.backends.onnx.requantize import INT32, Requantize
 from qgraph.errors import UnsupportedError
-from qgraph.ir.types import Array, Overflow
+from qgraph.ir.types import Array
 from qgraph.program import Step, Tensor
+from qgraph.program.ops import (
+    LookupAttrs,
+    MaxPoolAttrs,
+    ReduceMaxAttrs,
+    RequantizeAttrs,
+    StandardizeAttrs,
+)
 
 BYTES = ("int8", "uint8")
 WEIGHTS_OF_CONV, WEIGHTS_OF_MATMUL = "int8", "uint8"
@@ -84,7 +92,7 @@ class IntegerEmission(Emission):
 
     def _conv2d(self, step: Step) -> None:
         weights, groups = self.filters(step, self.constant_weights(step).astype(np.int64))
-        attrs = self.window(step, dilations=step.attrs["dilations"], group=groups)
+        attrs = self.convolution(step, groups)
         sums = []
         for x in self.parts(step.inputs[0], nchw=True):
             for shift, byte, zero in bytes_of(weights, WEIGHTS_OF_CONV):
@@ -171,15 +179,16 @@ class IntegerEmission(Emission):
 
     def _requantize(self, step: Step) -> None:
         (name,) = step.inputs
-        tensor, attrs, nchw = self.tensors[name], step.attrs, self.made_as(name)[1]
+        attrs = step.attrs_as(RequantizeAttrs)
+        tensor, nchw = self.tensors[name], self.made_as(name)[1]
         rule = Requantize(
             tensor.low,
             tensor.high,
-            np.asarray(attrs["shift"], np.int64),
-            attrs["rounding"],
-            attrs["overflow"] == Overflow.WRAP,
-            attrs["low"],
-            attrs["high"],
+            np.asarray(attrs.shift, np.int64),
+            attrs.rounding,
+            attrs.wraps,
+            attrs.low,
+            attrs.high,
         )
         dtype = rule.dtype
 
@@ -196,8 +205,9 @@ class IntegerEmission(Emission):
         name, table = step.inputs
         dtype, nchw = self.working(name), self.made_as(name)[1]
         index = self.get(name, dtype, nchw)
-        if step.attrs["offset"]:
-            index = self._number(dtype, step.output)("Sub", index, step.attrs["offset"])
+        offset = step.attrs_as(LookupAttrs).offset
+        if offset:
+            index = self._number(dtype, step.output)("Sub", index, offset)
         held = self.tensors[table].storage
         held = held if held in BYTES else self.working(table)
         value = self.model.add("Gather", [self.get(table, held), index], step.output)
@@ -205,7 +215,7 @@ class IntegerEmission(Emission):
 
     def _standardize(self, step: Step) -> None:
         """In int64, as numpy does it; the root is float64's, put right."""
-        (x,), numbers, stem = step.inputs, step.attrs, step.output
+        (x,), numbers, stem = step.inputs, step.attrs_as(StandardizeAttrs), step.output
         number = self._number("int64", stem)
         codes, tensor = self.get(x, "int64"), self.tensors[stem]
         channels = tensor.shape[-1]
@@ -220,8 +230,8 @@ class IntegerEmission(Emission):
         total = add("ReduceSum", codes, axis, keepdims=1)
         squares = add("ReduceSum", add("Mul", codes, codes), axis, keepdims=1)
         squares = number("Mul", squares, channels)
-        spread = number("Mul", add("Sub", squares, add("Mul", total, total)), 4 ** numbers["guard"])
-        square = number("Add", spread, numbers["epsilon"])
+        spread = number("Mul", add("Sub", squares, add("Mul", total, total)), 4**numbers.guard)
+        square = number("Add", spread, numbers.epsilon)
         root = self.cast(add("Sqrt", self.cast(square, "double", stem)), "int64", stem)
         root = add("Sub", root, square_is("Greater", root))
         root = add("Add", root, square_is("LessOrEqual", number("Add", root, 1)))
@@ -230,7 +240,7 @@ class IntegerEmission(Emission):
         # Div drops what is behind the point: from far enough above 0 that is rounding down.
         far = max(-tensor.low, tensor.high) + 1
         above = number("Mul", root, 2 * far + 1)
-        doubled = add("Add", number("Mul", deviation, 2 << numbers["shift"]), above)
+        doubled = add("Add", number("Mul", deviation, 2 << numbers.shift), above)
         whole = add("Div", doubled, number("Mul", root, 2))
         self.put(step.output, number("Sub", whole, far), "int64")
 
@@ -238,8 +248,8 @@ class IntegerEmission(Emission):
         (name,) = step.inputs
         if self._in_bytes(name):
             dtype = self.tensors[name].storage
-            attrs = self.window(step, kernel_shape=step.attrs["ksize"])
-            value = self.model.add("MaxPool", [self.get(name, dtype, True)], step.output, **attrs)
+            window = self.pool(step.attrs_as(MaxPoolAttrs))
+            value = self.model.add("MaxPool", [self.get(name, dtype, True)], step.output, **window)
         else:
             dtype = self.working(name)
             value = self._pool_by_slices(step, dtype)
@@ -247,16 +257,16 @@ class IntegerEmission(Emission):
 
     def _pool_by_slices(self, step: Step, dtype: str) -> str:
         """The largest of every tap, one axis after the other: there is no pool of wide codes."""
-        (name,) = step.inputs
+        (name,), attrs = step.inputs, step.attrs_as(MaxPoolAttrs)
         value = self.get(name, dtype, True)
-        pads = np.array([(0, 0), (0, 0), *step.attrs["pads"]], np.int64).T.reshape(-1)
+        pads = np.array([(0, 0), (0, 0), *attrs.pads], np.int64).T.reshape(-1)
         if pads.any():
             lowest = self.model.constant(np.asarray(self.tensors[name].low, dtype), "lowest")
             inputs = [value, self.model.constant(pads, f"{step.output}/pads"), lowest]
             value = self.model.add("Pad", inputs, f"{step.output}/padded")
         sizes = self.tensors[step.output].shape[1:3]
         for axis, size in enumerate(sizes):
-            stride, taps = step.attrs["strides"][axis], step.attrs["ksize"][axis]
+            stride, taps = attrs.strides[axis], attrs.ksize[axis]
             value = self._largest(step, value, axis + 2, dtype, taps, stride, size)
         return value
 
@@ -276,13 +286,29 @@ class IntegerEmission(Emission):
         if self.working(name) == "int32":
             return super()._reduce_max(step)
         value = self.get(name, "int64")  # of which ReduceMax, too, sees the low 32 bits only
-        axes = step.attrs["axes"]
+        attrs = step.attrs_as(ReduceMaxAttrs)
+        axes = attrs.axes
         for axis in axes:
             value = self._largest(step, value, axis, "int64", self.tensors[name].shape[axis], 1, 1)
-        if not step.attrs["keepdims"]:
+        if not attrs.keepdims:
             where = self.model.constant(np.array(axes, np.int64), f"{step.output}/axes")
             value = self.model.add("Squeeze", [value, where], step.output)
         return self.put(step.output, value, "int64")
+
+    lowerings: ClassVar[Lowerings[Lower]] = Lowerings(
+        "backends/onnx/integer",
+        {
+            **SHARED,
+            "conv2d": _conv2d,
+            "depthwise_conv2d": _depthwise_conv2d,
+            "matmul": _matmul,
+            "requantize": _requantize,
+            "lookup": _lookup,
+            "standardize": _standardize,
+            "max_pool": _max_pool,
+            "reduce_max": _reduce_max,
+        },
+    )
 
 
 def sums_fit(x: Part, weights: Array, axis: Any) -> bool:

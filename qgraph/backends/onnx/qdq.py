@@ -13,10 +13,11 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from qgraph.backends.onnx.emission import NO_NAMES, turned
-from qgraph.backends.onnx.values import ValueEmission
+from qgraph.backends.onnx.values import ValueEmission, value_lowerings
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array, QuantSpec, Rounding
 from qgraph.program import Program, Step
+from qgraph.program.ops import RequantizeAttrs
 
 ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 INT4 = (-8, 7)
@@ -48,7 +49,8 @@ class QdqEmission(ValueEmission):
         return self._on_grid(value, name, dtype, nchw)
 
     def _requantize(self, step: Step) -> None:
-        source, shift = self.tensors[step.inputs[0]], int(np.min(step.attrs["shift"]))
+        shift = int(np.min(step.attrs_as(RequantizeAttrs).shift))
+        source = self.tensors[step.inputs[0]]
         if max(-source.low, source.high) << max(-shift, 0) > INT32_MOST:
             self.far.add(step.output)
         super()._requantize(step)
@@ -139,6 +141,8 @@ class QdqEmission(ValueEmission):
         made = self.model.add("DequantizeLinear", [codes, *grid], step.output)
         self.dequantized.add(made)
         return made
+
+    lowerings = value_lowerings("backends/onnx/qdq", form, requantize=_requantize)
 
 
 def narrowest(name: str, low: int, high: int) -> str:

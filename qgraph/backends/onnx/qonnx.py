@@ -14,11 +14,12 @@ import numpy as np
 import onnx
 
 from qgraph.backends.onnx.emission import NO_NAMES, TO_NCHW, turned
-from qgraph.backends.onnx.values import ValueEmission, reach
+from qgraph.backends.onnx.values import ValueEmission, reach, value_lowerings
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.ir.types import Array, QuantSpec, Role, Rounding
 from qgraph.program import Program, Step
+from qgraph.program.ops import RequantizeAttrs
 
 DOMAIN = "qonnx.custom_op.general"
 ROUNDING = {
@@ -138,9 +139,10 @@ class QonnxEmission(ValueEmission):
         super()._conv2d(step)
 
     def _requantize(self, step: Step) -> None:
-        attrs, largest = step.attrs, reach(self.tensors[step.inputs[0]])
-        half = 1 << max(0, min(int(np.max(attrs["shift"])) - 1, 60))
-        if attrs["rounding"].startswith("half_") and attrs["rounding"] != Rounding.HALF_EVEN:
+        attrs = step.attrs_as(RequantizeAttrs)
+        largest = reach(self.tensors[step.inputs[0]])
+        half = 1 << max(0, min(int(np.max(attrs.shift)) - 1, 60))
+        if attrs.rounding.startswith("half_") and attrs.rounding != Rounding.HALF_EVEN:
             limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
             if largest + half > limit:
                 raise UnsupportedError(
@@ -154,3 +156,5 @@ class QonnxEmission(ValueEmission):
         name = step.inputs[1]
         values = self.units(self.tensors[name], self.program.constants[name], "float32")
         return self.model.add("Gather", [self.model.constant(values, name), index], step.output)
+
+    lowerings = value_lowerings("backends/onnx/qonnx", form, conv2d=_conv2d, requantize=_requantize)

@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import NO_NAMES, Emission
+from qgraph.backends.lowerings import Lowerings, Refusal
+from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Emission, Lower
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
-from qgraph.ir.types import Array, Overflow, QuantSpec, Role, Rounding
+from qgraph.ir.types import Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
 from qgraph.program import Program, Step, Tensor
+from qgraph.program.ops import ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
 
 # Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
 LEAST_EXPONENT, MOST_EXPONENT = -103, 126
@@ -119,7 +121,7 @@ class ValueEmission(Emission):
     def _conv2d(self, step: Step) -> None:
         x, w = step.inputs
         codes, groups = self.filters(step, self.constant_weights(step))
-        attrs = self.window(step, dilations=step.attrs["dilations"], group=groups)
+        attrs = self.convolution(step, groups)
         value = self.get(x, "float32", True)
         inputs = [value, self.weights(w, codes, 0, value)]
         self._with_bias(step, "Conv", inputs, nchw=True, **attrs)
@@ -165,16 +167,15 @@ class ValueEmission(Emission):
 
     def _requantize(self, step: Step) -> None:
         (name,) = step.inputs
-        attrs, nchw = step.attrs, self.made_as(name)[1]
-        self._check_rounding(step.output, attrs["rounding"], attrs["overflow"])
-        signed, bits = attrs["low"] < 0, (attrs["high"] - attrs["low"]).bit_length()
-        spec = QuantSpec(bits, signed, Role.ACTIVATION, rounding=attrs["rounding"])
+        attrs, nchw = step.attrs_as(RequantizeAttrs), self.made_as(name)[1]
+        self._check_rounding(step.output, attrs.rounding, attrs.overflow)
         value = self.get(name, self.working(name), nchw)
-        made = self.quantized(value, step.output, spec, nchw)
+        made = self.quantized(value, step.output, attrs.spec, nchw)
         self.put(step.output, made, "float32", nchw)
 
     def _clip(self, step: Step) -> None:
-        low, high = step.attrs["low"], step.attrs["high"]
+        attrs = step.attrs_as(ClipAttrs)
+        low, high = attrs.low, attrs.high
         if isinstance(low, tuple) or isinstance(high, tuple):
             return super()._clip(step)
         (name,) = step.inputs
@@ -218,26 +219,18 @@ class ValueEmission(Emission):
         (name, _), nchw = step.inputs, self.made_as(step.inputs[0])[1]
         value, exponent = self.get(name, "float32", nchw), self.tensors[name].exponent
         factor = self.model.constant(np.ldexp(np.float32(1), exponent), f"{step.output}/steps")
-        offset = self.model.constant(np.float32(step.attrs["offset"]), f"{step.output}/offset")
+        offset = self.model.constant(
+            np.float32(step.attrs_as(LookupAttrs).offset), f"{step.output}/offset"
+        )
         codes = self.model.add("Mul", [value, factor], f"{step.output}/code")
         index = self.model.add("Sub", [codes, offset], f"{step.output}/place")
         whole = self.cast(index, "int64", f"{step.output}/index")
         self.put(step.output, self.table(step, whole), "float32", nchw)
 
-    def _standardize(self, step: Step) -> None:
-        raise UnsupportedError(
-            f"is a layer norm on integers, of which {self.form} has no op",
-            node=step.output,
-            hint="onnx-integer, C, the engine and TensorFlow carry it",
-        )
-
     # -- windows -----------------------------------------------------------------------------
 
     def _max_pool(self, step: Step) -> None:
-        attrs, dtype = (
-            self.window(step, kernel_shape=step.attrs["ksize"]),
-            self.working(*step.inputs),
-        )
+        attrs, dtype = self.pool(step.attrs_as(MaxPoolAttrs)), self.working(*step.inputs)
         inputs = [self.get(step.inputs[0], dtype, True)]
         value = self.model.add("MaxPool", inputs, step.output, **attrs)
         self.put_moved(step, value, dtype, True)
@@ -246,6 +239,27 @@ class ValueEmission(Emission):
         # Zeros that ONNX Runtime does not take for the zeros it moves.
         zero = [self.model.constant(np.asarray(-0.0, dtype), "zero")] if pooled else []
         return self.model.add("Pad", [*inputs, *zero], step.output)
+
+
+def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
+    """The table of a form of values. own: what it writes in another way than the rest."""
+    norms = Refusal(
+        f"is a layer norm on integers, of which {form} has no op",
+        "onnx-integer, C, the engine and TensorFlow carry it",
+    )
+    lowered: dict[str, Lower] = {
+        **SHARED,
+        "conv2d": ValueEmission._conv2d,
+        "depthwise_conv2d": ValueEmission._depthwise_conv2d,
+        "matmul": ValueEmission._matmul,
+        "add": ValueEmission._add,
+        "clip": ValueEmission._clip,
+        "requantize": ValueEmission._requantize,
+        "lookup": ValueEmission._lookup,
+        "max_pool": ValueEmission._max_pool,
+        **own,
+    }
+    return Lowerings(place, lowered, {"standardize": norms})
 
 
 def reach(tensor: Tensor) -> int:

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.backends.lowerings import Lowerings, Refusal
 from qgraph.backends.vectors.cases import Tried
 from qgraph.backends.vectors.files import hexadecimal
-from qgraph.ir.types import Overflow
+from qgraph.ir.types import Rounding
 from qgraph.program import Program, Step
+from qgraph.program.ops import ClipAttrs, Conv2dAttrs, LookupAttrs, RequantizeAttrs, WindowAttrs
+from qgraph.program.ops.layout import PerChannel
 
 # Products that a check takes, and may take for one row: simulators do some millions in a second.
 PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
@@ -109,20 +112,20 @@ def _check(one: _Step) -> Check | None:
     step = one.step
     if not one.there([*step.inputs, step.output]):
         return None
-    if step.op in ("conv2d", "depthwise_conv2d", "matmul"):
-        return _sums(one)
-    if step.op in ("requantize", "clip"):
-        return _requantize(one)
-    if step.op == "lookup":
-        return _lookup(one)
-    return _pair(one) if step.op in PAIRS else None
+    if step.op in LOWERINGS.lowered:
+        return LOWERINGS.of(step)(one)
+    LOWERINGS.refusal(step)
+    return None
 
 
 def _sums(one: _Step) -> Check | None:
     (x, w), y = one.step.inputs, one.step.output
     rows, (outputs, inputs) = len(one.codes[y]), (one.codes[v].shape[-1] for v in (y, x))
     taps = math.prod(one.codes[x].shape[1:-1])
-    groups = inputs if one.step.op == "depthwise_conv2d" else one.step.attrs.get("groups", 1)
+    attrs = one.step.attrs
+    groups = attrs.groups if isinstance(attrs, Conv2dAttrs) else 1
+    if isinstance(attrs, WindowAttrs) and not isinstance(attrs, Conv2dAttrs):
+        groups = inputs
     each = taps * (inputs // groups) * outputs
     sizes = {"TAPS": taps, "INPUTS": inputs, "OUTPUTS": outputs, "GROUPS": groups}
     if each > PRODUCTS_MOST:
@@ -136,11 +139,27 @@ def _sums(one: _Step) -> Check | None:
     }
 
 
+def _clip(one: _Step) -> Check | None:
+    attrs = one.step.attrs_as(ClipAttrs)
+    return _limited(one, (attrs.low, attrs.high), 0, Rounding.FLOOR, wraps=False)
+
+
 def _requantize(one: _Step) -> Check | None:
-    step, attrs = one.step, one.step.attrs
-    x, y = step.inputs[0], step.output
-    bounds = [attrs["low"], attrs["high"]]
-    shift = attrs.get("shift", 0)
+    attrs = one.step.attrs_as(RequantizeAttrs)
+    bounds = (attrs.low, attrs.high)
+    return _limited(one, bounds, attrs.shift, attrs.rounding, wraps=attrs.wraps)
+
+
+def _limited(
+    one: _Step,
+    bounds: Sequence[PerChannel | None],
+    shift: PerChannel,
+    rounding: Rounding,
+    *,
+    wraps: bool,
+) -> Check | None:
+    """A shift that is rounded, and a range."""
+    x, y = one.step.inputs[0], one.step.output
     if any(isinstance(b, tuple) for b in bounds) or np.min(shift) < -8 or np.max(shift) > 60:
         return None
     low, high = (far if b is None else b for b, far in zip(bounds, (-FAR, FAR), strict=True))
@@ -150,8 +169,8 @@ def _requantize(one: _Step) -> Check | None:
         "COUNT": one.codes[y].size,
         "LOW": low,
         "HIGH": high,
-        "ROUNDING": ROUNDINGS.index(attrs.get("rounding", "floor")),
-        "WRAP": int(attrs.get("overflow") == Overflow.WRAP),
+        "ROUNDING": ROUNDINGS.index(rounding),
+        "WRAP": int(wraps),
     }
     if isinstance(shift, int):
         return "requantize", {**parameters, "SHIFT": shift}
@@ -175,4 +194,23 @@ def _lookup(one: _Step) -> Check:
     (x, table), y = one.step.inputs, one.step.output
     widths = {**one.width("X", x), **one.width("TABLE", table), **one.width("Y", y)}
     sizes = {"COUNT": one.codes[y].size, "ENTRIES": one.codes[table].size}
-    return "lookup", {**sizes, "OFFSET": one.step.attrs["offset"], **widths}
+    return "lookup", {**sizes, "OFFSET": one.step.attrs_as(LookupAttrs).offset, **widths}
+
+
+COMPARES, MOVES = Refusal("only compares codes"), Refusal("only moves codes")
+# What checks each op at a place; ops that are refused have vectors, but no module of the bench.
+LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
+    "backends/vectors",
+    {
+        **dict.fromkeys(("conv2d", "depthwise_conv2d", "matmul"), _sums),
+        **dict.fromkeys(PAIRS, _pair),
+        "clip": _clip,
+        "requantize": _requantize,
+        "lookup": _lookup,
+    },
+    {
+        **dict.fromkeys(("max_pool", "reduce_max"), COMPARES),
+        **dict.fromkeys(("reshape", "transpose", "slice", "concat", "pad", "take"), MOVES),
+        "standardize": Refusal("divides, which modules.sv has no check for"),
+    },
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from qgraph.archives import parse_json, reading
 from qgraph.backends.vectors.files import read, sha256
 from qgraph.errors import ExactnessError
 from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.ops.attributes import Attributes
 from qgraph.program import Entry, Program, Step, Tensor, run
-from qgraph.program.run import RULES
+from qgraph.program.ops import WindowAttrs
+from qgraph.program.ops.products import NO_PADS, ONE
 
 Index = Mapping[str, Any]
-# Of a layer at one place.
-PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -92,13 +93,20 @@ def _check_place(folder: Path, index: Index, program: Program, place: Index) -> 
     layer = next(layer for layer in index["layers"] if layer["name"] == place["layer"])
     for step in (s for s in program.steps if s.output in layer["steps"]):
         if all(name in codes for name in step.inputs):
-            plain = {key: value for key, value in PLAIN.items() if key in step.attrs}
-            wanted = RULES[step.op]({**step.attrs, **plain}, [codes[name] for name in step.inputs])
+            inputs = [codes[name] for name in step.inputs]
+            wanted = step.definition.compute(_at_a_place(step.attrs), inputs)
             count += _compare(folder_of, step.output, codes[step.output], wanted)
     for i, row in enumerate(place["rows"]):
         after = codes[row["tensor"]][i].reshape(-1)[row["channel"]]
         _compare(folder_of, row["tensor"], np.asarray(after), np.asarray(row["after"]))
     return count
+
+
+def _at_a_place(attrs: Attributes) -> Attributes:
+    """The attributes of a step whose input is one window."""
+    if isinstance(attrs, WindowAttrs):
+        return replace(attrs, strides=ONE, dilations=ONE, pads=NO_PADS)
+    return attrs
 
 
 def _read(

@@ -210,5 +210,5 @@ def _step(step: Step) -> dict[str, Any]:
         "op": step.op,
         "inputs": [*step.inputs],
         "output": step.output,
-        "attrs": dict(step.attrs),
+        "attrs": dict(step.attrs.items()),
     }

@@ -1,0 +1,76 @@
+"""The ops of the integer program, by name: one definition each (base.py says what it has).
+
+To add one, write a `ProgramOp` in the file of its kind. What has to follow fails by name in
+tests/program/test_ops.py and tests/backends/test_lowerings.py until it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from qgraph.errors import GraphError
+from qgraph.program.ops import elementwise, movement, products, reductions
+from qgraph.program.ops.base import (
+    Index,
+    OpClass,
+    Operand,
+    ProgramOp,
+    Reach,
+    Sizes,
+)
+from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs
+from qgraph.program.ops.movement import (
+    ConcatAttrs,
+    PadAttrs,
+    ReshapeAttrs,
+    SliceAttrs,
+    TakeAttrs,
+    TransposeAttrs,
+)
+from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
+from qgraph.program.ops.reductions import MaxPoolAttrs, ReduceMaxAttrs, StandardizeAttrs
+
+__all__ = [
+    "OPS",
+    "BinaryAttrs",
+    "ClipAttrs",
+    "ConcatAttrs",
+    "Conv2dAttrs",
+    "Index",
+    "LookupAttrs",
+    "MatmulAttrs",
+    "MaxPoolAttrs",
+    "OpClass",
+    "Operand",
+    "PadAttrs",
+    "ProgramOp",
+    "Reach",
+    "ReduceMaxAttrs",
+    "RequantizeAttrs",
+    "ReshapeAttrs",
+    "Sizes",
+    "SliceAttrs",
+    "StandardizeAttrs",
+    "TakeAttrs",
+    "TransposeAttrs",
+    "WindowAttrs",
+    "program_op",
+]
+
+
+def _by_code() -> Mapping[str, ProgramOp[Any]]:
+    every = (*products.OPS, *elementwise.OPS, *reductions.OPS, *movement.OPS)
+    return MappingProxyType({op.name: op for op in sorted(every, key=lambda op: op.code)})
+
+
+# In the order of their codes in `.qgi` files.
+OPS: Mapping[str, ProgramOp[Any]] = _by_code()
+
+
+def program_op(name: str) -> ProgramOp[Any]:
+    """The definition of an op. Raises GraphError for an unknown name."""
+    if name not in OPS:
+        raise GraphError(f"unknown op `{name}`", hint=f"ops of a program: {', '.join(OPS)}")
+    return OPS[name]

@@ -1,0 +1,144 @@
+"""What defines one op of the integer program; everything that asks about ops is derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from qgraph.ir.types import Array, Codes
+from qgraph.ops.attributes import Attributes, declarations
+from qgraph.program.ops.layout import layout_of
+
+Sizes = tuple[int, ...]
+Index = tuple[int, ...]
+
+
+class OpClass(Enum):
+    """How an op walks over its result; backends pick loops by it."""
+
+    PRODUCT = "sums of products"  # of an input with weights, the second operand
+    ROW = "rows of channels"  # all channels of one position at a time
+    BINARY = "two operands, element by element"
+    UNARY = "one element at a time"
+    REDUCTION = "a reduction over axes"
+    MOVE = "moves elements"
+    RESHAPE = "gives elements another shape"
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether each element is made of one element of each operand."""
+        return self in (OpClass.BINARY, OpClass.UNARY)
+
+    @property
+    def row(self) -> bool:
+        """Whether the op makes all channels of one position at a time."""
+        return self in (OpClass.PRODUCT, OpClass.ROW)
+
+    @property
+    def moves(self) -> bool:
+        """Whether every element of the result is an element of an operand, or 0."""
+        return self in (OpClass.MOVE, OpClass.RESHAPE)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What is known of an input of a step before it has codes.
+
+    Codes lie in `low..high`; `magnitude` bounds the partial sums on the way to them. `codes` are
+    those of a constant, None for any other tensor.
+    """
+
+    shape: Sizes
+    low: int
+    high: int
+    magnitude: int
+    codes: Array | None = None
+
+    @property
+    def constant(self) -> bool:
+        return self.codes is not None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the codes of a result can be, and how far partial sums can go on the way to them."""
+
+    low: int
+    high: int
+    magnitude: int
+
+
+@dataclass(frozen=True)
+class Manual:
+    """The words of an op's entry in docs/integer_program.md.
+
+    `shape`, `formula` and `reach` say what the rules of the same name compute, so that the op can
+    be implemented from them alone; `overflow` says what happens to numbers that do not fit.
+    """
+
+    summary: str
+    shape: str
+    formula: str
+    reach: str
+    overflow: str
+
+
+A = TypeVar("A", bound=Attributes)
+
+
+@dataclass(frozen=True)
+class ProgramOp(Generic[A]):
+    """One op. 4-D tensors are [batch, height, width, channels].
+
+    code: its number in `.qgi` files, which never changes. operands: what each input is called; the
+    last one stands for any number of inputs where it ends in `...`.
+
+    shape: sizes of the result from those of the operands. Raises GraphError where they do not fit.
+    compute: the reference, on int64 arrays. reach: the range of the result from those of the
+    operands. apart: whether the samples of a batch, along the first dimension, do not mix; it is
+    given the operands and the shape of the result. sources: which elements one element of the
+    result is made of, as (operand, index), from the codes of the operands.
+
+    for_batch: the attributes for a batch of so many samples, where they depend on it. file: the
+    attributes that a `.qgi` file holds, in order, where it is not all of them as they are declared.
+    numbers: what the file holds, where it is not the attributes themselves.
+    """
+
+    name: str
+    code: int
+    family: OpClass
+    operands: tuple[str, ...]
+    attributes: type[A]
+    manual: Manual
+    shape: Callable[[A, Sequence[Sizes]], Sizes]
+    compute: Callable[[A, Sequence[Codes]], Any]
+    reach: Callable[[A, Sequence[Operand]], Reach]
+    apart: Callable[[A, Sequence[Operand], Sizes], bool]
+    sources: Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]
+    for_batch: Callable[[A, int], A] | None = None
+    file: tuple[str, ...] | None = None
+    numbers: Callable[[A, Sequence[Sizes]], list[int]] | None = None
+
+    @property
+    def variadic(self) -> bool:
+        return self.operands[-1].endswith("...")
+
+    def takes(self, inputs: int) -> bool:
+        """Whether a step of this op may have so many inputs."""
+        return inputs >= len(self.operands) if self.variadic else inputs == len(self.operands)
+
+    @property
+    def in_file(self) -> tuple[str, ...]:
+        """The attributes that a `.qgi` file holds, in order."""
+        if self.file is not None:
+            return self.file
+        return tuple(declared.name for declared in declarations(self.attributes))
+
+    def file_numbers(self, attrs: A, shapes: Sequence[Sizes]) -> list[int]:
+        """The numbers of a step in a `.qgi` file. shapes: of its inputs."""
+        if self.numbers is not None:
+            return self.numbers(attrs, shapes)
+        layouts = layout_of(self.attributes)
+        return [n for name in self.in_file for n in layouts[name].numbers(getattr(attrs, name))]

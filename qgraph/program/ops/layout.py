@@ -1,0 +1,97 @@
+"""How attributes are laid out in `.qgi` files, by their types."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from qgraph.ops.attributes import Attributes, declarations
+
+Pair = tuple[int, int]
+Pads = tuple[Pair, Pair]
+PerChannel = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """An attribute as int64 numbers in a file.
+
+    counted: the count of the numbers comes first. choices: a value is written as its place here.
+    """
+
+    counted: bool
+    choices: tuple[Any, ...] = ()
+
+    def numbers(self, value: Any) -> list[int]:
+        if self.choices:
+            return [self.choices.index(value)]
+        found = [] if value is None else [*_flat(value)]
+        return [len(found), *found] if self.counted else found
+
+    def __str__(self) -> str:
+        if self.choices:
+            return ", ".join(f"{i} = {choice}" for i, choice in enumerate(self.choices))
+        return "their count, then the numbers" if self.counted else "the numbers"
+
+
+def layout_of(kind: type[Attributes]) -> Mapping[str, FileLayout]:
+    """The layout of every attribute, by name."""
+    return _layouts(_key(kind))
+
+
+def type_words(kind: type[Attributes], name: str) -> str:
+    """The type of an attribute, in words."""
+    return _words(_hints(_key(kind))[name])
+
+
+def _key(kind: type[Attributes]) -> Any:
+    return kind  # mypy finds no hash for the class of a dataclass
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _layouts(kind: Any) -> Mapping[str, FileLayout]:
+    hints = _hints(kind)
+    return {d.name: _layout(hints[d.name], d.choices) for d in declarations(kind)}
+
+
+def _layout(hint: Any, choices: tuple[Any, ...]) -> FileLayout:
+    if choices:
+        return FileLayout(False, choices)
+    return FileLayout(_is_union(hint) or get_args(hint) == (int, ...))
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def _words(hint: Any) -> str:
+    if _is_union(hint):
+        return " or ".join(map(_words, get_args(hint)))
+    if hint == tuple[int, ...]:
+        return "a list of integers"
+    if hint == tuple[int | None, ...]:
+        return "a list of integers or None"
+    if hint == tuple[Pair, ...]:
+        return "a list of pairs of integers"
+    if hint == Pads:
+        return "((top, bottom), (left, right))"
+    if hint == Pair:
+        return "(of height, of width)"
+    named = {int: "an integer", bool: "True or False", type(None): "None"}
+    return named[hint]
+
+
+def _flat(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield int(value)

@@ -1,0 +1,317 @@
+"""Ops that move elements: every code of the result is one of the input, or 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.types import Codes
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.program.ops.base import (
+    A,
+    Index,
+    Manual,
+    OpClass,
+    Operand,
+    ProgramOp,
+    Reach,
+    Sizes,
+)
+from qgraph.program.ops.elementwise import always
+from qgraph.program.ops.layout import Pair
+
+
+@dataclass(frozen=True)
+class ReshapeAttrs(Attributes):
+    """Another shape for the same elements."""
+
+    shape: tuple[int, ...] = attribute("sizes of the result", low=0)
+
+
+@dataclass(frozen=True)
+class TransposeAttrs(Attributes):
+    """Another order of the axes. Raises GraphError for what is not a permutation."""
+
+    perm: tuple[int, ...] = attribute("the axis of x that each axis of the result is", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if sorted(self.perm) != list(range(len(self.perm))):
+            raise GraphError(f"attribute `perm` is {self.perm}, not a permutation")
+
+
+@dataclass(frozen=True)
+class SliceAttrs(Attributes):
+    """A part of each axis. Raises GraphError for lists of other lengths and for strides of 0."""
+
+    begin: tuple[int, ...] = attribute(
+        "the first index of each axis; a negative one counts from the end"
+    )
+    end: tuple[int | None, ...] = attribute(
+        "the index of each axis to stop before, a negative one counted from the end; None to go on "
+        "to the last one, or to the first one where the stride is negative"
+    )
+    strides: tuple[int, ...] = attribute("from one index of each axis to the next; never 0")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not len(self.begin) == len(self.end) == len(self.strides):
+            raise GraphError("`begin`, `end` and `strides` have different lengths")
+        if 0 in self.strides:
+            raise GraphError(f"attribute `strides` is {self.strides}: a stride of 0 goes nowhere")
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        ends = zip(self.begin, self.end, self.strides, strict=True)
+        return tuple(slice(*part) for part in ends)
+
+    def first(self, sizes: Sizes) -> Sizes:
+        """The first index of each axis, counted from the front."""
+        return tuple(b + n if b < 0 else b for b, n in zip(self.begin, sizes, strict=True))
+
+
+@dataclass(frozen=True)
+class ConcatAttrs(Attributes):
+    """Tensors one after the other."""
+
+    axis: int = attribute("along which they are joined", low=0)
+
+
+@dataclass(frozen=True)
+class PadAttrs(Attributes):
+    """Zeros around a tensor."""
+
+    paddings: tuple[Pair, ...] = attribute("zeros before and after, for each axis", low=0)
+
+
+@dataclass(frozen=True)
+class TakeAttrs(Attributes):
+    """Elements by index along one axis."""
+
+    axis: int = attribute("along which elements are picked", low=0)
+    indices: tuple[int, ...] = attribute("the index of x that each index of the result is", low=0)
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+def _reshape_shape(attrs: ReshapeAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    if math.prod(shapes[0]) != math.prod(attrs.shape):
+        raise GraphError(f"{shapes[0]} and {attrs.shape} have different numbers of elements")
+    return attrs.shape
+
+
+def _axes(name: str, values: Sequence[Any], shape: Sizes) -> None:
+    if len(values) != len(shape):
+        raise GraphError(f"attribute `{name}` is {values} for shape {shape}")
+
+
+def _axis(axis: int, shape: Sizes) -> None:
+    if axis >= len(shape):
+        raise GraphError(f"attribute `axis` is {axis} for shape {shape}")
+
+
+def _transpose_shape(attrs: TransposeAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _axes("perm", attrs.perm, shapes[0])
+    return tuple(shapes[0][axis] for axis in attrs.perm)
+
+
+def _slice_shape(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _axes("begin", attrs.begin, shapes[0])
+    ranges = [part.indices(n) for part, n in zip(attrs.parts, shapes[0], strict=True)]
+    if tuple(begin for begin, _, _ in ranges) != attrs.first(shapes[0]):
+        raise GraphError(f"attribute `begin` is {attrs.begin} for shape {shapes[0]}")
+    return tuple(len(range(*part)) for part in ranges)
+
+
+def _concat_shape(attrs: ConcatAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    first, axis = shapes[0], attrs.axis
+    _axis(axis, first)
+    if any((*s[:axis], *s[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]) for s in shapes):
+        raise GraphError(f"operands of shapes {list(shapes)} cannot be joined along axis {axis}")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+def _pad_shape(attrs: PadAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _axes("paddings", attrs.paddings, shapes[0])
+    return tuple(a + size + b for (a, b), size in zip(attrs.paddings, shapes[0], strict=True))
+
+
+def _take_shape(attrs: TakeAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    x, axis = shapes[0], attrs.axis
+    _axis(axis, x)
+    if any(index >= x[axis] for index in attrs.indices):
+        raise GraphError(f"attribute `indices` goes to {max(attrs.indices)} for shape {x}")
+    return (*x[:axis], len(attrs.indices), *x[axis + 1 :])
+
+
+# -- arithmetic and ranges ----------------------------------------------------------------------
+
+
+def joined(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
+    """What any element of the operands can be."""
+    return Reach(
+        min(x.low for x in inputs), max(x.high for x in inputs), max(x.magnitude for x in inputs)
+    )
+
+
+def _padded(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
+    x = inputs[0]
+    return Reach(min(x.low, 0), max(x.high, 0), x.magnitude)
+
+
+def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Any:
+    return np.concatenate(inputs, axis=attrs.axis)
+
+
+# -- structure ----------------------------------------------------------------------------------
+
+
+def _concat_apart(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) -> bool:
+    return attrs.axis != 0 and not any(x.constant for x in inputs)
+
+
+def _moved_sources(
+    compute: Callable[[A, Sequence[Codes]], Any],
+) -> Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]:
+    """Numbers in place of codes, moved as codes are, show where each came from; 0 is padding."""
+
+    def sources(attrs: A, inputs: Sequence[Codes], index: Index) -> list[tuple[int, Index]]:
+        numbers, firsts, count = list[Codes](), list[int](), 1
+        for x in inputs:
+            numbers.append(np.arange(count, count + x.size).reshape(x.shape))
+            firsts.append(count)
+            count += x.size
+        number = int(np.asarray(compute(attrs, numbers))[index])
+        if number == 0:
+            return []
+        which = max(i for i, first in enumerate(firsts) if number >= first)
+        at = np.unravel_index(number - firsts[which], inputs[which].shape)
+        return [(which, tuple(int(i) for i in at))]
+
+    return sources
+
+
+def _slice_numbers(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> list[int]:
+    """Where each axis begins, and its stride; the output's shape says where it ends."""
+    parts = zip(attrs.first(shapes[0]), attrs.strides, strict=True)
+    return [number for part in parts for number in part]
+
+
+MOVED = "nothing: codes stay as they are"
+SAME_RANGE = "that of x"
+
+
+def _move(
+    name: str,
+    code: int,
+    attributes: type[A],
+    manual: Manual,
+    shape: Callable[[A, Sequence[Sizes]], Sizes],
+    compute: Callable[[A, Sequence[Codes]], Any],
+    apart: Callable[[A, Sequence[Operand], Sizes], bool],
+    reach: Callable[[A, Sequence[Operand]], Reach] = joined,
+    **rest: Any,
+) -> ProgramOp[A]:
+    """An op of one operand, unless `rest` says otherwise."""
+    facts = {"family": OpClass.MOVE, "operands": ("x",), **rest}
+    return ProgramOp(
+        name=name, code=code, attributes=attributes, manual=manual, shape=shape, compute=compute,
+        reach=reach, apart=apart, sources=_moved_sources(compute), **facts,
+    )  # fmt: skip
+
+
+OPS: tuple[ProgramOp[Any], ...] = (
+    _move(
+        "reshape", 13, ReshapeAttrs,
+        Manual(
+            "The same elements, row by row, in another shape.",
+            "`shape`; a program whose batch is free has N in front in place of 1",
+            "y is x read row by row, the last index the fastest",
+            SAME_RANGE,
+            MOVED,
+        ),
+        _reshape_shape,
+        lambda attrs, inputs: np.reshape(inputs[0], attrs.shape),
+        always,
+        family=OpClass.RESHAPE,
+        for_batch=lambda attrs, samples: replace(attrs, shape=(samples, *attrs.shape[1:])),
+        file=(),
+    ),
+    _move(
+        "transpose", 14, TransposeAttrs,
+        Manual(
+            "Axes in another order.",
+            "`out[i] = size[perm[i]]`",
+            "y[j] = x[i] where i[perm[k]] = j[k] for every axis k",
+            SAME_RANGE,
+            MOVED,
+        ),
+        _transpose_shape,
+        lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
+        lambda attrs, inputs, made: attrs.perm[0] == 0,
+    ),
+    _move(
+        "slice", 15, SliceAttrs,
+        Manual(
+            "A part of each axis, forwards or backwards.",
+            "for each axis, how many of `begin`, `begin + stride`, ... are indices of x and lie "
+            "before `end`, or behind it where the stride is negative; negative numbers of `begin` "
+            "and `end` count from the end: -1 is the last index",
+            "y[j] = x[i] where i[k] = begin[k] + j[k] * strides[k] for every axis k",
+            SAME_RANGE,
+            MOVED,
+        ),
+        _slice_shape,
+        lambda attrs, inputs: inputs[0][attrs.parts],
+        lambda attrs, inputs, made: attrs.parts[0] == slice(0, None, 1),
+        file=("begin", "strides"),
+        numbers=_slice_numbers,
+    ),
+    _move(
+        "concat", 16, ConcatAttrs,
+        Manual(
+            "Tensors one after the other along an axis; their other sizes are the same.",
+            "that of the operands, with the sum of their sizes along `axis`",
+            "y = x0, then x1, ..., along `axis`",
+            "the least of the lows to the largest of the highs; the largest magnitude",
+            MOVED,
+        ),
+        _concat_shape,
+        _concat,
+        _concat_apart,
+        operands=("x...",),
+    ),
+    _move(
+        "pad", 17, PadAttrs,
+        Manual(
+            "Zeros around a tensor.",
+            "`out = before + size + after` for each axis",
+            "y[j] = x[i] where i[k] = j[k] - paddings[k][0], 0 where that is not an index of x",
+            "that of x, widened to 0",
+            MOVED,
+        ),
+        _pad_shape,
+        lambda attrs, inputs: np.pad(inputs[0], attrs.paddings),
+        lambda attrs, inputs, made: attrs.paddings[0] == (0, 0),
+        _padded,
+    ),
+    _move(
+        "take", 18, TakeAttrs,
+        Manual(
+            "Elements by index along an axis, any number of times.",
+            "that of x, with the number of `indices` along `axis`",
+            "y[j] = x[i] where i[axis] = indices[j[axis]], and i[k] = j[k] for every other axis k",
+            SAME_RANGE,
+            MOVED,
+        ),
+        _take_shape,
+        lambda attrs, inputs: np.take(inputs[0], attrs.indices, axis=attrs.axis),
+        lambda attrs, inputs, made: attrs.axis != 0,
+    ),
+)  # fmt: skip

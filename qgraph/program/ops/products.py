@@ -1,0 +1,285 @@
+"""Sums of products: convolutions and matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.exact.sums import seen_taps, sums_of_products
+from qgraph.ir.ops.sliding import convolved, convolved_by_channel
+from qgraph.ir.types import Codes
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.program.ops.base import (
+    Index,
+    Manual,
+    OpClass,
+    Operand,
+    ProgramOp,
+    Reach,
+    Sizes,
+)
+from qgraph.program.ops.layout import Pads, Pair
+
+ONE: Pair = (1, 1)
+NO_PADS: Pads = ((0, 0), (0, 0))
+
+
+@dataclass(frozen=True)
+class WindowAttrs(Attributes):
+    """A window that slides over height and width."""
+
+    strides: Pair = attribute("positions from one window to the next", low=1, default=ONE)
+    dilations: Pair = attribute("positions from one tap to the next", low=1, default=ONE)
+    pads: Pads = attribute("zeros around the image", low=0, default=NO_PADS)
+
+
+@dataclass(frozen=True)
+class Conv2dAttrs(WindowAttrs):
+    """A convolution."""
+
+    groups: int = attribute(
+        "groups of channels; each has filters and outputs of its own", low=1, default=1
+    )
+
+
+@dataclass(frozen=True)
+class MatmulAttrs(Attributes):
+    """A matrix product has no attributes."""
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+def slid(image: Sizes, kernel: Sequence[int], strides: Pair, dilations: Pair, pads: Pads) -> Sizes:
+    """Positions of a window over height and width. Raises GraphError where it does not fit."""
+    made = []
+    for axis in (0, 1):
+        span = (kernel[axis] - 1) * dilations[axis] + 1
+        room = image[1 + axis] + sum(pads[axis]) - span
+        if room < 0:
+            raise GraphError(f"a window of {span} does not fit into {image} with pads {pads}")
+        made.append(room // strides[axis] + 1)
+    return tuple(made)
+
+
+def _ranks(shapes: Sequence[Sizes], rank: int) -> None:
+    if any(len(shape) != rank for shape in shapes):
+        raise GraphError(f"needs operands of rank {rank}, found {list(shapes)}")
+
+
+def _conv2d_shape(attrs: Conv2dAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _ranks(shapes, 4)
+    x, w = shapes
+    groups = attrs.groups
+    if x[3] % groups or w[3] % groups or w[2] != x[3] // groups:
+        raise GraphError(f"{x[3]} channels in {groups} groups do not fit filters {w}")
+    return (x[0], *slid(x, w, attrs.strides, attrs.dilations, attrs.pads), w[3])
+
+
+def _depthwise_shape(attrs: WindowAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _ranks(shapes, 4)
+    x, w = shapes
+    if w[2] != x[3]:
+        raise GraphError(f"{x[3]} channels do not fit filters {w}")
+    return (x[0], *slid(x, w, attrs.strides, attrs.dilations, attrs.pads), w[2] * w[3])
+
+
+def _matmul_shape(attrs: MatmulAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    _ranks(shapes, 2)
+    x, w = shapes
+    if x[1] != w[0]:
+        raise GraphError(f"{x} and {w} cannot be multiplied")
+    return (x[0], w[1])
+
+
+# -- arithmetic ---------------------------------------------------------------------------------
+
+
+def _conv2d(attrs: Conv2dAttrs, inputs: Sequence[Codes]) -> Any:
+    x, w = inputs
+    return convolved(x, w, attrs.strides, attrs.dilations, attrs.pads)
+
+
+def _depthwise(attrs: WindowAttrs, inputs: Sequence[Codes]) -> Any:
+    x, w = inputs
+    return convolved_by_channel(x, w, attrs.strides, attrs.dilations, attrs.pads)
+
+
+def _matmul(attrs: MatmulAttrs, inputs: Sequence[Codes]) -> Any:
+    return np.matmul(*inputs)
+
+
+# -- ranges -------------------------------------------------------------------------------------
+
+
+def windows_of(attrs: Attributes, image: Sizes, filters: Sizes) -> Sequence[Any]:
+    """The taps that windows see at once, as masks; see `qgraph.exact.sums.seen_taps`."""
+    if not isinstance(attrs, WindowAttrs):
+        return (True,)
+    return seen_taps(image[1:3], filters[:2], attrs.strides, attrs.dilations, attrs.pads)
+
+
+def _reach(op: str, attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
+    x, w = inputs
+    if w.codes is not None:
+        windows = windows_of(attrs, x.shape, w.shape)
+        sums = sums_of_products(op, w.codes, x.low, x.high, x.magnitude, windows)
+        return Reach(int(sums.lows.min()), int(sums.highs.max()), int(sums.magnitudes.max()))
+    terms = w.shape[0] if op == "matmul" else math.prod(w.shape[: 2 if op != "conv2d" else 3])
+    ends = [a * b for a in (x.low, x.high) for b in (w.low, w.high)]
+    low, high = min(0, *ends), max(0, *ends)
+    return Reach(low * terms, high * terms, x.magnitude * w.magnitude * terms)
+
+
+def _conv2d_reach(attrs: Conv2dAttrs, inputs: Sequence[Operand]) -> Reach:
+    return _reach("conv2d", attrs, inputs)
+
+
+def _depthwise_reach(attrs: WindowAttrs, inputs: Sequence[Operand]) -> Reach:
+    return _reach("depthwise_conv2d", attrs, inputs)
+
+
+def _matmul_reach(attrs: MatmulAttrs, inputs: Sequence[Operand]) -> Reach:
+    return _reach("matmul", attrs, inputs)
+
+
+# -- structure ----------------------------------------------------------------------------------
+
+
+def _constant_weights(attrs: Attributes, inputs: Sequence[Operand], made: Sizes) -> bool:
+    return not inputs[0].constant and inputs[1].constant
+
+
+def taps_of(
+    image: Sizes, kernel: Sequence[int], strides: Pair, dilations: Pair, pads: Pads, index: Index
+) -> Iterator[tuple[Pair, Index]]:
+    """Taps inside the image under one output: (tap, place in the image without its channel)."""
+    for i, j in np.ndindex(*kernel):
+        row, column = (
+            index[1 + axis] * strides[axis] - pads[axis][0] + tap * dilations[axis]
+            for axis, tap in enumerate((i, j))
+        )
+        if 0 <= row < image[1] and 0 <= column < image[2]:
+            yield (i, j), (index[0], row, column)
+
+
+def _conv2d_sources(
+    attrs: Conv2dAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    x, w = inputs
+    channels, outputs = w.shape[2:]
+    first = index[3] // (outputs // attrs.groups) * channels
+    found: list[tuple[int, Index]] = []
+    for tap, place in _taps(attrs, x, w, index):
+        for c in range(channels):
+            found += [(0, (*place, first + c)), (1, (*tap, c, index[3]))]
+    return found
+
+
+def _depthwise_sources(
+    attrs: WindowAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    x, w = inputs
+    c, m = divmod(index[3], w.shape[3])
+    found: list[tuple[int, Index]] = []
+    for tap, place in _taps(attrs, x, w, index):
+        found += [(0, (*place, c)), (1, (*tap, c, m))]
+    return found
+
+
+def _taps(attrs: WindowAttrs, x: Codes, w: Codes, index: Index) -> Iterator[tuple[Pair, Index]]:
+    return taps_of(x.shape, w.shape[:2], attrs.strides, attrs.dilations, attrs.pads, index)
+
+
+def _matmul_sources(
+    attrs: MatmulAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    row, column = index
+    return [pair for k in range(inputs[1].shape[0]) for pair in ((0, (row, k)), (1, (k, column)))]
+
+
+SLIDES = (
+    "`out = (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1` for height and "
+    "width each; before and after are its pads"
+)
+REACH_OF_SUMS = (
+    "with constant weights, for each output `sum(max(w * low, w * high))` over the taps that some "
+    "window sees at once, where low is at most 0 and high at least 0; likewise the lowest. "
+    "`magnitude` is `sum(|w|)` times that of x. With computed weights, the range of one product, "
+    "widened to 0, times the number of terms"
+)
+SUMS_OVERFLOW = (
+    "nothing: sums are exact. A program is refused where `magnitude` passes 2^53; within it every "
+    "partial sum is exact in whatever order it is taken. How many bits an accumulator needs "
+    "follows from the range"
+)
+
+OPS: tuple[ProgramOp[Any], ...] = (
+    ProgramOp(
+        "conv2d",
+        0,
+        OpClass.PRODUCT,
+        ("x", "w"),
+        Conv2dAttrs,
+        Manual(
+            "A convolution of images x [n, h, w, c] with filters w [kh, kw, c / groups, outputs].",
+            f"[n, h', w', outputs] where {SLIDES}",
+            "y[n, i, j, o] = sum over a, b, k of\n"
+            "    x[n, i*sh - top + a*dh, j*sw - left + b*dw, g*(c/groups) + k] * w[a, b, k, o]\n"
+            "with g = o // (outputs / groups); terms outside of the image are 0",
+            REACH_OF_SUMS,
+            SUMS_OVERFLOW,
+        ),
+        _conv2d_shape,
+        _conv2d,
+        _conv2d_reach,
+        _constant_weights,
+        _conv2d_sources,
+    ),
+    ProgramOp(
+        "depthwise_conv2d",
+        1,
+        OpClass.PRODUCT,
+        ("x", "w"),
+        WindowAttrs,
+        Manual(
+            "A convolution of each channel of x [n, h, w, c] with filters of its own, "
+            "w [kh, kw, c, m].",
+            f"[n, h', w', c * m] where {SLIDES}",
+            "y[n, i, j, c*m + q] = sum over a, b of\n"
+            "    x[n, i*sh - top + a*dh, j*sw - left + b*dw, c] * w[a, b, c, q]\n"
+            "for q below m; terms outside of the image are 0",
+            REACH_OF_SUMS,
+            SUMS_OVERFLOW,
+        ),
+        _depthwise_shape,
+        _depthwise,
+        _depthwise_reach,
+        _constant_weights,
+        _depthwise_sources,
+    ),
+    ProgramOp(
+        "matmul",
+        2,
+        OpClass.PRODUCT,
+        ("x", "w"),
+        MatmulAttrs,
+        Manual(
+            "The product of matrices x [n, k] and w [k, m].",
+            "[n, m]",
+            "y[i, j] = sum over k of x[i, k] * w[k, j]",
+            REACH_OF_SUMS,
+            SUMS_OVERFLOW,
+        ),
+        _matmul_shape,
+        _matmul,
+        _matmul_reach,
+        _constant_weights,
+        _matmul_sources,
+    ),
+)

@@ -1,0 +1,218 @@
+"""Ops that look at many elements at once: the largest under a window or along axes, layer norms."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from qgraph.errors import GraphError
+from qgraph.ir.ops.sliding import largest
+from qgraph.ir.ops.standardize import Standardization, standardized
+from qgraph.ir.types import Codes
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.program.ops.base import (
+    Index,
+    Manual,
+    OpClass,
+    Operand,
+    ProgramOp,
+    Reach,
+    Sizes,
+)
+from qgraph.program.ops.elementwise import always
+from qgraph.program.ops.layout import Pads, Pair
+from qgraph.program.ops.movement import joined
+from qgraph.program.ops.products import NO_PADS, ONE, SLIDES, slid, taps_of
+
+
+@dataclass(frozen=True)
+class MaxPoolAttrs(Attributes):
+    """A window. Raises GraphError where pads are as large as it is: it would see nothing."""
+
+    ksize: Pair = attribute("height and width of the window", low=1)
+    strides: Pair = attribute("positions from one window to the next", low=1)
+    pads: Pads = attribute("positions around the image, which never win", low=0, default=NO_PADS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(max(pads) >= size for pads, size in zip(self.pads, self.ksize, strict=True)):
+            raise GraphError(f"pads {self.pads} are as large as the window {self.ksize}")
+
+
+@dataclass(frozen=True)
+class ReduceMaxAttrs(Attributes):
+    """Axes. Raises GraphError where they are not in ascending order."""
+
+    axes: tuple[int, ...] = attribute("the axes that are reduced, ascending", low=0)
+    keepdims: bool = attribute(
+        "whether reduced axes stay, with size 1", choices=(False, True), default=False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if list(self.axes) != sorted(set(self.axes)):
+            raise GraphError(f"attribute `axes` is {self.axes}, not ascending")
+
+
+@dataclass(frozen=True)
+class StandardizeAttrs(Attributes):
+    """The numbers of a layer norm (docs/numerics.md, section 7)."""
+
+    guard: int = attribute("bits behind the point of the root", low=0, high=26)
+    epsilon: int = attribute("added to the square, with its guard bits", low=0, high=1 << 52)
+    shift: int = attribute("bits that deviations are shifted left", low=0, high=62)
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+def _pool_shape(attrs: MaxPoolAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    x = shapes[0]
+    if len(x) != 4:
+        raise GraphError(f"needs an operand of rank 4, found {x}")
+    return (x[0], *slid(x, attrs.ksize, attrs.strides, ONE, attrs.pads), x[3])
+
+
+def _reduced_shape(attrs: ReduceMaxAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    x = shapes[0]
+    if any(axis >= len(x) for axis in attrs.axes):
+        raise GraphError(f"attribute `axes` is {attrs.axes} for shape {x}")
+    if attrs.keepdims:
+        return tuple(1 if axis in attrs.axes else size for axis, size in enumerate(x))
+    return tuple(size for axis, size in enumerate(x) if axis not in attrs.axes)
+
+
+def _channels_shape(attrs: StandardizeAttrs, shapes: Sequence[Sizes]) -> Sizes:
+    if not shapes[0]:
+        raise GraphError("needs an operand with channels, found a scalar")
+    return shapes[0]
+
+
+# -- arithmetic and ranges ----------------------------------------------------------------------
+
+
+def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Codes]) -> Any:
+    return largest(inputs[0], attrs.ksize, attrs.strides, attrs.pads)
+
+
+def _reduce_max(attrs: ReduceMaxAttrs, inputs: Sequence[Codes]) -> Any:
+    return np.max(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+
+
+def _standardize(attrs: StandardizeAttrs, inputs: Sequence[Codes]) -> Any:
+    numbers = Standardization(attrs.guard, attrs.epsilon, attrs.shift)
+    return standardized(inputs[0], numbers)
+
+
+def _standardize_reach(attrs: StandardizeAttrs, inputs: Sequence[Operand]) -> Reach:
+    """No channel is past sqrt(channels - 1) deviations from the mean."""
+    channels = inputs[0].shape[-1]
+    limit = isqrt((channels - 1 << 2 * attrs.shift) >> 2 * attrs.guard) + 1
+    return Reach(-limit, limit, limit)
+
+
+# -- structure ----------------------------------------------------------------------------------
+
+
+def _pool_sources(
+    attrs: MaxPoolAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    shape = inputs[0].shape
+    taps = taps_of(shape, attrs.ksize, attrs.strides, ONE, attrs.pads, index)
+    return [(0, (*place, index[3])) for _, place in taps]
+
+
+def _reduced_sources(
+    attrs: ReduceMaxAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    rest = list(index)
+    if not attrs.keepdims:
+        for axis in attrs.axes:
+            rest.insert(axis, 0)
+    ranges = [
+        range(size) if axis in attrs.axes else (rest[axis],)
+        for axis, size in enumerate(inputs[0].shape)
+    ]
+    return [(0, at) for at in itertools.product(*ranges)]
+
+
+def _row_sources(
+    attrs: StandardizeAttrs, inputs: Sequence[Codes], index: Index
+) -> list[tuple[int, Index]]:
+    return [(0, (*index[:-1], c)) for c in range(inputs[0].shape[-1])]
+
+
+COMPARED = "nothing: every result is a code of x"
+
+OPS: tuple[ProgramOp[Any], ...] = (
+    ProgramOp(
+        "max_pool",
+        11,
+        OpClass.ROW,
+        ("x",),
+        MaxPoolAttrs,
+        Manual(
+            "The largest code under a window over x [n, h, w, c], for each channel. Pads are "
+            "smaller than the window.",
+            f"[n, h', w', c] where {SLIDES}, and the dilation is 1",
+            "y[n, i, j, c] = the largest of x[n, i*sh - top + a, j*sw - left + b, c] for a and b "
+            "in the window; places outside of the image do not count",
+            "that of x",
+            COMPARED,
+        ),
+        _pool_shape,
+        _max_pool,
+        joined,
+        always,
+        _pool_sources,
+    ),
+    ProgramOp(
+        "reduce_max",
+        12,
+        OpClass.REDUCTION,
+        ("x",),
+        ReduceMaxAttrs,
+        Manual(
+            "The largest code along axes.",
+            "that of x without `axes`, or with size 1 there if `keepdims`",
+            "y[j] = the largest of x[i] over all i that are j outside of `axes`",
+            "that of x",
+            COMPARED,
+        ),
+        _reduced_shape,
+        _reduce_max,
+        joined,
+        lambda attrs, inputs, made: 0 not in attrs.axes,
+        _reduced_sources,
+        file=("keepdims", "axes"),
+    ),
+    ProgramOp(
+        "standardize",
+        19,
+        OpClass.ROW,
+        ("x",),
+        StandardizeAttrs,
+        Manual(
+            "Codes of the last axis, less their mean, over their deviation: the integers of a "
+            "layer norm.",
+            "that of x",
+            "for each row of c channels: total = sum of x, squares = sum of x*x\n"
+            "square = (c * squares - total * total) * 4^guard + epsilon\n"
+            "root = floor(sqrt(square)) + 1\n"
+            "y[k] = floor((2 * (c * x[k] - total) * 2^shift + root) / (2 * root))",
+            "-limit to limit with limit = floor(sqrt((c - 1) * 4^shift / 4^guard)) + 1; limit is "
+            "the magnitude",
+            "nothing: lowering chooses `guard` so that `square` stays below 2^52",
+        ),
+        _channels_shape,
+        _standardize,
+        _standardize_reach,
+        lambda attrs, inputs, made: len(made) > 1,
+        _row_sources,
+    ),
+)

@@ -1,0 +1,138 @@
+"""Definitions of program ops: what they refuse, and whether their rules agree with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgraph.errors import GraphError
+from qgraph.ops.attributes import declarations
+from qgraph.program import Program, Step, run
+from qgraph.program.ops import OPS
+from tests.helpers.engine_programs import every_op
+from tests.helpers.exports import random_codes
+from tests.helpers.random_programs import random_program
+
+REQUANTIZE = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -8, "high": 7}
+
+
+def test_codes_of_ops_are_those_of_files_on_disks() -> None:
+    assert {op.name: op.code for op in OPS.values()} == {
+        "conv2d": 0, "depthwise_conv2d": 1, "matmul": 2, "add": 3, "sub": 4, "mul": 5,
+        "maximum": 6, "minimum": 7, "clip": 8, "requantize": 9, "lookup": 10, "max_pool": 11,
+        "reduce_max": 12, "reshape": 13, "transpose": 14, "slice": 15, "concat": 16, "pad": 17,
+        "take": 18, "standardize": 19,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_is_defined_in_full(op: str) -> None:
+    definition = OPS[op]
+    assert definition.name == op and definition.operands
+    declared = {attribute.name for attribute in declarations(definition.attributes)}
+    assert set(definition.in_file) <= declared
+    assert all(vars(definition.manual).values()), "an entry of the manual is empty"
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-3, 2), (0, 2), (1, 8), (-8, 8), (-7, 7), (0, 0), (5, 4), (-4, -1), (1, 2)]
+)
+def test_a_range_that_is_not_twos_complement_is_refused(low: int, high: int) -> None:
+    """It would saturate at the next power of two without a word."""
+    with pytest.raises(GraphError, match=r"y: requantize: range .* is not two's complement"):
+        Step("requantize", ("x",), "y", {**REQUANTIZE, "low": low, "high": high})
+
+
+@pytest.mark.parametrize("bits", [1, 2, 8, 16, 32, 53])
+@pytest.mark.parametrize("signed", [True, False])
+def test_ranges_that_are_twos_complement_are_taken(bits: int, signed: bool) -> None:
+    low = -(1 << (bits - 1)) if signed else 0
+    high = low + (1 << bits) - 1
+    attrs = Step("requantize", ("x",), "y", {**REQUANTIZE, "low": low, "high": high}).attrs
+    assert attrs.spec.lo == low and attrs.spec.hi == high
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "says"),
+    [
+        ("warp", {}, "unknown op `warp`"),
+        ("clip", {"low": 0}, "attribute `high` is missing"),
+        ("clip", {"low": 0, "high": 1, "middle": 2}, "unknown attribute `middle`"),
+        ("requantize", {**REQUANTIZE, "rounding": "up"}, "attribute `rounding` is 'up'"),
+        ("requantize", {**REQUANTIZE, "overflow": "trap"}, "attribute `overflow` is 'trap'"),
+        ("transpose", {"perm": (0, 0)}, "not a permutation"),
+        ("slice", {"begin": (0,), "end": (None,), "strides": (0,)}, "a stride of 0"),
+        ("slice", {"begin": (0, 1), "end": (None,), "strides": (1,)}, "different lengths"),
+        ("max_pool", {"ksize": (2, 2), "strides": (1, 1), "pads": ((2, 0), (0, 0))}, "as large as"),
+        ("max_pool", {"ksize": (2, 2), "strides": (0, 1)}, "attribute `strides`"),
+        ("reduce_max", {"axes": (2, 1)}, "not ascending"),
+        ("pad", {"paddings": ((0, -1),)}, "attribute `paddings`"),
+        ("take", {"axis": -1, "indices": (0,)}, "attribute `axis`"),
+        ("standardize", {"guard": 27, "epsilon": 0, "shift": 0}, "attribute `guard`"),
+        ("add", {}, "add: 1 inputs are given"),
+        ("reshape", {"shape": (-1,)}, "attribute `shape`"),
+    ],
+)
+def test_attributes_that_make_no_sense_are_refused_by_name(op: str, attrs: dict, says: str) -> None:
+    with pytest.raises(GraphError, match=says) as caught:
+        Step(op, ("x",), "layer/y", attrs)
+    assert "layer/y" in str(caught.value)
+
+
+def test_attributes_of_another_op_are_refused() -> None:
+    other = Step("take", ("x",), "y", {"axis": 0, "indices": (0,)}).attrs
+    with pytest.raises(GraphError, match="z: clip: attributes are TakeAttrs, not ClipAttrs"):
+        Step("clip", ("x",), "z", other)
+
+
+# -- rules agree ----------------------------------------------------------------------------------
+
+
+def _codes_of_all(program: Program, seed: int) -> dict:
+    names = [n for n in program.tensors if n not in program.constants]
+    constants = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
+    return {**constants, **run(program, random_codes(program, seed, batch=1), names)}
+
+
+def _check(program: Program, seed: int) -> None:
+    codes = _codes_of_all(program, seed)
+    for step in program.steps:
+        shapes = [program.tensors[name].shape for name in step.inputs]
+        made = codes[step.output]
+        assert step.definition.shape(step.attrs, shapes) == made.shape, step
+        reach = step.definition.reach(step.attrs, program.operands(step))
+        assert reach.low <= made.min() and made.max() <= reach.high, (step, reach)
+        assert max(-reach.low, reach.high) <= reach.magnitude or step.op == "clip", (step, reach)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6))
+def test_shapes_and_ranges_hold_what_is_computed(seed: int) -> None:
+    _check(random_program(seed), seed)
+
+
+def test_shapes_and_ranges_of_every_op() -> None:
+    program = every_op()
+    assert {step.op for step in program.steps} == OPS.keys()
+    for seed in range(3):
+        _check(program, seed)
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "maximum", "minimum"])
+@given(st.tuples(*[st.integers(-300, 300)] * 4))
+def test_ranges_of_pairs_are_reached(op: str, ends: tuple[int, int, int, int]) -> None:
+    from qgraph.program.ops import Operand
+
+    a, b = sorted(ends[:2]), sorted(ends[2:])
+    operands = [Operand((), *end, max(-end[0], end[1], 0)) for end in (a, b)]
+    found = [
+        int(OPS[op].compute(OPS[op].attributes(), [np.int64(p), np.int64(q)]))
+        for p in a for q in b
+    ]  # fmt: skip
+    reach = OPS[op].reach(OPS[op].attributes(), operands)
+    assert (reach.low, reach.high) == (min(found), max(found))

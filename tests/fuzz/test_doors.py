@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from qgraph.archives import reading
+from tests.helpers.damage import TooLong, too_long
 from tests.helpers.doors import DOORS
 
 SLOW = ("keras2", "keras2_h5", "keras3", "keras3_h5")  # each opens HDF5 in a process of its own
@@ -35,3 +37,9 @@ def test_some_mutants_of_every_door():
 @pytest.mark.parametrize("name", DOORS)
 def test_many_mutants(name):
     assert_survives([name], 10_000, 4000, 6 * 3600)
+
+
+def test_the_time_limit_ends_what_catches_every_exception():
+    """A loader that turns all exceptions into refusals must not turn a hang into one."""
+    with pytest.raises(TooLong), reading("file", "cannot be read"):
+        too_long(None, None)

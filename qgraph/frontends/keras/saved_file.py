@@ -22,10 +22,12 @@ from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.keras.freeze import freeze_model, is_model
 from qgraph.frontends.keras.hdf5 import look_through
 from qgraph.frontends.keras.screen import EXPORT, check, without_compile
+from qgraph.frontends.keras.topology import check_calls
 from qgraph.names import path_text
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SUFFIXES = (".h5", ".hdf5")
+KERAS_2 = "tf-keras"
 ROOM = 1 << 20  # elements of variables that no file needs to hold: counters, seeds
 
 
@@ -62,7 +64,7 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> Any:
             written.writestr(METADATA, archive.read(METADATA))
             written.writestr(CONFIG, json.dumps(config))
             written.write(folder / WEIGHTS, WEIGHTS)
-    return _loaded(source, path, version, weights.size, trust)
+    return _loaded(source, path, version, config, weights.size, trust)
 
 
 def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
@@ -84,12 +86,16 @@ def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
     if path.suffix not in SUFFIXES or path_text(path) != str(path):  # Keras goes by the suffix
         source = folder / "model.h5"
         source.symlink_to(path.resolve())
-    return _loaded(source, path, contents.attributes.get("keras_version"), contents.size, trust)
+    version = contents.attributes.get("keras_version")
+    return _loaded(source, path, version, config, contents.size, trust)
 
 
-def _loaded(source: Path, path: Path, version: Any, weights: int, trust: bool) -> Any:
+def _loaded(source: Path, path: Path, version: Any, config: Any, weights: int, trust: bool) -> Any:
     """The model that Keras makes of `source`, in the version that wrote it."""
     name, load_model = _library(version, path)
+    if name == KERAS_2:
+        with reading(path, "its config cannot be read"):
+            check_calls(config)
     try:
         with _bounded_variables(weights + ROOM):
             found = load_model(str(source), compile=False, safe_mode=not trust)
@@ -112,7 +118,7 @@ def _library(version: Any, path: Path) -> tuple[str, Any]:
     if not str(version).startswith("3."):
         import tf_keras
 
-        return "tf-keras", tf_keras.models.load_model
+        return KERAS_2, tf_keras.models.load_model
     try:
         keras: Any = import_module("keras")
     except ImportError:

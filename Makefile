@@ -1,6 +1,7 @@
 # Everything runs from .venv; `make` alone lists the targets.
 PYTHON ?= python3
 PYTEST_ARGS ?= -q
+TEST_JOBS ?= 2
 CMAKE ?= cmake
 SANITIZE ?= address,undefined
 VENV := .venv
@@ -11,6 +12,8 @@ NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
 LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 # Twice -q: errors only. A build backend that fails still shows its whole output.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# All tests of a file stay in one process: its fixtures are made once.
+PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types assets bench clean
@@ -43,11 +46,11 @@ train-demo: $(STAMP)  ## train the digits network anew (examples/digits/digits.p
 
 test: lint types test-fast  ## lint, types and the fast tests
 
-test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test-fast: $(STAMP)  ## the fast tests; PYTEST_ARGS="-k name" picks some; TEST_JOBS=4 uses 4 processes
+	@$(PARALLEL) $(PYTEST_ARGS)
 
 test-extras: $(EXTRAS)  ## the tests of optional packages (PyTorch, Ray, games); one that is missing fails
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) --require-extras -m 'not real and not fuzz and (extra or not slow)'
+	@$(PARALLEL) $(PYTEST_ARGS) --require-extras -m 'not real and not fuzz and (extra or not slow)'
 
 test-real: $(STAMP)  ## the tests on real networks (downloads them once)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m real || [ $$? -eq 5 ]

@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.frontends import graphdef
-from qgraph.frontends.partial import Partial
+from qgraph.frontends.partial import Partial, small_constants
 from qgraph.frontends.side_effects import check_harmless, is_pure, needed_functions
 from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
 from qgraph.ir.types import Array, TensorType
@@ -42,8 +42,8 @@ class TFSource:
         self, inputs: Sequence[TensorType], constants: Sequence[Array | None]
     ) -> tuple[TensorType, ...]:
         """Output types for inputs of these types; `constants` are the values of those known."""
-        known = [None if c is None else Partial.known(c) for c in constants]
-        return infer_types(replace(self, inputs=tuple(inputs)), known)
+        made = replace(self, inputs=tuple(inputs))
+        return infer_types(made, small_constants(constants))
 
     def to_bytes(self) -> bytes:
         """The op as a GraphDef: its inputs are placeholders, then comes the op."""

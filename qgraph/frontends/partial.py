@@ -6,13 +6,15 @@ evaluators here carry such tensors through the ops that graphs use for shape ari
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.ir.types import Array
 
 LARGEST = 1024
@@ -53,9 +55,29 @@ def worth_tracking(value: Array) -> bool:
     )
 
 
+def small_constants(constants: Iterable[Array | None]) -> list[Partial | None]:
+    """What shape inference is told of constants: those that a shape can depend on are small."""
+    return [None if c is None or c.size > LARGEST else Partial.known(c) for c in constants]
+
+
+def joint_shape(args: Iterable[Partial]) -> tuple[int, ...]:
+    """The shape that tensors broadcast to. Raises Inexpressible where it is not small.
+
+    Small tensors can make a large one: (1024, 1) and (1, 1024), and so on with each axis.
+    """
+    try:
+        shape = np.broadcast_shapes(*(a.values.shape for a in args))
+    except ValueError:
+        raise Inexpressible from None
+    if math.prod(shape) > LARGEST:
+        raise Inexpressible
+    return shape
+
+
 def elementwise(
     function: Callable[..., Any], args: Sequence[Partial], dtype: str | None = None
 ) -> Partial:
+    joint_shape(args)
     with np.errstate(all="ignore"):
         values = np.asarray(function(*(a.values for a in args)))
     missing = args[0].missing

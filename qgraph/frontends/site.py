@@ -14,6 +14,7 @@ import numpy as np
 
 from qgraph.errors import first_line
 from qgraph.frontends.batch import BatchTracker
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
 from qgraph.frontends.watched import WatchedAttributes, WatchedInputs
 from qgraph.ir.graph import Graph
@@ -21,10 +22,6 @@ from qgraph.ir.types import Array, Shape, TensorType
 
 Partials = tuple[Partial, ...] | None
 R = TypeVar("R")
-
-
-class Inexpressible(Exception):
-    """An importer finds, deep inside, that it cannot express the node."""
 
 
 class FileNode(Protocol):
@@ -188,12 +185,13 @@ class Place(Generic[C, N]):
 
     def integers(self, i: int) -> tuple[int, ...] | None:
         """Input `i` as a tuple of few known integers (a scalar gives one), else None."""
+        value = self.small_constant(i)
+        return None if value is None else tuple(int(v) for v in np.ravel(value))
+
+    def small_constant(self, i: int) -> Any:
+        """Like `constant`, but None where there are too many elements for a loop in Python."""
         value = self.constant(i)
-        return (
-            None
-            if value is None or value.size > LARGEST
-            else tuple(int(v) for v in np.ravel(value))
-        )
+        return None if value is None or value.size > LARGEST else value
 
 
 S = TypeVar("S", bound=Place[Any, Any])

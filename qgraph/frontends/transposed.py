@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.frontends.site import Inexpressible, Place
+from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.site import Place
 
 Pair = tuple[int, int]
 LARGEST_FILTER = 1 << 22

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from qgraph.errors import GraphError
 from qgraph.frontends import load_graph_def
+from qgraph.frontends.inexpressible import Inexpressible
+from qgraph.frontends.partial import Partial, elementwise, joint_shape
 from qgraph.interpret import evaluate
 from qgraph.ir.text import print_graph
 from tests.helpers.tf_graphs import assert_same_as_tf, graph_def_of, opaque_kinds, v1
@@ -218,3 +220,15 @@ def test_strided_slices_are_tensorflows(data):
     except ValueError:  # TensorFlow refuses this one
         assume(False)
     assert opaque_kinds(assert_same_as_tf(graph_def)) == []
+
+
+def test_small_tensors_that_make_a_large_one_are_not_computed():
+    """Each has 1,024 elements, the three of them together 2^30."""
+    shapes = ((1024, 1, 1), (1024, 1), (1024,))
+    parts = [Partial.known(np.arange(1024).reshape(shape)) for shape in shapes]
+    assert joint_shape([parts[2], Partial.known(np.arange(1))]) == (1024,)
+    for args in (parts, parts[1:]):
+        with pytest.raises(Inexpressible):
+            joint_shape(args)
+        with pytest.raises(Inexpressible):
+            elementwise(lambda *values: values[0], args)

@@ -112,3 +112,16 @@ def test_a_mean_of_something_else_stays():
     before = list(g.topological())
     run_pass(FoldCentering(), g)
     assert list(g.topological()) == before
+
+
+def test_a_mean_that_is_not_taken_of_a_term_is_passed_over():
+    """The first mean belongs to nothing in the sum; the second one does."""
+    g, y = head()
+    other = g.add("mean", g.input("z", "float64", (3, 4)), attrs={"axes": (-1,), "keepdims": True})
+    value = g.input("v", "float64", (3, 1))
+    without = g.add("sub", value, other, name="without")
+    g.outputs["y"] = g.add("sub", g.add("add", without, y, name="sum"), "mean", name="q")
+    g.remove("centered")
+    run_pass(FoldCentering(), g)
+    left = [node.name for node in g.topological() if node.op == "mean"]
+    assert left == [other]

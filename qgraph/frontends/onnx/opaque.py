@@ -13,7 +13,7 @@ from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
 from qgraph.frontends.onnx.model import parse
 from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opsets import in_newest_opset
-from qgraph.frontends.partial import Partial
+from qgraph.frontends.partial import Partial, small_constants
 from qgraph.ir.types import Array, TensorType
 
 RANDOM = (
@@ -54,9 +54,8 @@ class OnnxSource:
         model = _parsed(self)
         for feed, kind in zip(model.graph.input, inputs, strict=True):
             feed.CopyFrom(_info(feed.name, kind.dtype, kind.shape))
-        known = [None if c is None else Partial.known(c) for c in constants]
         made = replace(self, model=model.SerializeToString(), inputs=tuple(inputs))
-        return infer_types(made, known)
+        return infer_types(made, small_constants(constants))
 
     def to_bytes(self) -> bytes:
         """The op as a model of one node."""

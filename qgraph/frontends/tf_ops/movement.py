@@ -55,7 +55,7 @@ def _pack(site: Site) -> Result:
 
 
 def _pad(site: Site) -> Result:
-    paddings = site.constant(1)
+    paddings = site.small_constant(1)
     if paddings is None:
         return None
     pairs = tuple((int(a), int(b)) for a, b in paddings)

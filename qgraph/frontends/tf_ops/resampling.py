@@ -46,13 +46,13 @@ def _batch_op(op: str, attr: str, block: tuple[int, ...] | None, margins: object
 
 
 def _batch_nd(op: str, attr: str) -> Importer:
-    return lambda site: _batch_op(op, attr, site.integers(1), site.constant(2))(site)
+    return lambda site: _batch_op(op, attr, site.integers(1), site.small_constant(2))(site)
 
 
 def _batch_square(op: str, attr: str) -> Importer:
     def importer(site: Site) -> Result:
         size = site.node.integer("block_size")
-        return _batch_op(op, attr, (size, size), site.constant(1))(site)
+        return _batch_op(op, attr, (size, size), site.small_constant(1))(site)
 
     return importer
 

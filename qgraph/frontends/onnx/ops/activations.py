@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
-from qgraph.frontends.site import Inexpressible
 
 SIXTH = float(np.float32(1 / 6))
 SELU = (1.6732632423543772, 1.0507009873554805)  # alpha, gamma

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Site
-from qgraph.frontends.site import Inexpressible
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import (
     Pair,
@@ -19,7 +20,6 @@ from qgraph.frontends.onnx.ops.layout import (
     sizes_of,
     window,
 )
-from qgraph.frontends.site import Inexpressible
 
 
 def _conv(site: Site) -> Result:

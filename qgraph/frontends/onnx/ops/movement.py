@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Inexpressible
 from qgraph.frontends.tf_ops.movement import reshape_target
 
 

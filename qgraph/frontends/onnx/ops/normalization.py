@@ -9,9 +9,9 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image
-from qgraph.frontends.site import Inexpressible
 
 EPSILON = 1e-5
 LARGEST_SIZE = 64

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import UnsupportedError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import (
     NONE,
@@ -17,7 +18,6 @@ from qgraph.frontends.onnx.ops.layout import (
     window,
     with_ceiling,
 )
-from qgraph.frontends.site import Inexpressible
 
 
 def _window(site: Site) -> tuple[Pair, Pair]:

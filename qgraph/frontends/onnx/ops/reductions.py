@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
-from qgraph.frontends.site import Inexpressible
 
 
 def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import LoadError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import LARGEST_TOTAL, Importer, Result, Site
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Inexpressible
 
 MOST_COPIES = 64
 AXIS_OF = re.compile(r"(.*)\[(\d+)\]", re.DOTALL)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Inexpressible
 from qgraph.ir.ops import op_definition
 
 MOST_COPIES = 64
@@ -77,7 +77,7 @@ def _resize(site: Site) -> Result:
         site.without_effect(2)
         return _to(site, _sizes(site, sizes), None, where, rounding)
     site.without_effect("keep_aspect_ratio_policy", *(() if older else (3,)))
-    scales = site.constant(first)
+    scales = site.small_constant(first)
     if "scales" in node.attrs:  # Upsample in opset 7
         scales = np.asarray(node.attrs["scales"], np.float32)
     if scales is None or not scales.size:

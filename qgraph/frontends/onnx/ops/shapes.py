@@ -11,7 +11,14 @@ import numpy as np
 
 from qgraph.frontends.onnx.builder import Evaluator, Site
 from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
-from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
+from qgraph.frontends.partial import (
+    LARGEST,
+    Partial,
+    elementwise,
+    joined,
+    joint_shape,
+    reduced,
+)
 from qgraph.frontends.site import Partials, of_all
 
 
@@ -166,6 +173,7 @@ def _equal(site: Site, args: list[Partial]) -> Partial:
 
 def _where(site: Site, args: list[Partial]) -> Partial:
     condition, yes, no = args
+    joint_shape(args)
     values = np.where(condition.values, yes.values, no.values)
     unknown = np.asarray(np.where(condition.values, yes.unknown, no.unknown), object)
     unknown[np.broadcast_to(condition.missing, values.shape)] = ""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
-from qgraph.frontends.site import Inexpressible
 from qgraph.frontends.tf_ops.slicing import FULL, Part
 
 MOST_PIECES = 256

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import (
     Pair,
@@ -19,7 +20,6 @@ from qgraph.frontends.onnx.ops.layout import (
     pair,
     refuse_pads,
 )
-from qgraph.frontends.site import Inexpressible
 from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program
 from qgraph.quant.profile import Profile
 
@@ -41,6 +42,10 @@ class Form(Protocol):
     @property
     def name(self) -> str:
         """As `--format` has it."""
+
+    @property
+    def lowerings(self) -> Lowerings[Any]:
+        """How it writes each op, or why it does not."""
 
     def refusal(self, network: Network) -> str | None:
         """Why it cannot carry this network, naming the layer; None where it can."""

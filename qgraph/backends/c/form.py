@@ -21,6 +21,7 @@ from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed
 from qgraph.names import file_stem
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Tensor, run
 from qgraph.program.layers import elements
 from qgraph.program.run import batch_of
@@ -35,6 +36,7 @@ class CForm:
     """A .c, a .h and a test that reads samples; and a sample with its answer."""
 
     name: ClassVar[str] = "c"
+    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         return refused(network.program)
@@ -64,7 +66,7 @@ def refused(program: Program) -> str | None:
     """Why C cannot carry a program, naming the layer; None where it can."""
     for step in program.steps:
         if step.op not in LOWERINGS.lowered:
-            return f"{step.output}: {LOWERINGS.refusal(step).reason}"
+            return f"{step.output}: {LOWERINGS.refusal(step.op, step.output).reason}"
     for tensor in program.tensors.values():
         if elements(tensor) * np.dtype(tensor.storage).itemsize > MOST:
             return f"{tensor.name}: more than {MOST} bytes"

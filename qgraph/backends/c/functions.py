@@ -19,11 +19,12 @@ from qgraph.backends.c.text import (
     number,
     strides,
 )
-from qgraph.backends.lowerings import Lowerings
 from qgraph.names import comment, identifier
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Step, Tensor
 from qgraph.program.layers import Layer, elements
 from qgraph.program.ops import (
+    OPS,
     Conv2dAttrs,
     MaxPoolAttrs,
     ReduceMaxAttrs,
@@ -73,7 +74,7 @@ class _Writer:
         name = self.source.names.fresh(f"layer_{identifier(head.output)}")
         body_text = Text()
         self.text, signature = body_text, Text()
-        LOWERINGS.of(head)(self, head)
+        LOWERINGS.of(head.op, head.output)(self, head)
         parameters = [
             *(f"const {self.tensors[v].storage}_t *{self.source.idents[v]}" for v in self.read),
             *([f"{self.scratch[0]}_t *row"] if self.scratch else []),
@@ -344,7 +345,8 @@ class _Writer:
 
 # What writes a layer, by the op of its first step.
 LOWERINGS: Lowerings[Callable[[_Writer, Step], None]] = Lowerings(
-    "backends/c",
+    "backends/c/functions",
+    OPS,
     {
         "conv2d": _Writer.conv2d,
         "depthwise_conv2d": _Writer.depthwise,

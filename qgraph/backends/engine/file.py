@@ -11,8 +11,8 @@ import zlib
 
 import numpy as np
 
-from qgraph.backends.lowerings import Lowerings
 from qgraph.errors import UnsupportedError
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, OpClass
 
@@ -29,7 +29,7 @@ MAX_RANK = 8
 STORAGES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 COMPUTED, CONSTANT, ENTRY = range(3)
 # What the engine runs: codes of ops, which are their places in `Op` of fused_ops/engine/ops.h.
-LOWERINGS = Lowerings("backends/engine", {op.name: op.code for op in OPS.values()})
+LOWERINGS = Lowerings("backends/engine/file", OPS, {op.name: op.code for op in OPS.values()})
 
 Numbers = list[int]
 
@@ -45,7 +45,11 @@ def engine_file(program: Program) -> bytes:
     for step in program.steps:
         own = _numbers(program, step)
         operands = [index[name] for name in step.inputs]
-        steps.append(STEP.pack(LOWERINGS.of(step), index[step.output], len(operands), len(own)))
+        steps.append(
+            STEP.pack(
+                LOWERINGS.of(step.op, step.output), index[step.output], len(operands), len(own)
+            )
+        )
         indices += operands
         numbers += own
     sections = [

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from qgraph.backends.engine.engine import Engine, levels
-from qgraph.backends.engine.file import engine_file
+from qgraph.backends.engine.file import LOWERINGS, engine_file
 from qgraph.backends.forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
+from qgraph.ops.lowerings import Lowerings
 
 FILE = "network.qgi"
 
@@ -23,6 +25,7 @@ class EngineForm:
     """The engine's file; its runner shows every tensor."""
 
     name: str = "engine"
+    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         try:

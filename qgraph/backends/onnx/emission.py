@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx
 
-from qgraph.backends.lowerings import Lowerings
 from qgraph.backends.onnx.builder import Builder, element_type
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.names import Namespace
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import (
     ClipAttrs,
@@ -99,7 +99,7 @@ class Emission(ABC):
         """The checked model. Raises UnsupportedError naming what the form cannot carry."""
         self.enter()
         for step in self.program.steps:
-            self.lowerings.of(step)(self, step)
+            self.lowerings.of(step.op, step.output)(self, step)
         exits = self.leave()
         return self.model.model(
             {

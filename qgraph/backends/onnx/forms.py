@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import onnx
 
@@ -17,6 +17,7 @@ from qgraph.backends.onnx.qonnx import QonnxEmission
 from qgraph.backends.onnx.rim import dequantize_model, quantize_model
 from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
 from qgraph.errors import UnsupportedError
+from qgraph.ops.lowerings import Lowerings
 
 FILE = "network.onnx"
 
@@ -27,6 +28,10 @@ class OnnxForm:
 
     name: str
     emission: ClassVar[type[Emission]]
+
+    @property
+    def lowerings(self) -> Lowerings[Any]:
+        return self.emission.lowerings
 
     def refusal(self, network: Network) -> str | None:
         try:

@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.backends.lowerings import Lowerings
 from qgraph.backends.onnx.emission import SHARED, Emission, Lower
 from qgraph.backends.onnx.requantize import INT32, Requantize
 from qgraph.errors import UnsupportedError
 from qgraph.ir.types import Array
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Step, Tensor
 from qgraph.program.ops import (
+    OPS,
     LookupAttrs,
     MaxPoolAttrs,
     ReduceMaxAttrs,
@@ -297,6 +298,7 @@ class IntegerEmission(Emission):
 
     lowerings: ClassVar[Lowerings[Lower]] = Lowerings(
         "backends/onnx/integer",
+        OPS,
         {
             **SHARED,
             "conv2d": _conv2d,

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from qgraph.backends.lowerings import Lowerings, Refusal
 from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Emission, Lower
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.types import Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
+from qgraph.ops.lowerings import Lowerings, Refusal
 from qgraph.program import Program, Step, Tensor
-from qgraph.program.ops import ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
+from qgraph.program.ops import OPS, ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
 
 # Exponents for which 2^-f, and 2^24 times it, are normal numbers of float32.
 LEAST_EXPONENT, MOST_EXPONENT = -103, 126
@@ -259,7 +259,7 @@ def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
         "max_pool": ValueEmission._max_pool,
         **own,
     }
-    return Lowerings(place, lowered, {"standardize": norms})
+    return Lowerings(place, OPS, lowered, {"standardize": norms})
 
 
 def reach(tensor: Tensor) -> int:

@@ -12,8 +12,7 @@ from typing import Any
 from qgraph.backends.ends import Ends, ends_of
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emission import Emission
-from qgraph.backends.tf.lower import LOWER
-from qgraph.errors import UnsupportedError
+from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.exact.bounds import Bound, bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.names import tensorflow_name
@@ -63,12 +62,11 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
         constant = emission.constants[node.inputs[0]]
         emission.constants[node.name] = quantized_constant(constant, node.attrs["spec"])
     else:
-        if node.op not in LOWER:
-            raise UnsupportedError(f"TensorFlow cannot carry `{node.op}`", node=node.name)
+        lower = LOWERINGS.of(node.op, node.name)
         emission.dtypes[node.name] = emission.width(node)
         if node.op in ("cast", "opaque") or not emission.graph.types[node.name].is_float:
             emission.dtypes[node.name] = emission.graph.types[node.name].dtype
-        tensor = LOWER[node.op](emission, node)
+        tensor = lower(emission, node)
         waits_for = (emission.tensors[n] for n in node.control if n in emission.tensors)
         builder.graph_def.node[-1].input.extend(f"^{n.partition(':')[0]}" for n in waits_for)
         emission.tensors[node.name] = tensor

@@ -11,10 +11,12 @@ import numpy as np
 
 from qgraph.backends.forms import Network, Runner
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.ir.types import Array
 from qgraph.numerics import aligned
+from qgraph.ops.lowerings import Lowerings
 
 FILE = "inference.pb"
 
@@ -24,6 +26,7 @@ class TensorFlowForm:
     """A frozen graph of stock ops."""
 
     name: ClassVar[str] = "tensorflow"
+    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         return None

@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.backends.lowerings import Lowerings, Refusal
 from qgraph.backends.vectors.cases import Tried
 from qgraph.backends.vectors.files import hexadecimal
 from qgraph.ir.types import Rounding
+from qgraph.ops.lowerings import Lowerings, Refusal
 from qgraph.program import Program, Step
-from qgraph.program.ops import ClipAttrs, Conv2dAttrs, LookupAttrs, RequantizeAttrs, WindowAttrs
+from qgraph.program.ops import (
+    OPS,
+    ClipAttrs,
+    Conv2dAttrs,
+    LookupAttrs,
+    RequantizeAttrs,
+    WindowAttrs,
+)
 from qgraph.program.ops.layout import PerChannel
 
 # Products that a check takes, and may take for one row: simulators do some millions in a second.
@@ -113,8 +120,8 @@ def _check(one: _Step) -> Check | None:
     if not one.there([*step.inputs, step.output]):
         return None
     if step.op in LOWERINGS.lowered:
-        return LOWERINGS.of(step)(one)
-    LOWERINGS.refusal(step)
+        return LOWERINGS.of(step.op, step.output)(one)
+    LOWERINGS.refusal(step.op, step.output)
     return None
 
 
@@ -200,7 +207,8 @@ def _lookup(one: _Step) -> Check:
 COMPARES, MOVES = Refusal("only compares codes"), Refusal("only moves codes")
 # What checks each op at a place; ops that are refused have vectors, but no module of the bench.
 LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
-    "backends/vectors",
+    "backends/vectors/bench",
+    OPS,
     {
         **dict.fromkeys(("conv2d", "depthwise_conv2d", "matmul"), _sums),
         **dict.fromkeys(PAIRS, _pair),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from qgraph.backends.forms import Network, Runner
+from qgraph.backends.vectors.bench import LOWERINGS
 from qgraph.backends.vectors.reading import check, check_files, read_index, read_program
 from qgraph.backends.vectors.writing import write_vectors
 from qgraph.ir.types import Array
+from qgraph.ops.lowerings import Lowerings
 from qgraph.program import run
 
 
@@ -23,6 +25,7 @@ class VectorsForm:
     """
 
     name: ClassVar[str] = "vectors"
+    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
     samples: int = 2
     most: int = 1 << 24
     layers: tuple[str, ...] = ()

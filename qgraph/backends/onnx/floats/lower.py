@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from qgraph.backends.onnx.floats.elementwise import ELEMENTWISE, Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.layers import LAYERS
 from qgraph.backends.onnx.floats.moves import MOVES
 from qgraph.backends.onnx.floats.opaque import opaque
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import OPS
+from qgraph.ops.lowerings import Lowerings, Refusal
 
 
 def _input(e: FloatEmission, node: Node) -> None:
@@ -22,11 +21,14 @@ def _const(e: FloatEmission, node: Node) -> None:
     e.constants[node.name] = node.attrs["value"]
 
 
-LOWER: Mapping[str, Lower] = MappingProxyType(
-    {**ELEMENTWISE, **LAYERS, **MOVES, "input": _input, "const": _const, "opaque": opaque}
-)
 FIXED_POINT = "it is fixed-point arithmetic; quantize the model and export it as onnx-integer"
-# Ops that a float model does not hold, and why.
-REFUSED: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("quantize", "lookup", "standardize"), FIXED_POINT)
+# How each op is written; a float model does not hold what is refused.
+LOWERINGS: Lowerings[Lower] = Lowerings(
+    "backends/onnx/floats/lower",
+    OPS,
+    {**ELEMENTWISE, **LAYERS, **MOVES, "input": _input, "const": _const, "opaque": opaque},
+    {
+        op: Refusal(f"a float ONNX model cannot hold `{op}`: {FIXED_POINT}")
+        for op in ("quantize", "lookup", "standardize")
+    },
 )

@@ -7,7 +7,7 @@ import onnx
 from qgraph.backends.ends import ends_of
 from qgraph.backends.onnx.builder import Builder
 from qgraph.backends.onnx.floats.emission import FloatEmission
-from qgraph.backends.onnx.floats.lower import LOWER, REFUSED
+from qgraph.backends.onnx.floats.lower import LOWERINGS
 from qgraph.backends.onnx.floats.opaque import opset_of
 from qgraph.errors import UnsupportedError, first_line
 from qgraph.ir.graph import Graph, Node
@@ -26,11 +26,7 @@ def float_model(graph: Graph) -> onnx.ModelProto:
     model = Builder(onnx_name(graph.name), opset_of(graph), reserved)
     emission = FloatEmission(graph, model, ends.inputs, _biases(graph))
     for node in graph.topological():
-        if node.op in REFUSED:
-            raise UnsupportedError(
-                f"a float ONNX model cannot hold `{node.op}`: {REFUSED[node.op]}", node=node.name
-            )
-        LOWER[node.op](emission, node)
+        LOWERINGS.of(node.op, node.name)(emission, node)
     for public, value in graph.outputs.items():
         if ends.outputs[public] not in ends.inputs.values():
             model.append("Identity", [emission.get(value)], ends.outputs[public])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower
 from qgraph.backends.tf.lower.linear import LINEAR
@@ -15,6 +12,8 @@ from qgraph.backends.tf.lower.quantizers import QUANTIZERS
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.opaque import TFSource
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops import OPS
+from qgraph.ops.lowerings import Lowerings
 
 
 def _opaque(e: Emission, node: Node) -> str:
@@ -48,6 +47,10 @@ def _foreign(node: Node) -> UnsupportedError:
     )
 
 
-LOWER: Mapping[str, Lower] = MappingProxyType(
-    {**LINEAR, **MOVEMENT, **POINTWISE, **QUANTIZERS, **NORM, "opaque": _opaque}
+# `emit` itself writes inputs and constants, and `written_out` replaces these functions by steps.
+APART = frozenset({"input", "const", "composed", "gelu"})
+LOWERINGS: Lowerings[Lower] = Lowerings(
+    "backends/tf/lower",
+    OPS.keys() - APART,
+    {**LINEAR, **MOVEMENT, **POINTWISE, **QUANTIZERS, **NORM, "opaque": _opaque},
 )

@@ -1,0 +1,68 @@
+"""A target's table: how it writes each op, or why it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from qgraph.errors import GraphError, UnsupportedError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a target does not write an op, and what carries the op instead."""
+
+    reason: str
+    hint: str | None = None
+
+
+class Lowerings(Generic[T]):
+    """One entry for each op: lowered or refused.
+
+    place: where the table is, like `backends/c`; errors name it. ops: all that there are.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        ops: Collection[str],
+        lowered: Mapping[str, T],
+        refused: Mapping[str, Refusal] | None = None,
+    ) -> None:
+        self.place = place
+        self.ops = ops
+        self.lowered = lowered
+        self.refused = refused or {}
+
+    def of(self, op: str, node: str) -> T:
+        """The entry for an op.
+
+        Raises UnsupportedError for an op that the target refuses, GraphError for one that the table
+        does not have; both name the node.
+        """
+        if op in self.lowered:
+            return self.lowered[op]
+        refusal = self.refusal(op, node)
+        raise UnsupportedError(refusal.reason, node=node, hint=refusal.hint)
+
+    def refusal(self, op: str, node: str) -> Refusal:
+        """Why the target refuses an op. Raises GraphError for an op that the table lacks."""
+        if op not in self.refused:
+            raise GraphError(self._missing(op), node=node)
+        return self.refused[op]
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the table: ops that are missing, there twice, or unknown."""
+        for op in self.ops:
+            if op not in self.lowered and op not in self.refused:
+                yield self._missing(op)
+            if op in self.lowered and op in self.refused:
+                yield f"{op}: both lowered and refused in {self.place}"
+        for op in sorted({*self.lowered, *self.refused} - {*self.ops}):
+            yield f"{op}: in {self.place}, but there is no such op"
+
+    def _missing(self, op: str) -> str:
+        return f"{op}: no lowering and no refusal in {self.place}"

@@ -10,8 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted((ROOT / "qgraph/rl/agents").glob("*/README.md"))
 CODE = ("qgraph", "transforms", "cli", "fused_ops", "benchmarks", "tests")
-TABLES = ("frontends", "frontends/keras", "rewrite", "quant", "static", "train")
+TABLES = ("frontends", "frontends/keras", "rewrite", "quant", "static", "train", "rl/agents")
 
 
 def links(page: Path) -> set[Path]:
@@ -20,7 +21,7 @@ def links(page: Path) -> set[Path]:
     return {(page.parent / t).resolve() for t in targets if "://" not in t}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     assert not [target for target in links(page) if not target.exists()]
 

@@ -25,6 +25,7 @@ from qgraph.rl.agents.setting import Panel, SettingText
 
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
+ALGORITHM = ("--algo", "--algorithm")
 SHORTHANDS = ("prioritized", "mixed_bfloat16", "half")
 Algorithm = Enum("Algorithm", {name: name for name in AGENTS}, type=str)  # type: ignore[misc]
 
@@ -39,7 +40,9 @@ def _algorithms() -> str:
 Algo = Annotated[
     Algorithm | None,
     typer.Option(
-        metavar="NAME", help=f"{_algorithms()} With --help, lists the options of this algorithm."
+        *ALGORITHM,
+        metavar="NAME",
+        help=f"{_algorithms()} With --help, lists the options of this algorithm.",
     ),
 ]
 Env = Annotated[
@@ -192,10 +195,9 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def spell_flags(error: QGraphError) -> None:
     """Replace the names of settings in an error's text by their flags."""
-    flags = {
-        option.name: flags_of(option.first).partition("/")[0]
-        for option in generated_options(config_classes())
-    }
+    flags = {"algorithm": "--algo", "environment": "--env"}
+    for option in generated_options(config_classes()):
+        flags[option.name] = flags_of(option.first).partition("/")[0]
 
     def flag(name: str) -> str:
         return flags.get(name, name)
@@ -211,7 +213,7 @@ class TrainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = [word for arg in args for word in arg.split("=", 1)]
-        after = [name for flag, name in pairwise(words) if flag == "--algo"]
+        after = [name for flag, name in pairwise(words) if flag in ALGORITHM]
         ctx.meta["algorithm"] = next((name for name in after if name in AGENTS), None)
         return super().parse_args(ctx, args)
 

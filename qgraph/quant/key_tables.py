@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
+from types import MappingProxyType
 from typing import Any
 
 from qgraph.quant.keys import Declared
@@ -12,7 +13,7 @@ from qgraph.quant.plan import NO, plan_steps, step_name, usage
 from qgraph.quant.profile import profile_keys
 
 # Names of the tables in docs/, each between `<!-- table: NAME -->` and `<!-- end of table -->`.
-BEGIN, END = "<!-- table: {} -->\n", "\n<!-- end of table -->"
+BEGIN, END = "<!-- table: {} -->\n", "<!-- end of table -->"
 
 
 def plain_text(value: Any) -> str:
@@ -58,7 +59,7 @@ def profile_table() -> str:
     rows = [
         (f"`{k['key']}`", _code(k["default_text"]), k["values"], k["meaning"]) for k in key_facts()
     ]
-    return _markdown(("key", "default", "values", "meaning"), rows)
+    return markdown_table(("key", "default", "values", "meaning"), rows)
 
 
 def plan_table() -> str:
@@ -67,22 +68,24 @@ def plan_table() -> str:
         (f"`{s['usage']}`".replace("|", "\\|"), _code(s["default_text"]), s["meaning"])
         for s in plan_facts()
     ]
-    return _markdown(("step", "default", "meaning"), rows)
+    return markdown_table(("step", "default", "meaning"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "keys of a profile": profile_table,
-    "steps of a plan": plan_table,
-}
+TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {"keys of a profile": profile_table, "steps of a plan": plan_table}
+)
 
 
-def with_tables(page: str) -> str:
+def with_tables(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     """A page of documentation with its marked tables written anew from the declarations."""
-    for name, table in TABLES.items():
+    for name, table in tables.items():
         begin = BEGIN.format(name)
         before, found, rest = page.partition(begin)
         if found:
-            page = f"{before}{begin}\n{table()}{END}{rest.partition(END)[2]}"
+            _, end, after = rest.partition(END)
+            if not end:
+                raise ValueError(f"table `{name}` has no `{END}`")
+            page = f"{before}{begin}\n{table()}\n{END}{after}"
     return page
 
 
@@ -90,6 +93,7 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; texts must not contain `|` unless it is escaped."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -99,3 +99,6 @@ def test_a_table_that_is_not_true_is_written_anew() -> None:
     new = with_tables(page)
     assert new.startswith("before\n") and new.endswith("<!-- end of table -->\nafter\n")
     assert "stale" not in new and "`reconstruct`" in new and with_tables(new) == new
+    assert with_tables(page.replace("stale\n", "")) == new
+    with pytest.raises(ValueError, match="table `steps of a plan` has no `<!-- end of table -->`"):
+        with_tables(page.replace("end of", "end"))

@@ -26,7 +26,7 @@ class ActorSettings(RunSettings):
     actors: int = ACTORS.number_of("actors", 1, "Number of actors.")
     actor_bits: int = _bits(32, "Bits of the weights that actors compute with: 32, 16, 8 to 2.")
     broadcast_bits: int | None = _bits(
-        None, "Bits of the weights that are sent to actors.", "as --actor-bits"
+        None, "Bits of the weights that are sent to actors.", "those of the actors"
     )
     first_bits: int | None = _bits(
         None, "Bits of the first layer.", "16 for vectors if the others have 8 or fewer"

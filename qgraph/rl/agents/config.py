@@ -30,12 +30,14 @@ class RunConfig(CompressionSettings, ABC):
 
     algorithm         its name in the registry
     discrete_actions  whether it chooses one of several actions; else actions are numbers
+    images            whether it learns from images; all learn from vectors
     tasks             settings of tasks that need others than the defaults, by the environment's
                       name or a pattern of names; `for_task` applies them
     """
 
     algorithm: ClassVar[str]
     discrete_actions: ClassVar[bool]
+    images: ClassVar[bool] = False
     tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 
     @classmethod

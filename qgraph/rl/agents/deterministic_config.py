@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from qgraph.errors import UsageError
 from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.agents.shared_settings import CRITIC_HIDDEN_SIZES, SIGMA
 
 if TYPE_CHECKING:
-    from qgraph.rl.environments import Environment
     from qgraph.rl.head import Head
     from qgraph.rl.learn.exploration import Exploration
 
@@ -31,10 +29,3 @@ class DeterministicConfig(ReplayConfig):
         from qgraph.rl.learn.exploration import Noise, sigma_ladder
 
         return Noise(sigma_ladder(actor, self.actors, self.sigma), head)
-
-    def check_observations(self, environment: Environment) -> None:
-        if len(environment.shape) > 1:
-            raise UsageError(
-                f"{self.title} has no critic for images, which `{self.environment}` gives",
-                hint="SAC learns numbers from images",
-            )

@@ -112,13 +112,19 @@ def learner_for(config: RunConfig, environment: Environment) -> Learner:
 
 def check_fits(config: RunConfig, environment: Environment) -> None:
     """Raise UsageError if the algorithm cannot choose such actions or see such observations."""
-    discrete = environment.actions.discrete
+    discrete, images = environment.actions.discrete, len(environment.shape) > 1
+    fitting = [kind for kind in config_classes() if kind.discrete_actions == discrete]
     if discrete != config.discrete_actions:
-        users = [kind.algorithm for kind in config_classes() if kind.discrete_actions == discrete]
         raise UsageError(
             f"{config.algorithm} does not fit `{config.environment}`, whose actions are "
             + ("one of several" if discrete else "numbers"),
-            hint=f"for such actions: {', '.join(users)}",
+            hint=f"for such actions: {', '.join(kind.algorithm for kind in fitting)}",
+        )
+    if images and not config.images:
+        users = [kind.algorithm for kind in fitting if kind.images]
+        raise UsageError(
+            f"{config.algorithm} does not learn from images, which `{config.environment}` gives",
+            hint=f"for images and such actions: {', '.join(users)}",
         )
     config.check_observations(environment)
 

@@ -2,15 +2,25 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from qgraph.rl.agents import AGENTS, RunConfig, config_class
+from qgraph.quant.key_tables import with_tables
+from qgraph.rl.agents import AGENTS, LearnerPrecision, RunConfig, config_class
+from qgraph.rl.agents.registry import check_fits, learner_for
+from qgraph.rl.environments import Actions
+from qgraph.rl.head import Head
+from tests.helpers.agent_tables import TABLES
 from tests.helpers.cli import run as qgraph
+from tests.helpers.doc_tables import pages
+from tests.helpers.sac import World
 
 ROOT = Path(__file__).parents[3]
 AGENTS_FOLDER = ROOT / "qgraph/rl/agents"
@@ -21,14 +31,20 @@ OTHERS = ROOT / "qgraph/rl/sb3"
 
 
 def product_files():
+    """Python files of the product, but for stable-baselines3's algorithms."""
     for folder in ("qgraph", "transforms", "cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if OTHERS not in path.parents:
                 yield path
 
 
+@cache
 def names_in(path):
-    """Every identifier and every string of a module that is a word, but docstrings."""
+    """Every identifier of a module, every string, and the parts of what it imports from."""
+    return frozenset(_names_in(path))
+
+
+def _names_in(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -60,6 +76,67 @@ def test_configs_are_frozen_dataclasses_that_name_their_algorithm(algorithm):
     assert is_dataclass(kind) and issubclass(kind, RunConfig)
     assert kind.__dataclass_params__.frozen and kind.algorithm == algorithm
     assert kind.__name__ == f"{algorithm.capitalize()}Config" and inspect.getdoc(kind)
+
+
+@pytest.mark.parametrize("algorithm", AGENTS)
+def test_learners_have_what_a_run_needs(algorithm):
+    """As the protocol `Learner` declares it; actors' exploration fits the head."""
+    kind = config_class(algorithm)
+    config, world = kind("Any-v0"), World((4,), actions=2)
+    if kind.discrete_actions:
+        world.actions = Actions(count=3)
+    check_fits(config, world)
+    learner = learner_for(config, world)
+    assert learner.policy.keys() == learner.program.weight_shapes.keys()
+    assert {id(v) for v in learner.policy.values()} <= {id(v) for v in learner.state.values()}
+    assert isinstance(learner.head, Head) and learner.head.discrete == kind.discrete_actions
+    assert learner.teacher is None or learner.teacher.spec.program.shape == (4,)
+    outputs = np.zeros(learner.program.size(learner.program.outputs[0]), np.float32)
+    for actor in range(2):
+        explore = kind("Any-v0", actors=2).exploration(actor, learner.head)
+        assert np.shape(explore.choose(outputs, 0, np.random.default_rng(0)).sent) == (
+            () if kind.discrete_actions else (2,)
+        )
+
+
+def readme_of(algorithm):
+    return (AGENTS_FOLDER / algorithm / "README.md").read_text()
+
+
+@pytest.mark.parametrize("algorithm", AGENTS)
+def test_a_readme_has_source_usage_equations_and_settings(algorithm):
+    text, kind = readme_of(algorithm), config_class(algorithm)
+    headings = re.findall(r"^#+ .*", text, re.M)
+    assert headings[:3] == [f"# {kind.title}", "## Equations", "## Settings"]
+    intro, equations = text.split("## ")[:2]
+    assert re.search(r"(19|20)\d\d", intro) and f"qgraph rl train --algo {algorithm} " in intro
+    named = set(re.findall(r"`([a-z_0-9]+)`", equations))
+    assert len(named) > 3 and named <= kind.fields().keys()
+    own = {each.name for each in kind.fields().values() if each.setting.panel == ""}
+    assert {f"| `{name}` |" in text for name in own} == {True}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_algorithms_in_the_documentation_are_up_to_date(name):
+    found = [page for page in pages() if f"<!-- table: {name} -->" in page.read_text()]
+    assert len(found) == 1
+    text = found[0].read_text()
+    assert with_tables(text, TABLES) == text, "run python -m tests.helpers.doc_tables"
+    algorithm = name.removeprefix("settings of ")
+    if algorithm in AGENTS:
+        assert found[0].parent.name == algorithm
+    else:
+        assert all(f"agents/{each}/README.md" in text for each in AGENTS)
+
+
+def test_number_formats_are_those_that_learners_compute_in():
+    """bfloat16 is the format of products in most, float16 that of numbers in SAC."""
+    for algorithm in AGENTS:
+        for precision in config_class(algorithm).precisions:
+            assert isinstance(precision, LearnerPrecision)
+            assert f"`{precision}`" in TABLES["algorithms"]()
+    texts = [str(precision) for precision in LearnerPrecision]
+    assert not {"half", "mixed", "bfloat", "fp16"} & set(texts) and len(set(texts)) == len(texts)
 
 
 def test_help_lists_every_setting_without_tensorflow_or_numpy():

@@ -1,14 +1,19 @@
 """Settings of a run: each is declared once, and wrong values are refused by name."""
 
+import ast
 import inspect
 import json
 import math
+import string
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
+import typer
 
+from qgraph.cli.rl import app
 from qgraph.cli.rl.train import train as command
-from qgraph.cli.rl.train_options import settings_from
+from qgraph.cli.rl.train_options import flags_of, settings_from, spell_flags
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents import AGENTS, LearnerPrecision, config_class, config_for
 from qgraph.rl.agents.dqn.config import DqnConfig
@@ -46,6 +51,47 @@ def test_every_field_is_a_setting_with_an_option(algorithm):
         assert name in parameters and (each.setting.earlier or name) in parameters
         assert each.setting.help.endswith(".") and each.setting.panel in Panel
         assert each.read(each.default) == each.default  # which is in its own range
+
+
+# What issue after issue asked for, by the names of today.
+ASKED_FOR = {
+    "dqn": "discount replay_capacity target_update_period epsilon epsilon_steps epsilon_hold",
+    "d4pg": "critic_hidden_sizes discount replay_capacity atoms v_max target_update_period sigma",
+    "sac": "critic_hidden_sizes discount replay_capacity tau target_update_period",
+    "impala": "discount entropy_cost value_cost",
+}
+OTHER_VALUES = {
+    "ray": "auto", "compress": "quantize(8)", "monitor": "watch", "correction": "vtrace",
+    "float16_methods": "all", "significand": 5, "precision": "float16", "broadcast_bits": 4,
+    "first_bits": 4, "last_bits": 4, "actor_bits": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_setting_can_be_set_on_the_command_line(algorithm):
+    command = typer.main.get_command(app).commands["train"]
+    own = config_class(algorithm).fields()
+    assert set(ASKED_FOR.get(algorithm, "").split()) <= own.keys()
+    for name, each in own.items():
+        other = OTHER_VALUES[name] if name in OTHER_VALUES else _other(each.default)
+        on, _, off = flags_of(each).partition("/")
+        words = [on if other else off] if each.kind is bool else [on, _typed(other)]
+        given = command.make_context("train", ["--algo", algorithm, *words]).params
+        found = settings_from({key: v for key, v in given.items() if key in (*own, "half")})
+        assert found.keys() == {name}
+        assert each.read(found[name]) == each.read(other) != each.default
+
+
+def _other(default):
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, tuple):
+        return (*default, 7)
+    return default + 1 if isinstance(default, int) else default / 2 or 0.25
+
+
+def _typed(value):
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def test_a_setting_has_one_type_in_all_algorithms():
@@ -216,6 +262,31 @@ def test_text_names_settings_as_its_reader_does():
     text = SettingText("{discount} is {value}", value="{odd}")
     assert text == "discount is {odd}"
     assert text.spelled(lambda name: f"--{name}") == "--discount is {odd}"
+
+
+def test_errors_of_algorithm_and_environment_name_their_flags():
+    error = UsageError(SettingText("{algorithm} {environment}"), hint=SettingText("{on_demand}"))
+    spell_flags(error)
+    assert (error.message, error.hint) == ("--algo --env", "--pull")
+
+
+def test_errors_name_settings_that_exist():
+    """A name in braces is a value that is given beside the text, or a setting."""
+    known = {"algorithm", "environment"} | {n for kind in config_classes() for n in kind.fields()}
+    count = 0
+    for path in (Path(__file__).parents[3] / "qgraph" / "rl").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if not (called and node.func.id == "SettingText"):
+                continue
+            if not isinstance(node.args[0], ast.Constant):
+                continue
+            count += 1
+            text, given = node.args[0].value, {word.arg for word in node.keywords}
+            named = {name for _, name, _, _ in string.Formatter().parse(text) if name}
+            assert named - given <= known and given <= named, (path.name, text)
+            assert "--" not in text
+    assert count > 20
 
 
 @pytest.mark.parametrize(

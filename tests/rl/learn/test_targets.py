@@ -104,7 +104,7 @@ def test_d4pg_raises_what_its_critic_expects():
 
 def test_d4pg_has_no_critic_for_images():
     with closing(make("tests.helpers.environments:Images-v0")) as images:
-        with pytest.raises(UsageError, match="D4PG has no critic for images"):
+        with pytest.raises(UsageError, match="d4pg does not learn from images"):
             check_fits(config_for("d4pg", "Images-v0"), images)
         check_fits(config_for("sac", "Images-v0"), images)
         images.shape = (8, 16, 3)

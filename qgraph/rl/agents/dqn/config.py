@@ -25,6 +25,7 @@ class DqnConfig(ReplayConfig):
     algorithm: ClassVar[str] = "dqn"
     title: ClassVar[str] = "DQN"
     discrete_actions: ClassVar[bool] = True
+    images: ClassVar[bool] = True
 
     batch_size: int = 128
     learning_rate: float = 5e-4

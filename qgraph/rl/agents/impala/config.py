@@ -33,6 +33,7 @@ class ImpalaConfig(RunConfig):
     algorithm: ClassVar[str] = "impala"
     title: ClassVar[str] = "IMPALA"
     discrete_actions: ClassVar[bool] = True
+    images: ClassVar[bool] = True
     samples_per_insert: ClassVar[float] = 1.0
 
     steps: int = 400_000

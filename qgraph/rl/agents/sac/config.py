@@ -38,6 +38,7 @@ class SacConfig(ReplayConfig):
     algorithm: ClassVar[str] = "sac"
     title: ClassVar[str] = "SAC"
     discrete_actions: ClassVar[bool] = False
+    images: ClassVar[bool] = True
     precisions: ClassVar[tuple[LearnerPrecision, ...]] = (
         LearnerPrecision.FLOAT32,
         LearnerPrecision.FLOAT16,

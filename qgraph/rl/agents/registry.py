@@ -37,6 +37,7 @@ AGENTS: Mapping[str, Agent] = MappingProxyType(
         "d4pg": Agent("d4pg.config:D4pgConfig", "d4pg.learner:D4pgLearner"),
         "sac": Agent("sac.config:SacConfig", "sac.learner:SacLearner"),
         "impala": Agent("impala.config:ImpalaConfig", "impala.learner:ImpalaLearner"),
+        "td3": Agent("td3.config:Td3Config", "td3.learner:Td3Learner"),
     }
 )
 

@@ -1,0 +1,1 @@
+"""TD3; see README.md."""

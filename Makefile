@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -89,6 +89,9 @@ format: $(STAMP)  ## let ruff and clang-format rewrite the sources
 	@$(BIN)/ruff check -q --fix $(LINTED)
 	@$(BIN)/ruff format -q $(LINTED)
 	@$(BIN)/clang-format -i $(NATIVE)
+
+golden: $(STAMP)  ## write again what is made from definitions: ops.h, golden files, tables and pages in docs
+	@$(BIN)/python -m tests.helpers.golden
 
 assets: $(STAMP)  ## fetch the real networks and images into the cache, all at once
 	@$(BIN)/python -m benchmarks.assets

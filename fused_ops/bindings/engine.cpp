@@ -90,6 +90,9 @@ void bind_engine(nb::module_& module) {
         .def("run_floats", &run_floats)
         .def("profile", &Engine::profile, nb::call_guard<nb::gil_scoped_release>())
         .def("memory", &Engine::memory, nb::call_guard<nb::gil_scoped_release>());
+    nb::list ops;
+    for (const OpFacts& facts : kOpFacts) ops.append(facts.name);
+    module.attr("OPS") = nb::tuple(ops);
     module.def("open", &open);
     module.def("supports", [](int level) { return supports(static_cast<Level>(level)); });
     module.def("best_level", [] { return static_cast<int>(best_level()); });

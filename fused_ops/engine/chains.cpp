@@ -24,18 +24,19 @@ bool is_wide(const Network& network, const Group& group) {
 }
 
 Micro::Kind kind_of(Op op, bool swapped) {
-    switch (op) {
-        case Op::add:
+    switch (as_binary(op)) {
+        case BinaryOp::add:
             return Micro::Kind::add;
-        case Op::sub:
+        case BinaryOp::sub:
             return swapped ? Micro::Kind::sub_from : Micro::Kind::sub;
-        case Op::mul:
+        case BinaryOp::mul:
             return Micro::Kind::mul;
-        case Op::maximum:
+        case BinaryOp::maximum:
             return Micro::Kind::maximum;
-        default:
+        case BinaryOp::minimum:
             return Micro::Kind::minimum;
     }
+    no_case(op, "engine/chains.cpp, kind_of");
 }
 
 class Maker {
@@ -73,25 +74,39 @@ class Maker {
 
   private:
     void append(const Step& step, uint32_t value) {
-        if (is_binary(step.op)) {
+        if (family_of(step.op) == Family::binary) {
             const bool swapped = step.inputs[0] != value;
             append(kind_of(step.op, swapped), operand(step.inputs[swapped ? 0 : 1]));
-        } else if (step.op == Op::clip) {
-            if (!step.lows.empty()) append(Micro::Kind::maximum, repeated(step.lows));
-            if (!step.highs.empty()) append(Micro::Kind::minimum, repeated(step.highs));
-        } else if (step.op == Op::requantize) {
-            Micro& micro = append(Micro::Kind::requantize, repeated(step.shifts));
-            micro.rounding = step.rounding;
-            micro.wrap = step.wrap;
-            micro.low = step.low;
-            micro.high = step.high;
-        } else {
-            const std::vector<int64_t> table = constant(step.inputs[1]);
-            Micro& micro = append(Micro::Kind::lookup, {});
-            micro.offset = step.offset;
-            micro.table = typed(table);
-            micro.table_size = static_cast<int64_t>(table.size());
+            return;
         }
+        if (family_of(step.op) == Family::unary) return append_unary(step);
+        no_case(step.op, "engine/chains.cpp, append");
+    }
+
+    void append_unary(const Step& step) {
+        switch (as_unary(step.op)) {
+            case UnaryOp::clip:
+                if (!step.lows.empty()) append(Micro::Kind::maximum, repeated(step.lows));
+                if (!step.highs.empty()) append(Micro::Kind::minimum, repeated(step.highs));
+                return;
+            case UnaryOp::requantize: {
+                Micro& micro = append(Micro::Kind::requantize, repeated(step.shifts));
+                micro.rounding = step.rounding;
+                micro.wrap = step.wrap;
+                micro.low = step.low;
+                micro.high = step.high;
+                return;
+            }
+            case UnaryOp::lookup: {
+                const std::vector<int64_t> table = constant(step.inputs[1]);
+                Micro& micro = append(Micro::Kind::lookup, {});
+                micro.offset = step.offset;
+                micro.table = typed(table);
+                micro.table_size = static_cast<int64_t>(table.size());
+                return;
+            }
+        }
+        no_case(step.op, "engine/chains.cpp, append_unary");
     }
 
     Micro& append(Micro::Kind kind, const Operand& operand) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "engine/elementwise.h"
 
@@ -15,9 +16,61 @@ struct Range {
     bool fits() const { return low >= INT32_MIN && high <= INT32_MAX; }
 };
 
-bool is_linear(Op op) { return op <= Op::matmul; }
+bool is_linear(Op op) { return family_of(op) == Family::product; }
 
-bool is_elementwise(Op op) { return is_binary(op) || (op >= Op::clip && op <= Op::lookup); }
+bool is_elementwise(Op op) {
+    return family_of(op) == Family::binary || family_of(op) == Family::unary;
+}
+
+std::optional<Stage::Kind> stage_of_binary(Op op) {
+    switch (as_binary(op)) {
+        case BinaryOp::add:
+            return Stage::Kind::add;
+        case BinaryOp::sub:
+        case BinaryOp::mul:
+        case BinaryOp::maximum:
+        case BinaryOp::minimum:
+            return std::nullopt;
+    }
+    no_case(op, "engine/groups.cpp, stage_of_binary");
+}
+
+std::optional<Stage::Kind> stage_of_unary(Op op) {
+    switch (as_unary(op)) {
+        case UnaryOp::clip:
+            return Stage::Kind::clip;
+        case UnaryOp::requantize:
+            return Stage::Kind::requantize;
+        case UnaryOp::lookup:
+            return std::nullopt;
+    }
+    no_case(op, "engine/groups.cpp, stage_of_unary");
+}
+
+// What kernels do for an op after a sum; nothing where they do not have it.
+std::optional<Stage::Kind> stage_kind(Op op) {
+    if (family_of(op) == Family::binary) return stage_of_binary(op);
+    if (family_of(op) == Family::unary) return stage_of_unary(op);
+    return std::nullopt;
+}
+
+Stage::Kind known_stage(Op op) {
+    const std::optional<Stage::Kind> kind = stage_kind(op);
+    if (!kind) no_case(op, "engine/groups.cpp, known_stage");
+    return *kind;
+}
+
+// Channels of what a layer makes, by the shape of its weights.
+int64_t channels_made(Op op, const Shape& weights) {
+    switch (as_product(op)) {
+        case ProductOp::conv2d:
+        case ProductOp::matmul:
+            return weights.back();
+        case ProductOp::depthwise_conv2d:
+            return weights[2] * weights[3];
+    }
+    no_case(op, "engine/groups.cpp, channels_made");
+}
 
 // One number, or one for each last index: the numbers of a constant that is added to `shape`.
 bool is_by_channel(const Tensor& constant, const Shape& shape) {
@@ -156,9 +209,7 @@ class Grouping {
         if (largest > (1 << 16) || w.low < INT32_MIN || w.high > INT32_MAX) {
             return {INT64_MIN, INT64_MAX};
         }
-        const bool depthwise = step.op == Op::depthwise_conv2d;
-        const auto channels =
-            static_cast<size_t>(depthwise ? w.shape[2] * w.shape[3] : w.shape.back());
+        const auto channels = static_cast<size_t>(channels_made(step.op, w.shape));
         std::vector<int64_t> sums(channels, 0);
         const auto rows = static_cast<size_t>(product(w.shape)) / channels;
         with_type(w.storage, [&](auto type) {
@@ -202,21 +253,35 @@ class Grouping {
 
     bool is_stage(const Step& step, uint32_t x) const {
         if (step.inputs[0] != x) return false;
-        if (step.op == Op::clip) return true;
-        if (step.op == Op::requantize) {
-            const auto [least, most] = std::minmax_element(step.shifts.begin(), step.shifts.end());
-            return !step.wrap && *least >= -30 && *most <= 30;
+        const std::optional<Stage::Kind> kind = stage_kind(step.op);
+        if (!kind) return false;
+        switch (*kind) {
+            case Stage::Kind::clip:
+                return true;
+            case Stage::Kind::requantize: {
+                const auto [least, most] =
+                    std::minmax_element(step.shifts.begin(), step.shifts.end());
+                return !step.wrap && *least >= -30 && *most <= 30;
+            }
+            case Stage::Kind::add:
+                return is_by_channel(tensor(step.inputs[1]), tensor(x).shape);
         }
-        return step.op == Op::add && is_by_channel(tensor(step.inputs[1]), tensor(x).shape);
+        no_case(step.op, "engine/groups.cpp, is_stage");
     }
 
     // The range after a stage; false where 32 bits do not hold it.
     bool after(const Step& step, Range& range) const {
-        if (step.op == Op::requantize) {
-            range = {step.low, step.high};
-        } else if (step.op == Op::add) {
-            const Tensor& term = tensor(step.inputs[1]);
-            range = {range.low + term.low, range.high + term.high};
+        switch (known_stage(step.op)) {
+            case Stage::Kind::requantize:
+                range = {step.low, step.high};
+                break;
+            case Stage::Kind::add: {
+                const Tensor& term = tensor(step.inputs[1]);
+                range = {range.low + term.low, range.high + term.high};
+                break;
+            }
+            case Stage::Kind::clip:
+                break;
         }
         return range.fits();
     }
@@ -274,33 +339,37 @@ bool code_of(const Tensor& tensor, Code& code) {
         case Storage::i32:
             code = Code::s32;
             return tensor.high <= INT32_MAX;
-        default:
-            return false;
+        case Storage::i64:
+            break;
     }
+    return false;
 }
 
 Stage stage_of(const Network& network, const Step& step, StageNumbers& memory) {
     Stage stage;
-    if (step.op == Op::requantize) {
-        stage.kind = Stage::Kind::requantize;
-        memory.first = narrowed(step.shifts);
-        stage.shift = numbers_of(memory.first);
-        stage.rounding = step.rounding;
-        stage.low.for_all = static_cast<int32_t>(step.low);
-        stage.high.for_all = static_cast<int32_t>(step.high);
-    } else if (step.op == Op::add) {
-        stage.kind = Stage::Kind::add;
-        const Tensor& term = network.tensors[step.inputs[1]];
-        std::vector<int64_t> terms(static_cast<size_t>(product(term.shape)));
-        convert(term.data, term.storage, 1, terms.data(), Storage::i64, product(term.shape));
-        memory.first = narrowed(terms);
-        stage.term = numbers_of(memory.first);
-    } else {
-        stage.kind = Stage::Kind::clip;
-        memory.first = narrowed(step.lows);
-        memory.second = narrowed(step.highs);
-        if (!memory.first.empty()) stage.low = numbers_of(memory.first);
-        if (!memory.second.empty()) stage.high = numbers_of(memory.second);
+    stage.kind = known_stage(step.op);
+    switch (stage.kind) {
+        case Stage::Kind::requantize:
+            memory.first = narrowed(step.shifts);
+            stage.shift = numbers_of(memory.first);
+            stage.rounding = step.rounding;
+            stage.low.for_all = static_cast<int32_t>(step.low);
+            stage.high.for_all = static_cast<int32_t>(step.high);
+            break;
+        case Stage::Kind::add: {
+            const Tensor& term = network.tensors[step.inputs[1]];
+            std::vector<int64_t> terms(static_cast<size_t>(product(term.shape)));
+            convert(term.data, term.storage, 1, terms.data(), Storage::i64, product(term.shape));
+            memory.first = narrowed(terms);
+            stage.term = numbers_of(memory.first);
+            break;
+        }
+        case Stage::Kind::clip:
+            memory.first = narrowed(step.lows);
+            memory.second = narrowed(step.highs);
+            if (!memory.first.empty()) stage.low = numbers_of(memory.first);
+            if (!memory.second.empty()) stage.high = numbers_of(memory.second);
+            break;
     }
     return stage;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/quantize.h"
+#include "engine/ops.h"
 #include "engine/storage.h"
 
 namespace qgraph::engine {
@@ -32,32 +33,8 @@ struct Tensor {
     const void* data;   // of a constant
 };
 
-// The order is that of qgraph/backends/engine/file.py.
-enum class Op : uint32_t {
-    conv2d,
-    depthwise_conv2d,
-    matmul,
-    add,
-    sub,
-    mul,
-    maximum,
-    minimum,
-    clip,
-    requantize,
-    lookup,
-    max_pool,
-    reduce_max,
-    reshape,
-    transpose,
-    slice,
-    concat,
-    pad,
-    take,
-    standardize,
-};
-constexpr uint32_t kOps = 20;
-constexpr bool is_binary(Op op) { return op >= Op::add && op <= Op::minimum; }
-const char* name_of(Op op);
+// Throws a LoadFailure for an op that a part of the engine has no case for, naming both.
+[[noreturn]] void no_case(Op op, const char* place);
 
 // A window that slides over height and width.
 struct Window {

@@ -17,6 +17,18 @@ namespace {
 constexpr int64_t kElements = 1 << 15;
 constexpr int64_t kProducts = 1 << 18;
 
+// Whether a layer's weights are filters that slide over an image; else they are a matrix.
+bool slides(Op op) {
+    switch (as_product(op)) {
+        case ProductOp::conv2d:
+        case ProductOp::depthwise_conv2d:
+            return true;
+        case ProductOp::matmul:
+            return false;
+    }
+    no_case(op, "engine/plan.cpp, slides");
+}
+
 class Planner {
   public:
     Planner(const Network& network, int64_t samples, const std::vector<bool>& kept,
@@ -109,7 +121,7 @@ class Planner {
         conv.out_channels = y.shape.back();
         const int64_t products = product(w.shape);
         int64_t pixels = y.shape[0];
-        if (first.op != Op::matmul) {
+        if (slides(first.op)) {
             const Window& window = group.window;
             conv.height = x.shape[1], conv.width = x.shape[2];
             conv.kernel_height = window.kernel[0], conv.kernel_width = window.kernel[1];
@@ -234,38 +246,78 @@ class Planner {
 
     std::function<void()> single(const Group& group) {
         const Step& found = step(group.steps[0]);
+        switch (family_of(found.op)) {
+            case Family::product:
+                return plain_conv(group);
+            case Family::row:
+                return rows(found);
+            case Family::reduction:
+                return reduction(found);
+            case Family::move:
+                return move(found);
+            case Family::reshape:
+                return reshape(group);
+            case Family::binary:
+            case Family::unary:
+                break;  // they are chains, also alone
+        }
+        no_case(found.op, "engine/plan.cpp, single");
+    }
+
+    std::function<void()> reshape(const Group& group) const {
+        const Step& found = step(group.steps[0]);
         const Place &x = place_of(group.x), &y = place_of(found.output);
-        switch (found.op) {
-            case Op::max_pool:
-                return pool(found);
-            case Op::reduce_max:
-                return [=, axes = found.list] { reduce_max(axes, x, y); };
-            case Op::reshape:
+        switch (as_reshape(found.op)) {
+            case ReshapeOp::reshape:
                 if (is_alias(network_, group)) return [] {};
                 return [=] { convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape)); };
-            case Op::transpose:
-            case Op::slice:
+        }
+        no_case(found.op, "engine/plan.cpp, reshape");
+    }
+
+    std::function<void()> reduction(const Step& found) const {
+        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
+        switch (as_reduction(found.op)) {
+            case ReductionOp::reduce_max:
+                return [=, axes = found.list] { reduce_max(axes, x, y); };
+        }
+        no_case(found.op, "engine/plan.cpp, reduction");
+    }
+
+    std::function<void()> move(const Step& found) const {
+        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
+        switch (as_move(found.op)) {
+            case MoveOp::transpose:
+            case MoveOp::slice:
                 return strided(found);
-            case Op::concat:
+            case MoveOp::concat:
                 return concat(found);
-            case Op::pad:
+            case MoveOp::pad:
                 return [=, begin = every_second(found.list)] {
                     std::memset(y.data, 0,
                                 static_cast<size_t>(product(y.shape) * size_of(y.storage)));
                     insert(x, y, begin);
                 };
-            case Op::take:
+            case MoveOp::take:
                 return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
-            case Op::standardize: {
+        }
+        no_case(found.op, "engine/plan.cpp, move");
+    }
+
+    std::function<void()> rows(const Step& found) const {
+        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
+        switch (as_row(found.op)) {
+            case RowOp::max_pool:
+                return pool(found);
+            case RowOp::standardize: {
                 const int64_t size = product(y.shape), rows = size / y.shape.back();
                 return in_parts(rows, size, kElements,
                                 [=, numbers = found.standard](int64_t begin, int64_t end, int64_t) {
                                     standardize(numbers, x, y, begin, end);
                                 });
             }
-            default:
-                return plain_conv(group);
         }
+        no_case(found.op, "engine/plan.cpp, rows");
     }
 
     std::function<void()> strided(const Step& found) const {
@@ -340,7 +392,7 @@ class Planner {
         convert(w.data, w.storage, 1, conv->weights.data(), Storage::i64, product(w.shape));
         conv->x = place_of(group.x);
         conv->y = place_of(found.output);
-        if (found.op == Op::matmul) {  // a convolution of images of one pixel
+        if (!slides(found.op)) {  // a convolution of images of one pixel
             conv->window = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}};
             conv->groups = 1;
             conv->x.shape = {conv->x.shape[0], 1, 1, conv->x.shape[1]};

@@ -23,8 +23,9 @@ class Rule {
         : step_(step), numbers_(numbers), network_(network) {}
 
     void read() {
-        const size_t wanted = inputs_wanted();
-        check(step_.op == Op::concat ? !step_.inputs.empty() : step_.inputs.size() == wanted,
+        const OpFacts& facts = facts_of(step_.op);
+        const size_t inputs = step_.inputs.size();
+        check(facts.more_inputs ? inputs >= facts.inputs : inputs == facts.inputs,
               "has a wrong number of inputs");
         check(network_.tensors[step_.output].kind == Kind::computed, "writes what is given");
         const Shape made = shape();
@@ -34,11 +35,6 @@ class Rule {
     }
 
   private:
-    size_t inputs_wanted() const {
-        const bool two = step_.op <= Op::minimum || step_.op == Op::lookup;
-        return two ? 2 : 1;
-    }
-
     const Tensor& input(size_t i) const { return network_.tensors[step_.inputs[i]]; }
     const Shape& shape_of(size_t i) const { return input(i).shape; }
     const Shape& output() const { return network_.tensors[step_.output].shape; }
@@ -117,7 +113,7 @@ class Rule {
             case Op::standardize:
                 return standardize();
         }
-        return {};
+        no_case(step_.op, "engine/rules.cpp, shape");
     }
 
     void read_window(bool dilated) {
@@ -300,44 +296,58 @@ class Rule {
     void check_batch() const {
         const char* mixes = "mixes samples";
         check(!output().empty() && output()[0] == 1, mixes);
-        bool any = is_binary(step_.op) ? false : input(0).kind != Kind::constant;
-        check(any || is_binary(step_.op), mixes);
+        const bool binary = family_of(step_.op) == Family::binary;
+        bool any = !binary && input(0).kind != Kind::constant;
+        check(any || binary, mixes);
         for (size_t i = 0; i < step_.inputs.size(); ++i) {
             const Shape& shape = shape_of(i);
             if (input(i).kind == Kind::constant) {
                 const bool one = shape.size() < output().size() || shape[0] == 1;
-                check(step_.op != Op::concat && (one || !is_binary(step_.op)), mixes);
+                check(step_.op != Op::concat && (one || !binary), mixes);
                 continue;
             }
             any = true;
             check(!shape.empty() && shape[0] == 1, mixes);
-            check(!is_binary(step_.op) || shape.size() == output().size(), mixes);
+            check(!binary || shape.size() == output().size(), mixes);
         }
         check(any, mixes);
         switch (step_.op) {
             case Op::reduce_max:
                 check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(),
                       mixes);
-                break;
+                return;
             case Op::transpose:
                 check(step_.list[0] == 0, mixes);
-                break;
+                return;
             case Op::slice:
                 check(step_.list[0] == 0 && step_.steps[0] == 1, mixes);
-                break;
+                return;
             case Op::pad:
                 check(step_.list[0] == 0 && step_.list[1] == 0, mixes);
-                break;
+                return;
             case Op::concat:
             case Op::take:
                 check(step_.axis != 0, mixes);
-                break;
+                return;
             case Op::standardize:
                 check(output().size() > 1, mixes);
-                break;
-            default:
-                break;
+                return;
+            case Op::conv2d:
+            case Op::depthwise_conv2d:
+            case Op::matmul:
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::maximum:
+            case Op::minimum:
+            case Op::clip:
+            case Op::requantize:
+            case Op::lookup:
+            case Op::max_pool:
+            case Op::reshape:
+                return;
         }
+        no_case(step_.op, "engine/rules.cpp, check_batch");
     }
 
     Step& step_;
@@ -348,14 +358,8 @@ class Rule {
 
 }  // namespace
 
-const char* name_of(Op op) {
-    static const char* const names[] = {
-        "conv2d", "depthwise_conv2d", "matmul",     "add",     "sub",
-        "mul",    "maximum",          "minimum",    "clip",    "requantize",
-        "lookup", "max_pool",         "reduce_max", "reshape", "transpose",
-        "slice",  "concat",           "pad",        "take",    "standardize",
-    };
-    return names[static_cast<uint32_t>(op)];
+void no_case(Op op, const char* place) {
+    throw LoadFailure(std::string("op `") + name_of(op) + "` has no case in " + place);
 }
 
 void read_attributes(Step& step, const std::vector<int64_t>& numbers, const Network& network) {

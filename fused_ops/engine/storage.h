@@ -25,9 +25,12 @@ constexpr int64_t lowest(Storage storage) {
             return INT32_MIN;
         case Storage::i64:
             return INT64_MIN;
-        default:
-            return 0;
+        case Storage::u8:
+        case Storage::u16:
+        case Storage::u32:
+            break;
     }
+    return 0;
 }
 
 constexpr int64_t highest(Storage storage) {
@@ -44,9 +47,10 @@ constexpr int64_t highest(Storage storage) {
             return INT32_MAX;
         case Storage::u32:
             return UINT32_MAX;
-        default:
-            return INT64_MAX;
+        case Storage::i64:
+            break;
     }
+    return INT64_MAX;
 }
 
 // Calls what(T{}) with the type that `storage` names.

@@ -1,7 +1,4 @@
-"""Write the tables in the documentation that are made from declarations.
-
-Usage: `python -m tests.helpers.doc_tables`
-"""
+"""Tables in the documentation that are made from declarations; `make golden` writes them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,16 +14,3 @@ def pages() -> Iterator[Path]:
     """Every page that may have such tables."""
     yield from sorted((ROOT / "docs").glob("*.md"))
     yield from sorted((ROOT / "qgraph/rl/agents").glob("*/README.md"))
-
-
-def main() -> None:
-    for page in pages():
-        text = page.read_text()
-        new = key_tables.with_tables(text, TABLES)
-        if new != text:
-            page.write_text(new)
-            print(f"{page.relative_to(ROOT)} written anew")
-
-
-if __name__ == "__main__":
-    main()

@@ -87,9 +87,7 @@ def test_tables_in_the_documentation_are_those_of_the_declarations(name) -> None
     pages = [p for p in DOCS.glob("*.md") if f"<!-- table: {name} -->" in p.read_text()]
     assert pages
     for page in pages:
-        assert with_tables(page.read_text()) == page.read_text(), (
-            "run python -m tests.helpers.doc_tables"
-        )
+        assert with_tables(page.read_text()) == page.read_text(), "run make golden"
         for line in TABLES[name]().splitlines():
             assert line in page.read_text()
 

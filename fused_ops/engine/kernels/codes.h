@@ -25,9 +25,10 @@ inline int64_t load_code(Code type, const void* codes, int64_t i) {
             return code_at<uint16_t>(codes, i);
         case Code::s16:
             return code_at<int16_t>(codes, i);
-        default:
-            return code_at<int32_t>(codes, i);
+        case Code::s32:
+            break;
     }
+    return code_at<int32_t>(codes, i);
 }
 
 inline void store_code(Code type, void* codes, int64_t i, int64_t v) {

@@ -294,7 +294,7 @@ void run_step(const Rows& rows, const Step& step, Ints* v) {
                 const Ints not_more = t > number(step.c, i) ? fill(INT32_MAX) : moved;
                 return t < number(step.b, i) ? fill(INT32_MIN) : not_more;
             });
-        default:
+        case Step::Kind::exact:
             return all([&](Ints t, Ints shift, int) { return exact(t, shift, step.rounding); });
     }
 }

@@ -135,7 +135,7 @@ void max_pool(const Pool& pool, const char* x, char* y, int64_t begin, int64_t e
             return pool_pixels<uint16_t, UShorts>(pool, x, y, begin, end);
         case Code::s16:
             return pool_pixels<int16_t, Shorts>(pool, x, y, begin, end);
-        default:
+        case Code::s32:
             return pool_pixels<int32_t, Ints>(pool, x, y, begin, end);
     }
 }

@@ -41,9 +41,11 @@ inline int64_t low_of(Code code) {
             return INT16_MIN;
         case Code::s32:
             return INT32_MIN;
-        default:
-            return 0;
+        case Code::u8:
+        case Code::u16:
+            break;
     }
+    return 0;
 }
 
 inline int64_t high_of(Code code) {
@@ -56,9 +58,10 @@ inline int64_t high_of(Code code) {
             return UINT16_MAX;
         case Code::s16:
             return INT16_MAX;
-        default:
-            return INT32_MAX;
+        case Code::s32:
+            break;
     }
+    return INT32_MAX;
 }
 
 }  // namespace qgraph::engine::kernels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from qgraph.backends.engine.file import CONSTANT, STORAGES, engine_file
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.program import Program
+from qgraph.program.ops import OPS
 
 LEVELS = ("auto", *kernels.NATIVE_LEVELS)
 MAX_THREADS = 256
@@ -162,7 +164,25 @@ def _native() -> Any:
             "the engine is native code, which isn't built here",
             hint="`qgraph doctor` says why; pip install . builds it",
         )
+    check_ops(native.OPS)
     return native
+
+
+def check_ops(native: Sequence[str]) -> None:
+    """Raise UnsupportedError where the extension was built from another list of ops.
+
+    native: the names that it has, in the order of their codes.
+    """
+    known = [*OPS]
+    if [*native] == known:
+        return
+    differing = zip_longest(known, native, fillvalue="nothing")
+    ours, theirs = next(pair for pair in differing if pair[0] != pair[1])
+    raise UnsupportedError(
+        f"the native extension has {theirs} where qgraph has the op {ours}: it was built from "
+        "other sources",
+        hint="build it again: `make golden`, then `make venv`",
+    )
 
 
 def _level(native: Any, level: str) -> int:

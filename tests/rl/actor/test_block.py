@@ -16,17 +16,12 @@ from qgraph.rl.actor.block import checksum_of, plain_checksum
 from qgraph.rl.actor.layout import HEADER, STEP, VALUE, WEIGHT
 from qgraph.rl.actor.packer import pack_plain
 from tests.helpers.actors import everything, mlp, random_weights
+from tests.helpers.golden import every_block
 
 EVERY_OP = Path(__file__).parents[3] / "fused_ops" / "tests" / "every_op.qga"
 
 
-def every_block():
-    program = everything()
-    packer = Packer(program, 8, first_bits=16, last_bits=4)
-    return packer.pack(random_weights(program), version=5)
-
-
-WHOLE = every_block()
+WHOLE = np.frombuffer(every_block(), np.uint8)
 
 
 def repaired(block):
@@ -37,7 +32,7 @@ def repaired(block):
 
 
 def test_a_block_of_format_1_is_written_again_the_same():
-    """fused_ops/tests has one, for the tests of the native code: `write` here made it."""
+    """fused_ops/tests has one, for the tests of the native code: `make golden` writes it."""
     assert EVERY_OP.read_bytes() == WHOLE.tobytes()
 
 

@@ -121,7 +121,7 @@ def test_tables_of_algorithms_in_the_documentation_are_up_to_date(name):
     found = [page for page in pages() if f"<!-- table: {name} -->" in page.read_text()]
     assert len(found) == 1
     text = found[0].read_text()
-    assert with_tables(text, TABLES) == text, "run python -m tests.helpers.doc_tables"
+    assert with_tables(text, TABLES) == text, "run make golden"
     algorithm = name.removeprefix("settings of ")
     if algorithm in AGENTS:
         assert found[0].parent.name == algorithm

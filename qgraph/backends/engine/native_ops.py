@@ -1,0 +1,66 @@
+"""The engine's op list in C++, made from the definitions: fused_ops/engine/ops.h."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qgraph.program.ops import OPS, OpClass
+
+HEAD = """\
+// Made from qgraph/program/ops by `make golden`. Do not edit: a test compares them.
+#pragma once
+
+#include <cstdint>
+
+namespace qgraph::engine {
+
+// The numbers are those of `.qgi` files.
+"""
+
+
+def ops_header() -> str:
+    """The text of ops.h: an enumeration of all ops, one for each family, and facts by op."""
+    return "\n".join([HEAD + "\n".join(_lines()), "", "}  // namespace qgraph::engine", ""])
+
+
+def _lines() -> Iterator[str]:
+    yield from _enumeration("Op", [(op.name, op.code) for op in OPS.values()])
+    yield f"constexpr uint32_t kOps = {len(OPS)};"
+    yield ""
+    yield "// How an op walks over its result."
+    yield "enum class Family : uint8_t {"
+    longest = max(len(family.name) for family in OpClass)
+    for family in OpClass:
+        yield f"    {f'{family.name.lower()},'.ljust(longest + 1)}  // {family.value}"
+    yield "};"
+    yield ""
+    yield "// The ops of each family: a `switch` over them fails to compile where one is left out."
+    for family in OpClass:
+        of_family = [(op.name, op.code) for op in OPS.values() if op.family is family]
+        name = f"{family.name.capitalize()}Op"
+        yield from _enumeration(name, of_family)
+        lower = family.name.lower()
+        yield f"constexpr {name} as_{lower}(Op op) {{ return static_cast<{name}>(op); }}"
+        yield ""
+    yield "struct OpFacts {"
+    yield "    const char* name;"
+    yield "    Family family;"
+    yield "    uint32_t inputs;"
+    yield "    bool more_inputs;  // `inputs` or more"
+    yield "};"
+    yield "constexpr OpFacts kOpFacts[kOps] = {"
+    for op in OPS.values():
+        more = "true" if op.variadic else "false"
+        of_op = f"Family::{op.family.name.lower()}"
+        yield f'    {{"{op.name}", {of_op}, {len(op.operands)}, {more}}},'
+    yield "};"
+    yield ""
+    yield "constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }"
+    yield "constexpr Family family_of(Op op) { return facts_of(op).family; }"
+    yield "constexpr const char* name_of(Op op) { return facts_of(op).name; }"
+
+
+def _enumeration(name: str, members: list[tuple[str, int]]) -> Iterator[str]:
+    yield f"enum class {name} : uint32_t {{"
+    yield from (f"    {member} = {number}," for member, number in members)
+    yield "};"

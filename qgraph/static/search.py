@@ -61,10 +61,11 @@ def search(
     """Try plans.
 
     `effort`: `plain` takes `start` as it is, `fast` compares it with one plan that mostly helps,
-    `default` tries each step on top of what has helped so far, `thorough` goes through the steps
-    twice. `budget` in seconds: no trial begins after it. memory: see `calibrate`. Ctrl-C ends the
-    search; the best so far is kept. Steps that add passes which `pipeline` does not allow are not
-    tried.
+    `default` goes on from the better of both and tries each step on top of what has helped so far,
+    `thorough` goes through the steps twice. More effort never keeps a plan that is worse on the
+    comparison part than what less effort finds. `budget` in seconds: no trial begins after it.
+    memory: see `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes
+    which `pipeline` does not allow are not tried.
     """
     if effort not in EFFORTS:
         raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
@@ -114,17 +115,17 @@ def _steps(effort: str, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], 
     """
 
     def scale(best: Plan) -> Sequence[Plan]:
-        return [replace(best, scale_inputs=True)] if inputs else []
+        return [replace(best, scale_inputs=scaled) for scaled in (True, False)] if inputs else []
 
     def equalize(best: Plan) -> Sequence[Plan]:
         return [replace(best, equalize=kind) for kind in ("weights", "biases", "")]
 
     def constants(best: Plan) -> Sequence[Plan]:
-        ratios = (0.03, 0.1, 0.3) if norms else ()
+        ratios = (0.0, 0.03, 0.1, 0.3) if norms else ()
         return [replace(best, constant_channels=ratio) for ratio in ratios]
 
     def corrections(best: Plan) -> Sequence[Plan]:
-        kinds = ((False, True), (True, False), (True, True))
+        kinds = ((False, True), (True, False), (True, True), (False, False))
         return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
 
     def methods(best: Plan) -> Sequence[Plan]:
@@ -134,7 +135,7 @@ def _steps(effort: str, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], 
         absorbed = [replace(best, absorb=True)] if norms else []
         return [replace(best, method="output"), *absorbed]
 
-    if effort == "fast":
+    if effort != "plain":
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
     if effort in ("default", "thorough"):
         yield from (scale, equalize, constants, corrections, methods)

@@ -69,6 +69,17 @@ def test_a_search_keeps_what_helps() -> None:
     assert agreement(graph, built, parts.comparison) == trials[0].agreement
 
 
+@pytest.mark.parametrize("effort", ["default", "thorough"])
+def test_more_effort_begins_with_what_less_effort_tries(effort: str) -> None:
+    """Steps that help together but not one by one are found, as `fast` finds them."""
+    graph, data = network(), samples(24)
+    parts = split(graph, data)
+    fast = search(graph, INT4, parts, "fast").trials
+    more = search(graph, INT4, parts, effort).trials
+    assert {trial.plan for trial in fast} <= {trial.plan for trial in more}
+    assert more[0].agreement.sqnr >= fast[0].agreement.sqnr
+
+
 def test_a_budget_of_nothing_leaves_the_first_plan() -> None:
     graph = network()
     start = Plan(method="mse")

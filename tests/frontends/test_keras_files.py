@@ -13,7 +13,7 @@ import tf_keras
 
 import qgraph
 from qgraph.errors import LoadError
-from qgraph.frontends.keras import screen
+from qgraph.frontends.keras import hdf5, screen
 from qgraph.frontends.keras.known import ACTIVATIONS, LAYERS, OPERATIONS, PLAIN
 from qgraph.interpret import evaluate
 
@@ -386,8 +386,33 @@ def test_arrays_that_take_no_room_in_the_file(tmp_path):
     refused(path, "arrays of more than")
 
 
-def test_library_that_does_not_come_back(tmp_path, monkeypatch):
-    """libhdf5 loops on some damaged files: the process that reads them is given up."""
-    monkeypatch.setattr("qgraph.frontends.keras.hdf5.SECONDS", 0.01)
+WALK = """
+import runpy
+import time
+names = runpy.run_path({script!r})
+names["Walk"].group = lambda self, group: {body}
+names["main"]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "loops"), [("[0 for _ in iter(int, 1)]", True), ("time.sleep(2)", False)]
+)
+def test_library_that_loops_or_waits(tmp_path, monkeypatch, body, loops):
+    """libhdf5 loops on some damaged files, and the process is ended. A process may wait."""
+    script = tmp_path / "walk.py"
+    script.write_text(WALK.format(script=str(hdf5.SCRIPT), body=body))
+    monkeypatch.setattr(hdf5, "SCRIPT", script)
+    monkeypatch.setattr(hdf5, "SECONDS", 1)
     small(tf_keras).save(tmp_path / "m.h5")
-    refused(tmp_path / "m.h5", "did not read it within")
+    if loops:
+        refused(tmp_path / "m.h5", "within 1 s of processor time")
+    else:
+        assert hdf5.look_through(tmp_path / "m.h5", "m.h5").members
+
+
+def test_library_that_waits_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(hdf5, "SECONDS", 0.01)
+    monkeypatch.setattr(hdf5, "PATIENCE", 1)
+    small(tf_keras).save(tmp_path / "m.h5")
+    refused(tmp_path / "m.h5", "did not read it within 0 s")

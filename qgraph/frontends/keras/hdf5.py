@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,8 +15,9 @@ from qgraph.archives import most_unpacked
 from qgraph.errors import LoadError
 
 SCRIPT = Path(__file__).with_name("hdf5_walk.py")
-SECONDS = 10  # for any file
+SECONDS = 10  # of processor time, for any file: a busy machine must not make a file damaged
 BYTES_PER_SECOND = 10_000_000  # beyond that
+PATIENCE = 12  # times the limit, on the clock
 SPACE = 1 << 31  # address space of the process, beside twice what may be unpacked
 
 
@@ -39,15 +41,23 @@ def look_through(path: Path, where: str) -> Contents:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(
-            [sys.executable, str(SCRIPT), str(path), str(most), str(SPACE + 2 * most)],
+            [sys.executable, str(SCRIPT), str(path), str(most), str(SPACE + 2 * most), str(limit)],
             env=environment,
             capture_output=True,
-            timeout=limit,
+            timeout=PATIENCE * limit,
         )
+        if done.returncode == -signal.SIGPROF:
+            raise LoadError(
+                f"the HDF5 library did not read it within {limit:.0f} s of processor time: "
+                "it is damaged",
+                node=where,
+            )
         found = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         raise LoadError(
-            f"the HDF5 library did not read it within {limit:.0f} s: it is damaged", node=where
+            f"the HDF5 library did not read it within {PATIENCE * limit:.0f} s",
+            node=where,
+            hint="copy the file to a local disk, or try again when the machine is less busy",
         ) from None
     except (OSError, ValueError):  # it was killed, or memory did not suffice
         raise LoadError("the HDF5 library cannot read it: it is damaged", node=where) from None

@@ -1,10 +1,10 @@
 """Run as a script: everything in an HDF5 file is read once, in a process that can be given up.
 
-    python hdf5_walk.py FILE MOST SPACE
+    python hdf5_walk.py FILE MOST SPACE SECONDS
 
-Arrays may have MOST bytes, the process SPACE. Prints JSON: the root's attributes as text, names of
-its members, bytes of all arrays. A damaged file can make libhdf5 loop without end or fail natively,
-so the caller sets a time limit. It imports nothing of qgraph.
+Arrays may have MOST bytes, the process SPACE, and SECONDS of processor time; then SIGPROF ends it,
+as a damaged file can make libhdf5 loop without end. Prints JSON: the root's attributes as text,
+names of its members, bytes of all arrays. It imports nothing of qgraph.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -65,7 +66,9 @@ class Walk:
 
 
 def main() -> None:
-    path, (most, space) = sys.argv[1], map(int, sys.argv[2:])
+    path, (most, space), seconds = sys.argv[1], map(int, sys.argv[2:4]), float(sys.argv[4])
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     walk = Walk(most)
     try:

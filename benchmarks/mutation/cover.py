@@ -26,6 +26,7 @@ SUITE = (
     "tests/backends/vectors",
     "tests/ir",
     "tests/rewrite",
+    "tests/verification",
 )
 
 

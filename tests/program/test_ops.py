@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from qgraph.errors import GraphError
 from qgraph.ops.attributes import declarations
 from qgraph.program import Program, Step, run
-from qgraph.program.ops import OPS
+from qgraph.program.ops import OPS, Operand
+from qgraph.program.ops.layout import type_words
 from tests.helpers.engine_programs import every_op
 from tests.helpers.exports import random_codes
 from tests.helpers.random_programs import random_program
@@ -126,8 +127,6 @@ def test_shapes_and_ranges_of_every_op() -> None:
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "maximum", "minimum"])
 @given(st.tuples(*[st.integers(-300, 300)] * 4))
 def test_ranges_of_pairs_are_reached(op: str, ends: tuple[int, int, int, int]) -> None:
-    from qgraph.program.ops import Operand
-
     a, b = sorted(ends[:2]), sorted(ends[2:])
     operands = [Operand((), *end, max(-end[0], end[1], 0)) for end in (a, b)]
     found = [
@@ -136,3 +135,74 @@ def test_ranges_of_pairs_are_reached(op: str, ends: tuple[int, int, int, int]) -
     ]  # fmt: skip
     reach = OPS[op].reach(OPS[op].attributes(), operands)
     assert (reach.low, reach.high) == (min(found), max(found))
+
+
+# -- shapes that do not fit, and exact ranges ------------------------------------------------------
+
+WINDOW = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0))}
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes", "says"),
+    [
+        ("add", {}, [(2, 3), (4,)], r"operands of shapes \[\(2, 3\), \(4,\)\] do not fit together"),
+        (
+            "conv2d", {**WINDOW, "groups": 2}, [(1, 5, 6, 3), (1, 1, 1, 4)],
+            r"3 channels in 2 groups do not fit filters \(1, 1, 1, 4\)",
+        ),
+        ("conv2d", {**WINDOW, "groups": 2}, [(1, 5, 6, 4), (1, 1, 2, 3)], "4 channels in 2 groups"),
+        ("conv2d", {**WINDOW, "groups": 2}, [(1, 5, 6, 4), (1, 1, 1, 4)], "4 channels in 2 groups"),
+        ("depthwise_conv2d", WINDOW, [(1, 5, 6, 4), (1, 1, 3, 1)], "4 channels do not fit filters"),
+        ("matmul", {}, [(2, 3), (4, 5)], r"\(2, 3\) and \(4, 5\) cannot be multiplied"),
+    ],
+)  # fmt: skip
+def test_shapes_that_do_not_fit_are_refused(op: str, attrs: dict, shapes: list, says: str) -> None:
+    definition = OPS[op]
+    with pytest.raises(GraphError, match=says):
+        definition.shape(definition.attributes(**attrs), shapes)
+
+
+@given(st.tuples(*[st.integers(-300, 300)] * 4), st.integers(1, 5))
+def test_a_product_with_computed_weights_reaches_its_range(ends: tuple, terms: int) -> None:
+    """Both ends of the range are the sum of as many largest or smallest products, or 0."""
+    a, b = sorted(ends[:2]), sorted(ends[2:])
+    operands = [
+        Operand(shape, *end, max(-end[0], end[1], 0))
+        for shape, end in (((1, terms), a), ((terms, 1), b))
+    ]
+    products = [p * q for p in a for q in b]
+    reach = OPS["matmul"].reach(OPS["matmul"].attributes(), operands)
+    assert (reach.low, reach.high) == (min(0, *products) * terms, max(0, *products) * terms)
+
+
+def test_standardized_codes_reach_their_range() -> None:
+    """One channel that differs from all others is the farthest; its code may be rounded up."""
+    standardize, reached = OPS["standardize"], False
+    for channels in range(2, 12):
+        for shift in range(4, 9):
+            attrs = standardize.attributes(guard=2, epsilon=0, shift=shift)
+            codes = np.zeros((1, channels), np.int64)
+            codes[0, 0] = 1 << 10
+            operand = Operand(codes.shape, 0, 1 << 10, 1 << 10)
+            reach = standardize.reach(attrs, [operand])
+            farthest = int(np.abs(standardize.compute(attrs, [codes])).max())
+            assert farthest <= reach.high
+            reached |= farthest == reach.high
+    assert reached
+
+
+@pytest.mark.parametrize(
+    ("op", "attribute", "words"),
+    [
+        ("reshape", "shape", "a list of integers"),
+        ("slice", "end", "a list of integers or None"),
+        ("pad", "paddings", "a list of pairs of integers"),
+        ("conv2d", "pads", "((top, bottom), (left, right))"),
+        ("conv2d", "strides", "(of height, of width)"),
+        ("conv2d", "groups", "an integer"),
+        ("reduce_max", "keepdims", "True or False"),
+        ("clip", "high", "an integer or a list of integers or None"),
+    ],
+)
+def test_types_of_attributes_are_named(op: str, attribute: str, words: str) -> None:
+    assert type_words(OPS[op].attributes, attribute) == words

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/pointwise.h"
+
 namespace qgraph::engine {
 namespace {
 
@@ -21,22 +23,6 @@ bool is_wide(const Network& network, const Group& group) {
                            [](int64_t shift) { return shift < 0 || shift > 30; }) ||
                (step.op == Op::requantize && is_wide(step.low, step.high));
     });
-}
-
-Micro::Kind kind_of(Op op, bool swapped) {
-    switch (as_binary(op)) {
-        case BinaryOp::add:
-            return Micro::Kind::add;
-        case BinaryOp::sub:
-            return swapped ? Micro::Kind::sub_from : Micro::Kind::sub;
-        case BinaryOp::mul:
-            return Micro::Kind::mul;
-        case BinaryOp::maximum:
-            return Micro::Kind::maximum;
-        case BinaryOp::minimum:
-            return Micro::Kind::minimum;
-    }
-    no_case(op, "engine/chains.cpp, kind_of");
 }
 
 class Maker {
@@ -74,47 +60,45 @@ class Maker {
 
   private:
     void append(const Step& step, uint32_t value) {
-        if (family_of(step.op) == Family::binary) {
-            const bool swapped = step.inputs[0] != value;
-            append(kind_of(step.op, swapped), operand(step.inputs[swapped ? 0 : 1]));
-            return;
+        const bool swapped = step.inputs[0] != value;
+        for (const MicroForm& form : pointwise_form(step.op, swapped).micros) {
+            append(form, step, swapped);
         }
-        if (family_of(step.op) == Family::unary) return append_unary(step);
-        no_case(step.op, "engine/chains.cpp, append");
     }
 
-    void append_unary(const Step& step) {
-        switch (as_unary(step.op)) {
-            case UnaryOp::clip:
-                if (!step.lows.empty()) append(Micro::Kind::maximum, repeated(step.lows));
-                if (!step.highs.empty()) append(Micro::Kind::minimum, repeated(step.highs));
-                return;
-            case UnaryOp::requantize: {
-                Micro& micro = append(Micro::Kind::requantize, repeated(step.shifts));
+    void append(const MicroForm& form, const Step& step, bool swapped) {
+        Micro micro{};
+        micro.kind = form.kind;
+        switch (form.side) {
+            case Side::none:
+                break;
+            case Side::other_input:
+                micro.operand = operand(step.inputs[swapped ? 0 : 1]);
+                break;
+            case Side::lows:
+                if (step.lows.empty()) return;
+                micro.operand = repeated(step.lows);
+                break;
+            case Side::highs:
+                if (step.highs.empty()) return;
+                micro.operand = repeated(step.highs);
+                break;
+            case Side::shifts:
+                micro.operand = repeated(step.shifts);
                 micro.rounding = step.rounding;
                 micro.wrap = step.wrap;
                 micro.low = step.low;
                 micro.high = step.high;
-                return;
-            }
-            case UnaryOp::lookup: {
+                break;
+            case Side::table: {
                 const std::vector<int64_t> table = constant(step.inputs[1]);
-                Micro& micro = append(Micro::Kind::lookup, {});
                 micro.offset = step.offset;
                 micro.table = typed(table);
                 micro.table_size = static_cast<int64_t>(table.size());
-                return;
+                break;
             }
         }
-        no_case(step.op, "engine/chains.cpp, append_unary");
-    }
-
-    Micro& append(Micro::Kind kind, const Operand& operand) {
-        Micro micro{};
-        micro.kind = kind;
-        micro.operand = operand;
         made_->micros.push_back(micro);
-        return made_->micros.back();
     }
 
     DepthwiseSums sums(const Step& step) {

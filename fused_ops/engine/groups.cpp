@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/elementwise.h"
+#include "engine/pointwise.h"
 
 namespace qgraph::engine {
 namespace {
@@ -22,36 +23,10 @@ bool is_elementwise(Op op) {
     return family_of(op) == Family::binary || family_of(op) == Family::unary;
 }
 
-std::optional<Stage::Kind> stage_of_binary(Op op) {
-    switch (as_binary(op)) {
-        case BinaryOp::add:
-            return Stage::Kind::add;
-        case BinaryOp::sub:
-        case BinaryOp::mul:
-        case BinaryOp::maximum:
-        case BinaryOp::minimum:
-            return std::nullopt;
-    }
-    no_case(op, "engine/groups.cpp, stage_of_binary");
-}
-
-std::optional<Stage::Kind> stage_of_unary(Op op) {
-    switch (as_unary(op)) {
-        case UnaryOp::clip:
-            return Stage::Kind::clip;
-        case UnaryOp::requantize:
-            return Stage::Kind::requantize;
-        case UnaryOp::lookup:
-            return std::nullopt;
-    }
-    no_case(op, "engine/groups.cpp, stage_of_unary");
-}
-
 // What kernels do for an op after a sum; nothing where they do not have it.
 std::optional<Stage::Kind> stage_kind(Op op) {
-    if (family_of(op) == Family::binary) return stage_of_binary(op);
-    if (family_of(op) == Family::unary) return stage_of_unary(op);
-    return std::nullopt;
+    if (!is_elementwise(op)) return std::nullopt;
+    return pointwise_form(op).stage;
 }
 
 Stage::Kind known_stage(Op op) {

@@ -70,50 +70,87 @@ class Rule {
     }
 
     Shape shape() {
-        switch (step_.op) {
-            case Op::conv2d:
-                return conv2d();
-            case Op::depthwise_conv2d:
-                return depthwise();
-            case Op::matmul:
-                return matmul();
-            case Op::add:
-            case Op::sub:
-            case Op::mul:
-            case Op::maximum:
-            case Op::minimum:
+        switch (family_of(step_.op)) {
+            case Family::product:
+                return product_shape();
+            case Family::row:
+                return row_shape();
+            case Family::binary:
                 return broadcast();
-            case Op::clip:
+            case Family::unary:
+                return unary_shape();
+            case Family::reduction:
+                return reduction_shape();
+            case Family::move:
+                return moved_shape();
+            case Family::reshape:
+                check(product(shape_of(0)) == product(output()), "loses or makes elements");
+                return output();
+        }
+        no_case(step_.op, "engine/rules.cpp, shape");
+    }
+
+    Shape product_shape() {
+        switch (as_product(step_.op)) {
+            case ProductOp::conv2d:
+                return conv2d();
+            case ProductOp::depthwise_conv2d:
+                return depthwise();
+            case ProductOp::matmul:
+                return matmul();
+        }
+        no_case(step_.op, "engine/rules.cpp, product_shape");
+    }
+
+    Shape row_shape() {
+        switch (as_row(step_.op)) {
+            case RowOp::max_pool:
+                return max_pool();
+            case RowOp::standardize:
+                return standardize();
+        }
+        no_case(step_.op, "engine/rules.cpp, row_shape");
+    }
+
+    Shape unary_shape() {
+        if (!facts_of(step_.op).numbers) return shape_of(0);
+        switch (as_unary(step_.op)) {
+            case UnaryOp::clip:
                 step_.lows = by_channel(-kLargest, kLargest);
                 step_.highs = by_channel(-kLargest, kLargest);
                 return shape_of(0);
-            case Op::requantize:
+            case UnaryOp::requantize:
                 return requantize();
-            case Op::lookup:
+            case UnaryOp::lookup:
                 check(input(1).kind == Kind::constant && shape_of(1).size() == 1, "has no table");
                 step_.offset = number(-kLargest, kLargest);
                 return shape_of(0);
-            case Op::max_pool:
-                return max_pool();
-            case Op::reduce_max:
-                return reduce_max();
-            case Op::reshape:
-                check(product(shape_of(0)) == product(output()), "loses or makes elements");
-                return output();
-            case Op::transpose:
-                return transpose();
-            case Op::slice:
-                return slice();
-            case Op::concat:
-                return concat();
-            case Op::pad:
-                return pad();
-            case Op::take:
-                return take();
-            case Op::standardize:
-                return standardize();
         }
-        no_case(step_.op, "engine/rules.cpp, shape");
+        no_case(step_.op, "engine/rules.cpp, unary_shape");
+    }
+
+    Shape reduction_shape() {
+        switch (as_reduction(step_.op)) {
+            case ReductionOp::reduce_max:
+                return reduce_max();
+        }
+        no_case(step_.op, "engine/rules.cpp, reduction_shape");
+    }
+
+    Shape moved_shape() {
+        switch (as_move(step_.op)) {
+            case MoveOp::transpose:
+                return transpose();
+            case MoveOp::slice:
+                return slice();
+            case MoveOp::concat:
+                return concat();
+            case MoveOp::pad:
+                return pad();
+            case MoveOp::take:
+                return take();
+        }
+        no_case(step_.op, "engine/rules.cpp, moved_shape");
     }
 
     void read_window(bool dilated) {
@@ -311,43 +348,39 @@ class Rule {
             check(!binary || shape.size() == output().size(), mixes);
         }
         check(any, mixes);
-        switch (step_.op) {
-            case Op::reduce_max:
+        switch (family_of(step_.op)) {
+            case Family::row:
+                check(step_.op != Op::standardize || output().size() > 1, mixes);
+                return;
+            case Family::reduction:
                 check(std::find(step_.list.begin(), step_.list.end(), 0) == step_.list.end(),
                       mixes);
                 return;
-            case Op::transpose:
-                check(step_.list[0] == 0, mixes);
+            case Family::move:
+                check(moves_within_samples(), mixes);
                 return;
-            case Op::slice:
-                check(step_.list[0] == 0 && step_.steps[0] == 1, mixes);
-                return;
-            case Op::pad:
-                check(step_.list[0] == 0 && step_.list[1] == 0, mixes);
-                return;
-            case Op::concat:
-            case Op::take:
-                check(step_.axis != 0, mixes);
-                return;
-            case Op::standardize:
-                check(output().size() > 1, mixes);
-                return;
-            case Op::conv2d:
-            case Op::depthwise_conv2d:
-            case Op::matmul:
-            case Op::add:
-            case Op::sub:
-            case Op::mul:
-            case Op::maximum:
-            case Op::minimum:
-            case Op::clip:
-            case Op::requantize:
-            case Op::lookup:
-            case Op::max_pool:
-            case Op::reshape:
+            case Family::product:
+            case Family::binary:
+            case Family::unary:
+            case Family::reshape:
                 return;
         }
         no_case(step_.op, "engine/rules.cpp, check_batch");
+    }
+
+    bool moves_within_samples() const {
+        switch (as_move(step_.op)) {
+            case MoveOp::transpose:
+                return step_.list[0] == 0;
+            case MoveOp::slice:
+                return step_.list[0] == 0 && step_.steps[0] == 1;
+            case MoveOp::pad:
+                return step_.list[0] == 0 && step_.list[1] == 0;
+            case MoveOp::concat:
+            case MoveOp::take:
+                return step_.axis != 0;
+        }
+        no_case(step_.op, "engine/rules.cpp, moves_within_samples");
     }
 
     Step& step_;

@@ -61,14 +61,15 @@ class Maker {
   private:
     void append(const Step& step, uint32_t value) {
         const bool swapped = step.inputs[0] != value;
-        for (const MicroForm& form : pointwise_form(step.op, swapped).micros) {
+        for (const MicroForm& form : pointwise_form(step.op).micros) {
             append(form, step, swapped);
         }
     }
 
     void append(const MicroForm& form, const Step& step, bool swapped) {
         Micro micro{};
-        micro.kind = form.kind;
+        micro.op = form.op;
+        micro.swapped = swapped;
         switch (form.side) {
             case Side::none:
                 break;

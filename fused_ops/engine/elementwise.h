@@ -7,6 +7,7 @@
 
 #include "core/quantize.h"
 #include "engine/kernels/kernels.h"
+#include "engine/ops.h"
 #include "engine/storage.h"
 
 namespace qgraph::engine {
@@ -45,8 +46,8 @@ struct DepthwiseSums {
 };
 
 struct Micro {
-    enum class Kind { add, sub, sub_from, mul, maximum, minimum, requantize, lookup };
-    Kind kind;
+    Op op;            // binary or unary, not clip: that is maximum and minimum
+    bool swapped;     // binary: the operand is the first input
     Operand operand;  // the other side; the shift
     Rounding rounding;
     bool wrap;

@@ -173,29 +173,42 @@ void look_up(const Micro& micro, int64_t count, T* x) {
 }
 
 template <typename T>
-void apply(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
+void apply_binary(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
     using B = Bits<T>;
     const auto each = [&](const auto& what) {
         with_operand(micro.operand, begin, count, x, other, what);
     };
-    switch (micro.kind) {
-        case Micro::Kind::add:
+    switch (as_binary(micro.op)) {
+        case BinaryOp::add:
             return each([](T a, T b) { return static_cast<T>(B(a) + B(b)); });
-        case Micro::Kind::sub:
+        case BinaryOp::sub:
+            if (micro.swapped) return each([](T a, T b) { return static_cast<T>(B(b) - B(a)); });
             return each([](T a, T b) { return static_cast<T>(B(a) - B(b)); });
-        case Micro::Kind::sub_from:
-            return each([](T a, T b) { return static_cast<T>(B(b) - B(a)); });
-        case Micro::Kind::mul:
+        case BinaryOp::mul:
             return each([](T a, T b) { return static_cast<T>(B(a) * B(b)); });
-        case Micro::Kind::maximum:
+        case BinaryOp::maximum:
             return each([](T a, T b) { return a > b ? a : b; });
-        case Micro::Kind::minimum:
+        case BinaryOp::minimum:
             return each([](T a, T b) { return a < b ? a : b; });
-        case Micro::Kind::requantize:
+    }
+}
+
+template <typename T>
+void apply_unary(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
+    switch (as_unary(micro.op)) {
+        case UnaryOp::clip:
+            return;  // pointwise.cpp makes none
+        case UnaryOp::requantize:
             return requantize(micro, begin, count, x, other);
-        case Micro::Kind::lookup:
+        case UnaryOp::lookup:
             return look_up(micro, count, x);
     }
+}
+
+template <typename T>
+void apply(const Micro& micro, int64_t begin, int64_t count, T* x, T* other) {
+    if (family_of(micro.op) == Family::binary) return apply_binary(micro, begin, count, x, other);
+    apply_unary(micro, begin, count, x, other);
 }
 
 template <typename T, typename X>

@@ -95,29 +95,28 @@ struct OpFacts {
     Family family;
     uint32_t inputs;
     bool more_inputs;  // `inputs` or more
-    bool numbers;      // whether a step has numbers in a file
 };
 constexpr OpFacts kOpFacts[kOps] = {
-    {"conv2d", Family::product, 2, false, true},
-    {"depthwise_conv2d", Family::product, 2, false, true},
-    {"matmul", Family::product, 2, false, false},
-    {"add", Family::binary, 2, false, false},
-    {"sub", Family::binary, 2, false, false},
-    {"mul", Family::binary, 2, false, false},
-    {"maximum", Family::binary, 2, false, false},
-    {"minimum", Family::binary, 2, false, false},
-    {"clip", Family::unary, 1, false, true},
-    {"requantize", Family::unary, 1, false, true},
-    {"lookup", Family::unary, 2, false, true},
-    {"max_pool", Family::row, 1, false, true},
-    {"reduce_max", Family::reduction, 1, false, true},
-    {"reshape", Family::reshape, 1, false, true},
-    {"transpose", Family::move, 1, false, true},
-    {"slice", Family::move, 1, false, true},
-    {"concat", Family::move, 1, true, true},
-    {"pad", Family::move, 1, false, true},
-    {"take", Family::move, 1, false, true},
-    {"standardize", Family::row, 1, false, true},
+    {"conv2d", Family::product, 2, false},
+    {"depthwise_conv2d", Family::product, 2, false},
+    {"matmul", Family::product, 2, false},
+    {"add", Family::binary, 2, false},
+    {"sub", Family::binary, 2, false},
+    {"mul", Family::binary, 2, false},
+    {"maximum", Family::binary, 2, false},
+    {"minimum", Family::binary, 2, false},
+    {"clip", Family::unary, 1, false},
+    {"requantize", Family::unary, 1, false},
+    {"lookup", Family::unary, 2, false},
+    {"max_pool", Family::row, 1, false},
+    {"reduce_max", Family::reduction, 1, false},
+    {"reshape", Family::reshape, 1, false},
+    {"transpose", Family::move, 1, false},
+    {"slice", Family::move, 1, false},
+    {"concat", Family::move, 1, true},
+    {"pad", Family::move, 1, false},
+    {"take", Family::move, 1, false},
+    {"standardize", Family::row, 1, false},
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

@@ -13,7 +13,7 @@ namespace qgraph::engine {
 enum class Side { none, other_input, lows, highs, shifts, table };
 
 struct MicroForm {
-    Micro::Kind kind;
+    Op op;
     Side side;
 };
 
@@ -23,7 +23,7 @@ struct PointwiseForm {
     std::optional<Stage::Kind> stage;  // in a kernel, after a sum; nothing where kernels lack it
 };
 
-// The form of a binary or unary op. `swapped`: the chain's value is the second input.
-PointwiseForm pointwise_form(Op op, bool swapped = false);
+// The form of a binary or unary op.
+PointwiseForm pointwise_form(Op op);
 
 }  // namespace qgraph::engine

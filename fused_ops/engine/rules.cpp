@@ -113,7 +113,6 @@ class Rule {
     }
 
     Shape unary_shape() {
-        if (!facts_of(step_.op).numbers) return shape_of(0);
         switch (as_unary(step_.op)) {
             case UnaryOp::clip:
                 step_.lows = by_channel(-kLargest, kLargest);

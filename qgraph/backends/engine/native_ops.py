@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qgraph.ops.attributes import declarations
 from qgraph.program.ops import OPS, OpClass
 
 HEAD = """\
@@ -48,14 +47,12 @@ def _lines() -> Iterator[str]:
     yield "    Family family;"
     yield "    uint32_t inputs;"
     yield "    bool more_inputs;  // `inputs` or more"
-    yield "    bool numbers;      // whether a step has numbers in a file"
     yield "};"
     yield "constexpr OpFacts kOpFacts[kOps] = {"
     for op in OPS.values():
         more = "true" if op.variadic else "false"
         of_op = f"Family::{op.family.name.lower()}"
-        numbers = "true" if declarations(op.attributes) else "false"
-        yield f'    {{"{op.name}", {of_op}, {len(op.operands)}, {more}, {numbers}}},'
+        yield f'    {{"{op.name}", {of_op}, {len(op.operands)}, {more}}},'
     yield "};"
     yield ""
     yield "constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }"

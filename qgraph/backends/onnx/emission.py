@@ -208,21 +208,6 @@ class Emission(ABC):
         """A node of two inputs of one type."""
         return self.model.add(op, [a, b], stem)
 
-    def _add(self, step: Step) -> None:
-        self._binary(step, "Add")
-
-    def _sub(self, step: Step) -> None:
-        self._binary(step, "Sub")
-
-    def _mul(self, step: Step) -> None:
-        self._binary(step, "Mul")
-
-    def _maximum(self, step: Step) -> None:
-        self._binary(step, "Max")
-
-    def _minimum(self, step: Step) -> None:
-        self._binary(step, "Min")
-
     def _clip(self, step: Step) -> None:
         (name,), attrs = step.inputs, step.attrs_as(ClipAttrs)
         tensor, (_, nchw) = self.tensors[name], self.made_as(name)
@@ -369,13 +354,18 @@ def _window(attrs: WindowAttrs | MaxPoolAttrs) -> dict[str, Any]:
     return {"strides": attrs.strides, "pads": (top, left, bottom, right)}
 
 
+def _pair(op: str) -> Lower:
+    """An ONNX op of two operands, element by element."""
+    return lambda emission, step: emission._binary(step, op)
+
+
 # What all forms write alike.
 SHARED: Mapping[str, Lower] = {
-    "add": Emission._add,
-    "sub": Emission._sub,
-    "mul": Emission._mul,
-    "maximum": Emission._maximum,
-    "minimum": Emission._minimum,
+    "add": _pair("Add"),
+    "sub": _pair("Sub"),
+    "mul": _pair("Mul"),
+    "maximum": _pair("Max"),
+    "minimum": _pair("Min"),
     "clip": Emission._clip,
     "reduce_max": Emission._reduce_max,
     "reshape": Emission._reshape,

@@ -161,7 +161,7 @@ class ValueEmission(Emission):
 
     def _add(self, step: Step) -> None:
         if step.output not in self.held:  # with its layer
-            super()._add(step)
+            super()._binary(step, "Add")
 
     # -- elementwise -------------------------------------------------------------------------
 

@@ -29,7 +29,14 @@ PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
 FAR = 1 << 60
 Check = tuple[str, dict[str, Any]]  # kind and parameters
-PAIRS = ("add", "sub", "mul", "maximum", "minimum")
+# What `pair_check` of modules.sv computes of the codes p and q; q is p where there is one operand.
+PAIRS = {
+    "add": "p + q",
+    "sub": "p - q",
+    "mul": "p * q",
+    "maximum": "p > q ? p : q",
+    "minimum": "p < q ? p : q",
+}
 Facts = Callable[[str], Mapping[str, Any]]
 
 # Modules that check a step each, and the head of the bench.
@@ -59,7 +66,7 @@ def bench(
             made = _check(_Step(program, place, one, step, stems, facts, folder))
             if made is not None:
                 checks.append((*made[:1], step.output, made[1]))
-    lines = [MODULES.read_text("ascii")]
+    lines = [_modules()]
     for i, (kind, name, parameters) in enumerate(checks):
         given = ", ".join(f".{key}({_written(value)})" for key, value in parameters.items())
         lines.append(f"    {kind}_check #(.NAME({_written(name)}), {given}) c{i}();\n")
@@ -71,6 +78,11 @@ def bench(
         )
     lines.append(END)
     return "".join(lines), [{"tensor": name, "check": kind} for kind, name, _ in checks]
+
+
+def _modules() -> str:
+    cases = "".join(f"{' ' * 16}{i}: v = {made};\n" for i, made in enumerate(PAIRS.values()))
+    return MODULES.read_text("ascii").replace(f"{' ' * 16}// bench.py writes the cases.\n", cases)
 
 
 def _written(value: Any) -> str:
@@ -187,13 +199,13 @@ def _limited(
 
 
 def _pair(one: _Step) -> Check | None:
-    (a, b), y = one.step.inputs, one.step.output
+    a, b, y = one.step.inputs[0], one.step.inputs[-1], one.step.output
     shape, size = one.codes[y].shape, one.codes[b].size
     constant = b in one.program.constants and size in (1, shape[-1])
     if one.codes[a].shape != shape or not (constant or one.codes[b].shape == shape):
         return None
     widths = {**one.width("A", a), **one.width("B", b), **one.width("Y", y)}
-    sizes = {"COUNT": one.codes[y].size, "CHANNELS": size, "OP": PAIRS.index(one.step.op)}
+    sizes = {"COUNT": one.codes[y].size, "CHANNELS": size, "OP": [*PAIRS].index(one.step.op)}
     return "pair", {**sizes, **widths}
 
 

@@ -114,7 +114,7 @@ module requantize_check #(
     endtask
 endmodule
 
-// OP of two codes: 0 add, 1 sub, 2 mul, 3 maximum, 4 minimum. CHANNELS codes of B repeat.
+// OP of one or two codes. CHANNELS codes of B repeat.
 module pair_check #(
     parameter NAME = "", A = "", B = "", Y = "",
     parameter int COUNT = 1, CHANNELS = 1, OP = 0,
@@ -135,11 +135,7 @@ module pair_check #(
             p = value(a[i], A_BITS, A_SIGNED);
             q = value(b[i % CHANNELS], B_BITS, B_SIGNED);
             case (OP)
-                0: v = p + q;
-                1: v = p - q;
-                2: v = p * q;
-                3: v = p > q ? p : q;
-                default: v = p < q ? p : q;
+                // bench.py writes the cases.
             endcase
             result.compare(v, value(y[i], Y_BITS, Y_SIGNED), i);
         end

@@ -18,7 +18,8 @@ if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
 
 from qgraph.backends.engine import Engine, engine_file
-from qgraph.backends.engine.file import HEADER, STEP, STORAGES, TENSOR, sealed
+from qgraph.backends.engine.file import sealed
+from qgraph.backends.engine.records import HEADER, STEP, STORAGES, TENSOR
 
 EVERY_OP = Path(__file__).parents[2] / "fused_ops" / "tests" / "every_op.qgi"
 WHOLE = engine_file(every_op())
@@ -49,9 +50,9 @@ def test_the_layout_is_that_of_version_1() -> None:
             "0000000000000000",
         ]
     )
-    w = TENSOR.unpack_from(file, 64 + 2 * TENSOR.size)
+    w = TENSOR.struct.unpack_from(file, 64 + 2 * TENSOR.struct.size)
     assert w == (3, 1, STORAGES.index("int8"), 1, 2, -2, 6, 6, 640, 3, 2, 0, 0, 0, 0, 0, 0)
-    steps = [STEP.unpack_from(file, 384 + i * STEP.size) for i in range(2)]
+    steps = [STEP.struct.unpack_from(file, 384 + i * STEP.struct.size) for i in range(2)]
     assert steps == [(OPS["clip"].code, 1, 1, 3), (OPS["matmul"].code, 3, 2, 0)]
     # The entry, the exit, then what each step reads; no least number, one greatest.
     assert np.frombuffer(file, "<u4", 5, 448).tolist() == [0, 3, 0, 1, 2]
@@ -135,7 +136,7 @@ def damaged(draw) -> bytes:
         else:
             del content[at:]
             content = content or bytearray(1)
-    if len(content) >= HEADER.size:
+    if len(content) >= HEADER.struct.size:
         content[16:24] = struct.pack("<Q", len(content))
         return sealed(bytes(content))
     return bytes(content)

@@ -34,7 +34,10 @@ def test_every_op_is_defined_in_full(op: str) -> None:
     assert definition.name == op and definition.operands
     declared = {attribute.name for attribute in declarations(definition.attributes)}
     assert set(definition.in_file) <= declared
-    assert all(vars(definition.manual).values()), "an entry of the manual is empty"
+    words = {**vars(definition.manual), "file": definition.manual.file or "the default"}
+    assert all(words.values()), "an entry of the manual is empty"
+    special = definition.file == () or definition.numbers is not None
+    assert bool(definition.manual.file) == special, "`file` of the manual"
 
 
 # -- refusals -----------------------------------------------------------------------------------

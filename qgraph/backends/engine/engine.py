@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from qgraph import kernels
-from qgraph.backends.engine.file import CONSTANT, STORAGES, engine_file
+from qgraph.backends.engine.file import engine_file
+from qgraph.backends.engine.records import STORAGES, Kind
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.program import Program
@@ -208,9 +209,10 @@ def levels() -> Sequence[str]:
 def _tensor(row: Any, path: str) -> EngineTensor:
     name, storage, kind, shape, low, high = row
     try:
-        return EngineTensor(name.decode(), STORAGES[storage], shape, low, high, kind == CONSTANT)
+        text = name.decode()
     except UnicodeDecodeError:
         raise _no_text(path) from None
+    return EngineTensor(text, STORAGES[storage], shape, low, high, kind == Kind.CONSTANT)
 
 
 def _no_text(path: str) -> LoadError:

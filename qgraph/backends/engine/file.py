@@ -1,7 +1,7 @@
 """The engine's file, `.qgi`: a program in bytes that are mapped into memory and run.
 
-fused_ops/engine/format.h has the layout, and parse.cpp beside it reads it. Writing is here alone:
-a header, tables, then constants, each at a multiple of 64, all little-endian.
+docs/integer_program.md describes it, records.py has its records, fused_ops/engine/parse.cpp reads
+it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ import zlib
 
 import numpy as np
 
+from qgraph.backends.engine.records import (
+    ALIGNMENT,
+    BATCH_FREE,
+    HEADER,
+    MAGIC,
+    MAX_RANK,
+    STEP,
+    STORAGES,
+    TENSOR,
+    VERSION,
+    Kind,
+)
 from qgraph.errors import UnsupportedError
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, OpClass
 
-MAGIC = b"\x89QGI\r\n\x1a\n"
-VERSION = 1
-ALIGNMENT = 64
-HEADER = struct.Struct("<8sIIQ8I8x")  # magic, version, checksum, size, flags, counts
-CHECKSUM_AT = 12
-TENSOR = struct.Struct("<IIBBB5xqqqQ8I")
-STEP = struct.Struct("<IIII")
-MAX_RANK = 8
-
-# The order is that of the enumerations in fused_ops/engine/.
-STORAGES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
-COMPUTED, CONSTANT, ENTRY = range(3)
 # What the engine runs: codes of ops, which are their places in `Op` of fused_ops/engine/ops.h.
 LOWERINGS = Lowerings("backends/engine/file", OPS, {op.name: op.code for op in OPS.values()})
 
 Numbers = list[int]
+CHECKSUM_AT = 12
 
 
 def engine_file(program: Program) -> bytes:
@@ -46,7 +47,7 @@ def engine_file(program: Program) -> bytes:
         own = _numbers(program, step)
         operands = [index[name] for name in step.inputs]
         steps.append(
-            STEP.pack(
+            STEP.struct.pack(
                 LOWERINGS.of(step.op, step.output), index[step.output], len(operands), len(own)
             )
         )
@@ -58,7 +59,7 @@ def engine_file(program: Program) -> bytes:
         np.asarray(numbers, "<i8").tobytes(),
         b"".join(names),
     ]
-    begin = _aligned(HEADER.size) + _aligned(TENSOR.size * len(order))
+    begin = _aligned(HEADER.struct.size) + _aligned(TENSOR.struct.size * len(order))
     at = begin + sum(_aligned(len(section)) for section in sections)
     records, constants, name_at = list[bytes](), list[bytes](), 0
     for name, text in zip(order, names, strict=True):
@@ -71,15 +72,15 @@ def engine_file(program: Program) -> bytes:
         constants.append(data)
         at += _aligned(len(data))
     counts = (len(order), len(steps), len(entries), len(exits), len(indices), len(numbers), name_at)
-    header = HEADER.pack(MAGIC, VERSION, 0, at, int(program.batch_free), *counts)
+    flags = BATCH_FREE if program.batch_free else 0
+    header = HEADER.struct.pack(MAGIC, VERSION, 0, at, flags, *counts)
     return sealed(b"".join(map(_padded, [header, b"".join(records), *sections, *constants])))
 
 
 def sealed(file: bytes) -> bytes:
     """The same with the right checksum: CRC-32 of the file with 0 in its place."""
-    blank = file[:CHECKSUM_AT] + bytes(4) + file[CHECKSUM_AT + 4 :]
-    checksum = struct.pack("<I", zlib.crc32(blank))
-    return file[:CHECKSUM_AT] + checksum + file[CHECKSUM_AT + 4 :]
+    before, after = file[:CHECKSUM_AT], file[CHECKSUM_AT + 4 :]
+    return before + struct.pack("<I", zlib.crc32(before + bytes(4) + after)) + after
 
 
 def _aligned(size: int) -> int:
@@ -99,11 +100,12 @@ def _record(program: Program, name: str, text: tuple[int, int], data: int) -> by
     if len(tensor.shape) > MAX_RANK or 0 in tensor.shape:
         raise UnsupportedError(f"the engine has no tensors of shape {tensor.shape}", node=name)
     is_entry = any(entry.tensor == name for entry in program.entries)
-    kind = CONSTANT if name in program.constants else ENTRY if is_entry else COMPUTED
+    is_constant = name in program.constants
+    kind = Kind.CONSTANT if is_constant else Kind.ENTRY if is_entry else Kind.COMPUTED
     shape = (*tensor.shape, *(0,) * (MAX_RANK - len(tensor.shape)))
     storage, rank = STORAGES.index(tensor.storage), len(tensor.shape)
     limits = (tensor.low, tensor.high, tensor.magnitude)
-    return TENSOR.pack(*text, storage, kind, rank, *limits, data, *shape)
+    return TENSOR.struct.pack(*text, storage, kind, rank, *limits, data, *shape)
 
 
 def _numbers(program: Program, step: Step) -> Numbers:

@@ -75,7 +75,9 @@ class Manual:
     """The words of an op's entry in docs/integer_program.md.
 
     `shape`, `formula` and `reach` say what the rules of the same name compute, so that the op can
-    be implemented from them alone; `overflow` says what happens to numbers that do not fit.
+    be implemented from them alone; `overflow` says what happens to numbers that do not fit,
+    `samples` when `apart` holds. `file` says how a `.qgi` file has the attributes, where they do
+    not stand there one after the other.
     """
 
     summary: str
@@ -83,6 +85,8 @@ class Manual:
     formula: str
     reach: str
     overflow: str
+    samples: str
+    file: str = ""
 
 
 A = TypeVar("A", bound=Attributes)

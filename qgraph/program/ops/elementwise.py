@@ -233,6 +233,12 @@ BROADCAST = (
     "that of both operands together: shapes are aligned at their last axis, and an axis of size 1, "
     "or one that is missing in front, repeats"
 )
+ALWAYS = "always"
+MORE_THAN_CHANNELS = "where the result has more than one axis"
+OPERANDS_BY_SAMPLE = (
+    "where each operand has the rank of the result; a constant may have fewer axes, or size 1 "
+    "along the first"
+)
 EXACT = "nothing: results are exact. A program is refused where `magnitude` passes 2^53"
 
 
@@ -251,7 +257,7 @@ def _binary(
         OpClass.BINARY,
         ("a", "b"),
         BinaryAttrs,
-        Manual(summary, BROADCAST, formula, reach_words, EXACT),
+        Manual(summary, BROADCAST, formula, reach_words, EXACT, OPERANDS_BY_SAMPLE),
         broadcast,
         lambda attrs, inputs: compute(inputs[0], inputs[1]),
         reach,
@@ -286,6 +292,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "t = x if low is None else max(x, low)\ny = t if high is None else min(t, high)",
             "that of x within the limits; its magnitude stays",
             "nothing: limits are applied, the lower one first",
+            f"{MORE_THAN_CHANNELS}, or no limit is a list",
         ),
         _by_channel("low", "high"),
         _clip,
@@ -313,9 +320,10 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "t = min(max(whole + up, -2^(62-l)), 2^(62-l)) * 2^l\n"
             "saturate: y = min(max(t, low), high)\n"
             "wrap:     y = (t - low) mod 2^bits + low, the remainder never negative",
-            "low to high",
+            "low to high; the magnitude is max(-low, high)",
             "what leaves the range saturates or wraps, as `overflow` says; before that, a left "
             "shift stays within +-2^62",
+            f"{MORE_THAN_CHANNELS}, or `shift` is no list",
         ),
         _by_channel("shift"),
         _requantize,
@@ -334,8 +342,9 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "An entry of a constant table for each code; any function of one tensor.",
             "that of x; the table has rank 1 and an entry for every code that x can have",
             "y = table[x - offset]",
-            "that of the table",
+            "low to high of the table; the magnitude is max(-low, high)",
             "nothing: a code without an entry does not occur",
+            ALWAYS,
         ),
         _lookup_shape,
         _lookup,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -13,16 +14,19 @@ from qgraph.ops.attributes import Attributes, declarations
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair]
 PerChannel = int | tuple[int, ...]
+COUNTED = "a count, then as many numbers"
 
 
 @dataclass(frozen=True)
 class FileLayout:
     """An attribute as int64 numbers in a file.
 
-    counted: the count of the numbers comes first. choices: a value is written as its place here.
+    counted: the count of the numbers comes first. words: what the numbers are. choices: a value is
+    written as its place here.
     """
 
     counted: bool
+    words: str
     choices: tuple[Any, ...] = ()
 
     def numbers(self, value: Any) -> list[int]:
@@ -33,8 +37,8 @@ class FileLayout:
 
     def __str__(self) -> str:
         if self.choices:
-            return ", ".join(f"{i} = {choice}" for i, choice in enumerate(self.choices))
-        return "their count, then the numbers" if self.counted else "the numbers"
+            return ", ".join(f"{i} for {choice}" for i, choice in enumerate(self.choices))
+        return self.words
 
 
 def layout_of(kind: type[Attributes]) -> Mapping[str, FileLayout]:
@@ -64,8 +68,24 @@ def _layouts(kind: Any) -> Mapping[str, FileLayout]:
 
 def _layout(hint: Any, choices: tuple[Any, ...]) -> FileLayout:
     if choices:
-        return FileLayout(False, choices)
-    return FileLayout(_is_union(hint) or get_args(hint) == (int, ...))
+        return FileLayout(False, "", choices)
+    if _is_union(hint):
+        none = "none for None, " if type(None) in get_args(hint) else ""
+        return FileLayout(True, f"{COUNTED}: {none}one for all, or one for each last index")
+    if get_args(hint) == (int, ...):
+        return FileLayout(True, COUNTED)
+    return FileLayout(False, _UNCOUNTED[hint])
+
+
+_UNCOUNTED: Mapping[Any, str] = types.MappingProxyType(
+    {
+        int: "a number",
+        Pair: "2 numbers: of height, of width",
+        Pads: "4 numbers: top, bottom, left, right",
+        tuple[Pair, ...]: "2 numbers for each axis: before, after",
+        tuple[int | None, ...]: "",  # not in files
+    }
+)
 
 
 def _is_union(hint: Any) -> bool:
@@ -85,6 +105,8 @@ def _words(hint: Any) -> str:
         return "((top, bottom), (left, right))"
     if hint == Pair:
         return "(of height, of width)"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "a name"
     named = {int: "an integer", bool: "True or False", type(None): "None"}
     return named[hint]
 

@@ -22,7 +22,7 @@ from qgraph.program.ops.base import (
     Reach,
     Sizes,
 )
-from qgraph.program.ops.elementwise import always
+from qgraph.program.ops.elementwise import ALWAYS, always
 from qgraph.program.ops.layout import Pair
 
 
@@ -235,6 +235,8 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y is x read row by row, the last index the fastest",
             SAME_RANGE,
             MOVED,
+            ALWAYS,
+            "no numbers: `shape` is the shape of the output",
         ),
         _reshape_shape,
         lambda attrs, inputs: np.reshape(inputs[0], attrs.shape),
@@ -247,10 +249,11 @@ OPS: tuple[ProgramOp[Any], ...] = (
         "transpose", 14, TransposeAttrs,
         Manual(
             "Axes in another order.",
-            "`out[i] = size[perm[i]]`",
+            "the size of axis i is that of axis perm[i] of x",
             "y[j] = x[i] where i[perm[k]] = j[k] for every axis k",
             SAME_RANGE,
             MOVED,
+            "where `perm` begins with 0",
         ),
         _transpose_shape,
         lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
@@ -266,6 +269,9 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y[j] = x[i] where i[k] = begin[k] + j[k] * strides[k] for every axis k",
             SAME_RANGE,
             MOVED,
+            "where the first axis has begin 0, end None and stride 1",
+            "for each axis a number of `begin`, counted from the front, and then one of `strides`; "
+            "the shape of the output says where each axis ends",
         ),
         _slice_shape,
         lambda attrs, inputs: inputs[0][attrs.parts],
@@ -281,6 +287,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y = x0, then x1, ..., along `axis`",
             "the least of the lows to the largest of the highs; the largest magnitude",
             MOVED,
+            "where `axis` is not 0 and no operand is constant",
         ),
         _concat_shape,
         _concat,
@@ -291,10 +298,11 @@ OPS: tuple[ProgramOp[Any], ...] = (
         "pad", 17, PadAttrs,
         Manual(
             "Zeros around a tensor.",
-            "`out = before + size + after` for each axis",
+            "before + size + after for each axis",
             "y[j] = x[i] where i[k] = j[k] - paddings[k][0], 0 where that is not an index of x",
-            "that of x, widened to 0",
+            "that of x, widened to 0; its magnitude stays",
             MOVED,
+            "where the first axis has no padding",
         ),
         _pad_shape,
         lambda attrs, inputs: np.pad(inputs[0], attrs.paddings),
@@ -309,6 +317,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y[j] = x[i] where i[axis] = indices[j[axis]], and i[k] = j[k] for every other axis k",
             SAME_RANGE,
             MOVED,
+            "where `axis` is not 0",
         ),
         _take_shape,
         lambda attrs, inputs: np.take(inputs[0], attrs.indices, axis=attrs.axis),

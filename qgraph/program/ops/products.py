@@ -208,11 +208,14 @@ SLIDES = (
     "width each; before and after are its pads"
 )
 REACH_OF_SUMS = (
-    "with constant weights, for each output `sum(max(w * low, w * high))` over the taps that some "
-    "window sees at once, where low is at most 0 and high at least 0; likewise the lowest. "
-    "`magnitude` is `sum(|w|)` times that of x. With computed weights, the range of one product, "
-    "widened to 0, times the number of terms"
+    "with constant weights, for each output channel and each place of the window, over the terms "
+    "inside of the image: at most `sum(max(w * low, w * high))`, at least `sum(min(w * low, w * "
+    "high))`, where low is min(x.low, 0) and high is max(x.high, 0); the magnitude is `sum(|w|) * "
+    "x.magnitude`. The result has the lowest, the highest and the largest of them. With computed "
+    "weights: the range of the product of one element of each, widened to 0, and the product of "
+    "the magnitudes, times the number of terms of a sum"
 )
+CONSTANT_WEIGHTS = "where w is constant and x is not"
 SUMS_OVERFLOW = (
     "nothing: sums are exact. A program is refused where `magnitude` passes 2^53; within it every "
     "partial sum is exact in whatever order it is taken. How many bits an accumulator needs "
@@ -234,6 +237,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "with g = o // (outputs / groups); terms outside of the image are 0",
             REACH_OF_SUMS,
             SUMS_OVERFLOW,
+            CONSTANT_WEIGHTS,
         ),
         _conv2d_shape,
         _conv2d,
@@ -256,6 +260,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "for q below m; terms outside of the image are 0",
             REACH_OF_SUMS,
             SUMS_OVERFLOW,
+            CONSTANT_WEIGHTS,
         ),
         _depthwise_shape,
         _depthwise,
@@ -275,6 +280,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y[i, j] = sum over k of x[i, k] * w[k, j]",
             REACH_OF_SUMS,
             SUMS_OVERFLOW,
+            CONSTANT_WEIGHTS,
         ),
         _matmul_shape,
         _matmul,

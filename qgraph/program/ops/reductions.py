@@ -24,7 +24,7 @@ from qgraph.program.ops.base import (
     Reach,
     Sizes,
 )
-from qgraph.program.ops.elementwise import always
+from qgraph.program.ops.elementwise import ALWAYS, MORE_THAN_CHANNELS, always
 from qgraph.program.ops.layout import Pads, Pair
 from qgraph.program.ops.movement import joined
 from qgraph.program.ops.products import NO_PADS, ONE, SLIDES, slid, taps_of
@@ -164,6 +164,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "in the window; places outside of the image do not count",
             "that of x",
             COMPARED,
+            ALWAYS,
         ),
         _pool_shape,
         _max_pool,
@@ -183,6 +184,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y[j] = the largest of x[i] over all i that are j outside of `axes`",
             "that of x",
             COMPARED,
+            "where 0 is not among `axes`",
         ),
         _reduced_shape,
         _reduce_max,
@@ -207,7 +209,9 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "y[k] = floor((2 * (c * x[k] - total) * 2^shift + root) / (2 * root))",
             "-limit to limit with limit = floor(sqrt((c - 1) * 4^shift / 4^guard)) + 1; limit is "
             "the magnitude",
-            "nothing: lowering chooses `guard` so that `square` stays below 2^52",
+            "nothing in 64 bits: `square` and the numerator of y have to stay below 2^52 and 2^62, "
+            "which the choice of `guard` and `shift` ensures",
+            MORE_THAN_CHANNELS,
         ),
         _channels_shape,
         _standardize,

@@ -21,6 +21,7 @@ from qgraph.numerics import dequantize, quantize
 from qgraph.ops.attributes import declarations
 from qgraph.program import Program, lower, run
 from qgraph.program.ops import OPS, Operand
+from qgraph.quant.profile import profile_keys
 from tests.helpers import engine_programs, spec_file, spec_interpreter, spec_rules
 from tests.helpers.engine_programs import every_op, random_codes
 from tests.helpers.random_programs import random_program
@@ -68,6 +69,14 @@ def test_the_page_names_every_rounding_and_overflow() -> None:
         assert f"\n    {name}: " in PAGE or f"\n        {name}: " in PAGE, f"{name}: requantize"
     for name in OVERFLOWS:
         assert f"\n    {name}: " in PAGE, name
+
+
+def test_the_page_says_what_every_key_of_a_profile_does() -> None:
+    section = PAGE.partition("\n## Profiles\n")[2].partition("\n## ")[0]
+    for key in profile_keys():
+        head = key.path.partition(".")[0].partition("[")[0]
+        named = f"`{head}`" in section or f"`{head}.*`" in section
+        assert named or head in ("name", "description"), key.path
 
 
 @pytest.mark.parametrize("module", ALONE)

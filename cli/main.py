@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.main
 from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
@@ -22,7 +23,6 @@ from qgraph.cli.passes import passes
 from qgraph.cli.profiles import profiles
 from qgraph.cli.quantize import quantize
 from qgraph.cli.report import report
-from qgraph.cli.rl import app as rl
 from qgraph.cli.run import run
 from qgraph.cli.streams import checked_streams, give_up_output
 from qgraph.cli.train import train
@@ -42,7 +42,20 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG
 
 
 class _Verbs(TyperGroup):
-    """Takes Ctrl-C before typer does, whose message and exit code depend on its version."""
+    """The verbs. `rl` is imported when it is asked for: its options take time to generate.
+
+    Takes Ctrl-C before typer does, whose message and exit code depend on its version.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), "rl"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name != "rl":
+            return super().get_command(ctx, cmd_name)
+        from qgraph.cli.rl import app as rl
+
+        return typer.main.get_command(rl)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -72,7 +85,6 @@ app.command()(verify)
 app.command()(passes)
 app.command()(profiles)
 app.command()(doctor)
-app.add_typer(rl)
 
 
 def _version(wanted: bool) -> None:

@@ -52,7 +52,11 @@ def finest_exponent(values: Any, bits: int, signed: bool) -> int:
 
 def checked_exponent(exponent: Any, name: str | None = None) -> Any:
     """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is no normal float32."""
-    if np.any(np.abs(np.asarray(exponent)) > MAX_EXPONENT):
+    if type(exponent) is int:  # most exponents: without numpy
+        outside = abs(exponent) > MAX_EXPONENT
+    else:
+        outside = bool(np.any(np.abs(np.asarray(exponent)) > MAX_EXPONENT))
+    if outside:
         raise ExactnessError(
             f"exponent {exponent} is outside -{MAX_EXPONENT}..{MAX_EXPONENT}",
             node=name,

@@ -56,12 +56,13 @@ class Declaration:
         """Whether the value, or each number in it, is in the range. None is always allowed."""
         if self.choices:
             return value in self.choices
-        if self.low is None and self.high is None:
-            return True
-        return all(
-            (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
-            for number in _numbers(value)
-        )
+        if type(value) is int:  # most values: without the walk over numbers
+            return self._in_range(value)
+        return all(self._in_range(number) for number in _numbers(value))
+
+    def _in_range(self, number: Any) -> bool:
+        low, high = self.low, self.high
+        return (low is None or number >= low) and (high is None or number <= high)
 
 
 def attribute(
@@ -87,7 +88,8 @@ class Attributes:
     """
 
     def __post_init__(self) -> None:
-        for declared in declarations(type(self)):
+        kind: Any = type(self)  # mypy finds no hash for the class of a dataclass
+        for declared in _limited(kind):
             value = getattr(self, declared.name)
             if not declared.holds(value):
                 raise GraphError(
@@ -119,6 +121,16 @@ def _declarations(kind: Any) -> tuple[Declaration, ...]:
     return tuple(_declaration(part) for part in fields(kind))
 
 
+@cache
+def _limited(kind: Any) -> tuple[Declaration, ...]:
+    """The attributes that do not take any value."""
+    return tuple(
+        declared
+        for declared in _declarations(kind)
+        if declared.choices or declared.low is not None or declared.high is not None
+    )
+
+
 def _declaration(part: Field[Any]) -> Declaration:
     default = REQUIRED if part.default is MISSING else part.default
     return Declaration(part.name, default=default, **part.metadata)
@@ -129,14 +141,15 @@ def attributes_of(kind: type[A], given: dict[str, Any]) -> A:
 
     Raises GraphError for an unknown attribute, a missing one, and a value out of range.
     """
-    known = {declared.name: declared for declared in declarations(kind)}
+    declared = declarations(kind)
+    names = [one.name for one in declared]
     for name in given:
-        if name not in known:
-            legal = ", ".join(known) or "none"
+        if name not in names:
+            legal = ", ".join(names) or "none"
             raise GraphError(f"unknown attribute `{name}`", hint=f"legal: {legal}")
-    for name, declared in known.items():
-        if declared.required and name not in given:
-            raise GraphError(f"attribute `{name}` is missing")
+    for one in declared:
+        if one.name not in given and one.required:
+            raise GraphError(f"attribute `{one.name}` is missing")
     return kind(**given)
 
 

@@ -37,7 +37,7 @@ LAYERS = (
     ("static", "train"),
     ("compiler", "artifacts", "optimized", "stored", "runtime"),
     ("exports",),
-    ("report", "retrain", "verification"),
+    ("evaluation", "report", "retrain", "verification"),
     ("rl",),
     ("cli",),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from qgraph.compiler import Quantized, finished
@@ -44,7 +44,7 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     if found.few:
         near = agreement(found.floating, graph, found.few)
         facts["agreement"] = {**asdict(near), "held_out": False}
-    return finished(
+    made = finished(
         graph,
         with_trained_constants(found.floating, graph),
         found.profile,
@@ -54,6 +54,7 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
         found.few,
         facts,
     )
+    return replace(made, original=found.floating)
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

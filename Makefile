@@ -6,12 +6,17 @@ CMAKE ?= cmake
 SANITIZE ?= address,undefined
 VENV := .venv
 BIN := $(VENV)/bin
+PLACE := $(VENV)/.place
 STAMP := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
 NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
 LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 # Twice -q: errors only. A build backend that fails still shows its whole output.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The build folder is kept, so that only what changed is compiled. Build isolation would forbid
+# that; hence the build requirements are installed first. They include those of pyproject.toml.
+BUILD_TOOLS := 'scikit-build-core>=1.0' 'nanobind>=2.2' 'cmake>=3.18' 'ninja>=1.11'
+INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VENV)/native --editable
 # All tests of a file stay in one process: its fixtures are made once.
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
@@ -24,17 +29,29 @@ help:  ## list the targets
 # A new package is not seen by an editable install until it is installed again.
 PACKAGES := $(shell find qgraph transforms cli -name '__init__.py')
 
-$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) $(PACKAGES)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing qgraph and its tools into $(VENV) (the first time takes minutes)"
-	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[demo,dev]'
-	@touch $@
+# Scripts in .venv hold its path: in a copied or moved folder .venv is made anew.
+ifneq ($(shell cat $(PLACE) 2>/dev/null),$(CURDIR))
+.PHONY: $(PLACE) $(STAMP) $(EXTRAS)
+endif
 
-$(EXTRAS): $(STAMP)
+$(PLACE):
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo '$(CURDIR)' > $@
+
+# A stamp is as old as the start of the build: a file edited meanwhile is newer.
+$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) $(PACKAGES) | $(PLACE)
+	@touch $@.begun
+	@test -e $@ || echo "installing qgraph and its tools into $(VENV) (the first time takes minutes)"
+	@test -e $@ || $(PIP) install --upgrade pip
+	@$(PIP) install $(BUILD_TOOLS)
+	@$(INSTALL) '.[demo,dev]'
+	@mv $@.begun $@
+
+$(EXTRAS): pyproject.toml | $(STAMP)
 	@echo "installing the optional packages into $(VENV): PyTorch, stable-baselines3, Ray, games"
-	@$(PIP) install --editable '.[demo,dev,extras]'
-	@touch $@
+	@touch $@.begun
+	@$(INSTALL) '.[demo,dev,extras]'
+	@mv $@.begun $@
 
 venv: $(STAMP)  ## make .venv with qgraph (editable) and every tool; PYTHON=python3.12 picks another
 
@@ -79,8 +96,11 @@ native-tests:
 
 lint: $(STAMP)  ## ruff and clang-format, checking only
 	@$(BIN)/ruff check -q $(LINTED)
-	@$(BIN)/ruff format -q --check $(LINTED)
-	@$(BIN)/clang-format --dry-run -Werror $(NATIVE)
+	@$(BIN)/ruff format -q --check $(LINTED) || { echo "run: make format"; exit 1; }
+	@$(BIN)/clang-format --dry-run -Werror $(NATIVE) 2>$(VENV)/.unformatted || { \
+	    sed -n 's/:[0-9]*: error: code should be clang-formatted.*/: not formatted/p' \
+	    $(VENV)/.unformatted | uniq | grep . && echo "run: make format" \
+	    || cat $(VENV)/.unformatted; exit 1; }
 
 types: $(STAMP)  ## mypy, strict
 	@$(BIN)/mypy

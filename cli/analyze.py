@@ -66,7 +66,7 @@ def analyze(
     --mean-bits, show what bits chosen layer by layer give, beside the same bits everywhere.
     """
     from qgraph import compiler
-    from qgraph.artifacts import finite_all, manifest
+    from qgraph.artifacts import manifest
     from qgraph.cli.console import at_work
     from qgraph.cli.tables import (
         print_mixed,
@@ -76,6 +76,7 @@ def analyze(
     )
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
+    from qgraph.records import to_json, to_object
     from qgraph.static.choice import Wish, first_plan
 
     check_model(model)
@@ -102,14 +103,17 @@ def analyze(
         }
         if budgets:
             mixed = compiler.pareto(model, calibration, budgets, **options)
-            found = finite_all(mixed.facts(*mixed.chosen))
+            bits = mixed.facts(*mixed.chosen)
         else:
             result = compiler.quantize(model, calibration, sensitivity=True, **options)
-            found = {key: value for key, value in manifest(result).items() if key in KEPT}
-    if as_json:
-        print(json.dumps(found))
+            found = manifest(result)
+    if as_json and budgets:
+        print(json.dumps(to_json(bits)))
+    elif as_json:
+        entries = to_object(found)
+        print(json.dumps({key: value for key, value in entries.items() if key in KEPT}))
     elif budgets:
-        print_mixed(found)
+        print_mixed(bits)
         print_next_bits(given(context), budgets)
     else:
         print_sensitivity(found, top)

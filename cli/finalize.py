@@ -31,9 +31,11 @@ def finalize(
     as_json: Json = False,
 ) -> None:
     """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it."""
-    from qgraph.artifacts import read_manifest, reserve, write
+    from qgraph.artifacts import reserve, write
     from qgraph.cli.console import at_work
     from qgraph.cli.tables import print_files, print_quantized
+    from qgraph.manifest import read_manifest
+    from qgraph.records import to_object
 
     target = output or directory / "inference"
     with reserve(target, force=force) as place, at_work(as_json):
@@ -42,7 +44,7 @@ def finalize(
         write(retrain.finalize(directory, last=last), place)
     manifest = read_manifest(target)
     if as_json:
-        print(json.dumps({"output": str(target), **manifest}))
+        print(json.dumps({"output": str(target), **to_object(manifest)}))
         return
     print_quantized(manifest)
-    print_files(target, manifest["warnings"])
+    print_files(target, manifest.facts.warnings)

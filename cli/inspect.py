@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,6 @@ from qgraph.cli.options import (
     own_modules,
     shapes,
 )
-from qgraph.errors import LoadError, first_line
 
 if TYPE_CHECKING:
     from qgraph.ir.graph import Graph
@@ -53,15 +53,17 @@ def inspect(
 
     Of what `qgraph quantize` wrote, show the layers and their bits instead.
     """
-    from qgraph.artifacts import manifest_of
     from qgraph.cli.console import console, import_tensorflow_quietly
     from qgraph.cli.rewrites import print_passes_run, print_refusals, print_rewrites
+    from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
     from qgraph.frontends.loading import is_onnx
     from qgraph.ir.text import print_graph
+    from qgraph.manifest import manifest_of
     from qgraph.passes import PassManager
     from qgraph.pipelines import pipeline_of
     from qgraph.quant.profile import load_profile
+    from qgraph.records import to_json, to_object
     from qgraph.rewrite.trace import Trace
 
     check_model(model)
@@ -71,9 +73,10 @@ def inspect(
     written = None if text or trace or passes or without else manifest_of(model)
     if written is not None:
         if as_json:
-            print(json.dumps(written))
+            print(json.dumps(to_json(written)))
         else:
-            _print_written(model, written)
+            _print_ends(written.inputs, written.outputs)
+            print_quantized(written)
         return
     if not is_onnx(model):
         import_tensorflow_quietly()
@@ -97,33 +100,17 @@ def inspect(
         {"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results
     ]
     if as_json:
-        print(json.dumps({**facts, **log.to_json()}))
+        print(json.dumps({**facts, **to_object(log.stored)}))
         return
-    _print_ends(facts)
+    _print_ends(facts["inputs"], facts["outputs"])
     _print_ops(facts)
     for note in facts["notes"]:
         console().print(f"note: {note}\n", soft_wrap=True)
-    print_passes_run(facts["passes"])
+    print_passes_run(results)
     if trace:
         print_rewrites(log.rewrites)
     print_refusals(log.refusals)
     _print_next(model, trace)
-
-
-def _print_written(model: Path, manifest: dict[str, Any]) -> None:
-    from qgraph.cli.tables import print_quantized
-
-    try:
-        _print_ends(manifest)
-        print_quantized(manifest)
-    except OSError:  # of standard output
-        raise
-    except Exception as error:  # whatever a damaged manifest makes of tables
-        raise LoadError(
-            f"its manifest is not as it was written: {first_line(error)}",
-            node=str(model),
-            hint="quantize the model again",
-        ) from None
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
@@ -152,13 +139,13 @@ def _left_opaque(graph: Graph) -> list[dict[str, str]]:
     ]
 
 
-def _print_ends(facts: dict[str, Any]) -> None:
+def _print_ends(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
     from qgraph.cli.console import Names, print_table
 
     rows = [
-        (kind[:-1], Names(name), tensor)
-        for kind in ("inputs", "outputs")
-        for name, tensor in facts[kind].items()
+        (kind, Names(name), tensor)
+        for kind, ends in (("input", inputs), ("output", outputs))
+        for name, tensor in ends.items()
     ]
     print_table("inputs and outputs", ("=", "name", "=type"), rows)
 

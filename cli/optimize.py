@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,6 +55,7 @@ def optimize(
     from qgraph.optimized import float_format
     from qgraph.optimized import optimize as rewritten
     from qgraph.pipelines import pipeline_of
+    from qgraph.records import to_object
 
     float_format(output)
     check_model(model)
@@ -79,7 +80,7 @@ def optimize(
         progress("writing", 0, 1)
         made.save(output)
     changed = {kind: found for kind, found in made.ends(output).changed.items() if found}
-    facts: dict[str, Any] = {
+    facts = {
         "output": str(output),
         "inputs": {name: str(made.graph.types[name]) for name in made.graph.inputs},
         "outputs": {n: str(made.graph.types[v]) for n, v in made.graph.outputs.items()},
@@ -87,9 +88,9 @@ def optimize(
         "passes": [asdict(result) for result in made.results],
     }
     if as_json:
-        print(json.dumps({**facts, **made.trace.to_json()}))
+        print(json.dumps({**facts, **to_object(made.trace.stored)}))
         return
-    ran = [step for step in facts["passes"] if step["changes"] or step["refusals"]]
+    ran = [step for step in made.results if step.changes or step.refusals]
     print_passes_run(ran, "what the passes did")
     print_refusals(made.trace.refusals)
     out = console()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,7 +41,6 @@ from qgraph.cli.options import (
 from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from qgraph.evaluation import Evaluation
     from qgraph.ir.types import Shape
     from qgraph.pipelines import Pipeline
 
@@ -133,16 +132,16 @@ def quantize(
     if train_data is not None and not retrains:
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
-    from qgraph.artifacts import read_manifest
     from qgraph.cli.console import at_work
-    from qgraph.cli.evaluate import print_evaluation
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.cli.training import print_training_files, train_in
+    from qgraph.manifest import read_manifest
     from qgraph.pipelines import pipeline_of
     from qgraph.quant.bits import budget_of
     from qgraph.quant.data import check_source
     from qgraph.quant.exponents import load_exponents
     from qgraph.quant.profile import load_profile
+    from qgraph.records import to_object
     from qgraph.static.choice import Wish, first_plan
     from qgraph.train.options import Options
 
@@ -204,36 +203,11 @@ def quantize(
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)
     manifest = read_manifest(output)
-    evaluated = _evaluated(output, manifest, validation if train_data else calibration, limit)
     if as_json:
-        facts = {} if evaluated is None else {"evaluation": evaluated[0].facts()}
-        print(json.dumps({"output": str(output), **manifest, **facts}))
+        print(json.dumps({"output": str(output), **to_object(manifest)}))
         return
     print_quantized(manifest)
-    if evaluated is not None:
-        print_evaluation(*evaluated)
-    print_files(output, manifest["warnings"])
-
-
-def _evaluated(
-    output: Path, manifest: Mapping[str, Any], data: str | None, limit: int | None
-) -> tuple[Evaluation, str] | None:
-    """Accuracy on labels of the data, if it has some, and in words on which samples.
-
-    Of calibration data, what was kept apart counts, if anything was.
-    """
-    from qgraph.evaluation import evaluate, has_labels
-
-    if not has_labels(data, manifest["inputs"], [*manifest["outputs"]]):
-        return None
-    assert data is not None
-    near = manifest["agreement"]
-    if manifest["training"] is not None:
-        return evaluate(output, data), f"of {data}, which the checkpoint was chosen on"
-    if near["held_out"]:
-        found = evaluate(output, data, limit=limit, held_out=near["samples"])
-        return found, f"of {data}, kept apart"
-    return evaluate(output, data, limit=limit), f"of {data}, which calibration saw too"
+    print_files(output, manifest.facts.warnings)
 
 
 def beside(model: Path, kind: str) -> Path:

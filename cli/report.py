@@ -22,16 +22,17 @@ def report(
     from qgraph.artifacts import REPORT
     from qgraph.cli.console import console
     from qgraph.files import write_whole
-    from qgraph.report.facts import read_facts
+    from qgraph.records import to_json
     from qgraph.report.page import render
+    from qgraph.report.reading import read_facts
 
     facts = read_facts(directory)
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(to_json(facts)))
         return
     page = directory / REPORT
     write_whole(page, render(facts).encode())
     out = console()
-    out.print(facts["verdict"], soft_wrap=True)
+    out.print(facts.verdict, soft_wrap=True)
     out.print(f"\nwritten to {page}, open it in a browser:", soft_wrap=True)
     out.print(f"  {page.resolve().as_uri()}", soft_wrap=True)

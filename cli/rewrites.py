@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from qgraph.cli.console import Names, console, print_table
+from qgraph.passes import PassResult
 from qgraph.rewrite.trace import Refusal, Rewrite, without_numbers
 
 NAMES_SHOWN = 3
 
 
-def print_passes_run(
-    results: Sequence[Mapping[str, Any]], title: str = "what each pass would do"
-) -> None:
+def print_passes_run(results: Sequence[PassResult], title: str = "what each pass would do") -> None:
     """A row for each pass."""
     print_table(
         title,
         ("=pass", ">changes", ">refusals"),
-        [(r["name"], str(r["changes"] or "-"), str(r["refusals"] or "-")) for r in results],
+        [(r.name, str(r.changes or "-"), str(r.refusals or "-")) for r in results],
     )
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_last, print_table, print_warnings
-from qgraph.quant.plan import PLAIN, Plan
+from qgraph.manifest import Exponent, LayerEntry, Manifest
+from qgraph.quant.plan import PLAIN
 from qgraph.report.advice import trained
+from qgraph.static.facts import (
+    AgreementFacts,
+    ChoiceFacts,
+    MixedFacts,
+    PartFacts,
+    PointFacts,
+    TrialFacts,
+    decibels,
+)
 from qgraph.words import counted, percent
 
 FLOAT_OPS_SHOWN = 8
@@ -29,56 +38,56 @@ MIXED_LEGEND = (
 )
 
 
-def print_quantized(manifest: Mapping[str, Any]) -> None:
+def print_quantized(manifest: Manifest) -> None:
     """The layers, and what stays float."""
-    found = manifest["layers"]
+    found, facts = manifest.layers, manifest.facts
     print_table(
-        f"{len(found)} layers, profile {manifest['profile']['name']}",
+        f"{len(found)} layers, profile {manifest.profile.name}",
         ("layer", "=op", ">weight", ">output", ">acc\nbits", "=exact\nin", ">SQNR\ndB"),
         [_layer(layer) for layer in found],
     )
     console().print(LEGEND, style="dim")
-    if manifest["training"] is not None:
-        console().print(f"{trained(manifest['training'])}.\n", soft_wrap=True)
+    if facts.training is not None:
+        console().print(f"{trained(facts.training)}.\n", soft_wrap=True)
     else:
-        _print_plan(manifest)
-    if manifest["agreement"] is not None:
-        _print_agreement(manifest["agreement"])
-    for note in manifest["notes"]:
+        _print_plan(facts.choice)
+    if facts.agreement is not None:
+        _print_agreement(facts.agreement)
+    for note in facts.notes:
         console().print(f"note: {note}\n", soft_wrap=True)
-    print_inputs_seen(manifest["inputs_seen"])
-    kept = manifest["float_ops"]
+    print_inputs_seen(facts.samples.inputs_seen)
+    kept = manifest.float_ops
     if kept:
-        shown = ", ".join(f"{op['name']} ({op['op']})" for op in kept[:FLOAT_OPS_SHOWN])
+        shown = ", ".join(f"{op.name} ({op.op})" for op in kept[:FLOAT_OPS_SHOWN])
         more = len(kept) - FLOAT_OPS_SHOWN
         rest = f" and {more} more (see manifest.json)" if more > 0 else ""
         console().print(f"float, outside the integer graph: {shown}{rest}\n")
 
 
-def _print_plan(manifest: Mapping[str, Any]) -> None:
+def _print_plan(choice: ChoiceFacts) -> None:
     """What was done beside calibration, and how to have it again."""
-    _print_trials(manifest["trials"])
-    again = Plan(**manifest["plan"]).spec()
-    bits = " and --profile profile.yaml, which is in the directory" if "mixed" in manifest else ""
-    steps = "These steps without a search" if manifest["trials"] else "Steps"
+    _print_trials(choice.trials)
+    again = choice.plan.spec()
+    bits = " and --profile profile.yaml, which is in the directory" if choice.mixed else ""
+    steps = "These steps without a search" if choice.trials else "Steps"
     console().print(f"{steps}: --plan {again}{bits}\n", soft_wrap=True)
-    if "mixed" in manifest:
-        print_mixed(manifest["mixed"])
+    if choice.mixed is not None:
+        print_mixed(choice.mixed)
 
 
-def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
+def _print_trials(trials: Sequence[TrialFacts]) -> None:
     """Which plans were tried, the best one first."""
     if not trials:
         return
     rows = [
         (
-            str(Plan(**trial["plan"])),
-            _decibel(trial["agreement"]["sqnr"]),
-            _share(trial["agreement"]["top1"]),
+            str(trial.plan),
+            _decibel(decibels(trial.agreement.sqnr)),
+            _share(trial.agreement.top1),
         )
         for trial in trials[:TRIALS_SHOWN]
     ]
-    samples = counted(trials[0]["agreement"]["samples"], "sample")
+    samples = counted(trials[0].agreement.samples, "sample")
     columns = ("plan", ">SQNR\ndB", ">as\nfloat")
     title = f"{len(trials)} plans compared on {samples}: the best ones, the first is kept"
     if len(trials) == 1:
@@ -86,12 +95,12 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
     print_table(title, columns, rows)
 
 
-def _print_agreement(found: Mapping[str, Any]) -> None:
-    words = [f"SQNR of the outputs {_decibel(found['sqnr'])} dB"]
-    if found["top1"] is not None:
-        words.append(f"{_share(found['top1'])} decide as the float network")
-    kept = "kept apart" if found["held_out"] else "that calibration saw too"
-    console().print(f"On {counted(found['samples'], 'sample')} {kept}: {', '.join(words)}.\n")
+def _print_agreement(found: AgreementFacts) -> None:
+    words = [f"SQNR of the outputs {_decibel(found.sqnr)} dB"]
+    if found.top1 is not None:
+        words.append(f"{_share(found.top1)} decide as the float network")
+    kept = "kept apart" if found.held_out else "that calibration saw too"
+    console().print(f"On {counted(found.samples, 'sample')} {kept}: {', '.join(words)}.\n")
 
 
 def _decibel(value: float | None, missing: str = "-") -> str:
@@ -102,86 +111,87 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _layer(layer: Mapping[str, Any]) -> tuple[Names | str, ...]:
-    sqnr = layer["sqnr_db"]
+def _layer(layer: LayerEntry) -> tuple[Names | str, ...]:
+    sqnr = layer.sqnr_db
     return (
-        Names(layer["name"]),
-        layer["op"].removesuffix("_conv2d"),
-        f"{layer['weight_bits']}b {_scale(layer['weight_exponent'])}",
-        f"{layer['output_bits']}b {_scale(layer['output_exponent'])}" if layer["output"] else "-",
-        str(layer["accumulator_bits"]),
-        layer["exact_in"],
+        Names(layer.name),
+        layer.op.removesuffix("_conv2d"),
+        f"{layer.weight_bits}b {_scale(layer.weight_exponent)}",
+        f"{layer.output_bits}b {_scale(layer.output_exponent)}" if layer.output else "-",
+        str(layer.accumulator_bits),
+        layer.exact_in,
         "-" if sqnr is None else f"{sqnr:.1f}",
     )
 
 
-def _scale(exponent: int | list[int] | tuple[int, ...] | None) -> str:
-    if isinstance(exponent, tuple | list):
+def _scale(exponent: Exponent) -> str:
+    if isinstance(exponent, tuple):
         least, most = -max(exponent), -min(exponent)
         return f"2^{least}" if least == most else f"2^{least}..{most}"
     return f"2^{-exponent}" if exponent is not None else "?"
 
 
-def print_sensitivity(manifest: Mapping[str, Any], top: int) -> None:
+def print_sensitivity(manifest: Manifest, top: int) -> None:
     """Layers by harm, the worst first, and why."""
-    found = manifest["sensitivity"]
+    found = manifest.facts.sensitivity
     if not found:
         console().print("nothing in this network is quantized\n")
         return
     rows = [
         (
-            Names(entry["layer"]),
-            _decibel(entry["sqnr_db"], "exact"),
-            _share(entry["top1"]),
-            _decibel(entry["all_but_sqnr_db"], "exact"),
-            _share(entry["all_but_top1"]),
+            Names(entry.layer),
+            _decibel(entry.sqnr_db, "exact"),
+            _share(entry.top1),
+            _decibel(entry.all_but_sqnr_db, "exact"),
+            _share(entry.all_but_top1),
             _reason(entry),
         )
         for entry in found[:top]
     ]
     more = f", the worst {top} of them" if len(found) > top else ""
-    title = f"{len(found)} parts with quantizers{more}, profile {manifest['profile']['name']}"
+    title = f"{len(found)} parts with quantizers{more}, profile {manifest.profile.name}"
     columns = ("part", ">alone\ndB", ">as\nfloat", ">all but\ndB", ">as\nfloat", "why")
     print_table(title, columns, rows)
-    console().print(SENSITIVITY_LEGEND.format(found[0]["samples"]), style="dim")
-    _print_agreement(manifest["agreement"])
+    console().print(SENSITIVITY_LEGEND.format(found[0].samples), style="dim")
+    if manifest.facts.agreement is not None:
+        _print_agreement(manifest.facts.agreement)
 
 
-def _reason(entry: Mapping[str, Any]) -> str:
+def _reason(entry: PartFacts) -> str:
     """The likely reason, and what its weights and its output cost, each alone."""
-    where = entry["where_db"]
+    where = entry.where_db
     stages = ", ".join(f"{kind} {_decibel(db, 'exact')}" for kind, db in where.items())
-    reason = entry["reasons"][0] if entry["reasons"] else ""
+    reason = entry.reasons[0] if entry.reasons else ""
     return f"{reason} ({stages} dB)" if reason else "-"
 
 
-def print_next_steps(given: str, manifest: Mapping[str, Any]) -> None:
+def print_next_steps(given: str, manifest: Manifest) -> None:
     """What to type next, by what was found; `given`: the model and options, as they were typed."""
-    effort, plan = manifest["effort"], manifest["plan_spec"]
+    effort, plan = manifest.facts.choice.effort, manifest.facts.choice.plan_spec
     plain = effort == "plain" and plan == PLAIN.spec()
     how = f"--plan {plan}" if effort == "plain" else f"--effort {effort}"
     quantize = f"qgraph quantize {given} {'--effort default' if plain else how}"
     out = console()
     if not plain:
-        bits = manifest["profile"]["bits"]["weight"]
+        bits = manifest.profile.bits.weight
         out.print(
             f"bits where they help most: {quantize} --mean-bits {bits} -o out", soft_wrap=True
         )
     out.print(f"next: {quantize} -o out", soft_wrap=True)
 
 
-def print_mixed(mixed: Mapping[str, Any]) -> None:
+def print_mixed(mixed: MixedFacts) -> None:
     """What was measured for bits chosen layer by layer, and for the same bits everywhere."""
     rows = [
         (
-            f"{point['weight_bytes']:,}",
-            f"{point['mean_bits']:.2f}",
-            "all alike" if point["uniform"] else _shares_of_bits(mixed, point),
-            _decibel(point["sqnr_db"], "exact"),
-            _share(point["top1"]),
-            ("kept" if point["kept"] else "") or ("best" if point["front"] else ""),
+            f"{point.weight_bytes:,}",
+            f"{point.mean_bits:.2f}",
+            "all alike" if point.uniform else _shares_of_bits(mixed, point),
+            _decibel(point.sqnr_db, "exact"),
+            _share(point.top1),
+            ("kept" if point.kept else "") or ("best" if point.front else ""),
         )
-        for point in mixed["points"]
+        for point in mixed.points
     ]
     columns = (
         ">weight\nbytes",
@@ -191,15 +201,15 @@ def print_mixed(mixed: Mapping[str, Any]) -> None:
         ">as\nfloat",
         "=",
     )
-    print_table(f"bits of weights, compared on {mixed['samples']} samples", columns, rows)
+    print_table(f"bits of weights, compared on {mixed.samples} samples", columns, rows)
     console().print(MIXED_LEGEND, style="dim")
 
 
-def _shares_of_bits(mixed: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+def _shares_of_bits(mixed: MixedFacts, point: PointFacts) -> str:
     """`4: 61 %, 8: 39 %` of the weights."""
     sizes: dict[int, int] = {}
-    for name, bits in point["bits"].items():
-        sizes[bits] = sizes.get(bits, 0) + mixed["weights"][name]
+    for name, bits in point.bits.items():
+        sizes[bits] = sizes.get(bits, 0) + mixed.weights[name]
     whole = sum(sizes.values())
     return ", ".join(f"{bits}: {percent(size / whole)}" for bits, size in sorted(sizes.items()))
 

@@ -6,10 +6,10 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
 
 if TYPE_CHECKING:
+    from qgraph.static.facts import Facts
     from qgraph.train.loop import Trainer
     from qgraph.train.options import Options
     from qgraph.train.score import Score, Status, Watch
@@ -130,20 +131,20 @@ def print_next(directory: Path) -> None:
     console().print(f"next: {command}", soft_wrap=True)
 
 
-def print_training_files(directory: Path, facts: Mapping[str, Any], as_json: bool) -> None:
+def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
     """What `quantize --mode retrain` wrote, what to type next, and last the warnings in `facts`."""
     from qgraph.cli.tables import print_inputs_seen
     from qgraph.retrain import FILES
 
     if as_json:
-        told = {key: facts[key] for key in ("inputs_seen", "warnings")}
+        told = {"inputs_seen": facts.samples.inputs_seen, "warnings": facts.warnings}
         print(json.dumps({"output": str(directory), "files": [*FILES], **told}))
         return
-    print_inputs_seen(facts["inputs_seen"])
+    print_inputs_seen(facts.samples.inputs_seen)
     print_table("what was written", ("=file", "what it is"), [*FILES.items()])
     where = shlex.quote(str(directory))
     print_last(directory, f"qgraph train {where} --data TRAIN.npz --validation VALIDATION.npz")
-    print_warnings(facts["warnings"])
+    print_warnings(facts.warnings)
 
 
 def _row(score: Score, best: Score | None) -> tuple[str, ...]:

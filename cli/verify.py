@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qgraph.cli.options import Json
 
 if TYPE_CHECKING:
+    from qgraph.cli.console import Names
+    from qgraph.verification.certificate import (
+        AccumulatorEntry,
+        Certificate,
+        ComparedForm,
+        RequantizationEntry,
+        SkippedForm,
+    )
+    from qgraph.verification.compare import Difference, Saturation
     from qgraph.verification.dump import Checked
     from qgraph.verification.explain import Line
 
@@ -62,13 +70,14 @@ def _forms(
 ) -> None:
     from qgraph.cli.console import at_work
     from qgraph.errors import ExactnessError
+    from qgraph.records import to_json
     from qgraph.verification.verify import inputs_of, verify
 
     with at_work(as_json) as progress:
         data = inputs_of(directory, inputs, limit)
         found = verify(directory, data, forms=forms, progress=progress)
     if as_json:
-        print(json.dumps(found.certificate))
+        print(json.dumps(to_json(found.certificate)))
     else:
         _print_certificate(found.certificate)
     if not found.equal:
@@ -80,66 +89,63 @@ def _forms(
         )
 
 
-def _print_certificate(found: Mapping[str, Any]) -> None:
+def _print_certificate(found: Certificate) -> None:
     from qgraph.cli.console import console, print_table
 
     print_table(
-        f"{len(found['accumulators'])} accumulators, profile {found['profile']}",
+        f"{len(found.accumulators)} accumulators, profile {found.profile}",
         ("layer", "=op", ">terms", ">lowest", ">highest", ">bits\nneeded", "=float32", "=float64"),
-        [_accumulator(layer) for layer in found["accumulators"]],
+        [_accumulator(layer) for layer in found.accumulators],
     )
-    saturated = [r for r in found["requantizations"] if _saturated(r["saturated"])]
+    counted = [(r, r.saturated) for r in found.requantizations if r.saturated is not None]
+    saturated = [(r, count) for r, count in counted if count.below or count.above]
     if saturated:
         print_table(
             "requantizations that saturated on samples",
             ("tensor", ">shift", "=rounding", ">below", ">above", ">of"),
-            [_requantization(r) for r in saturated],
+            [_requantization(*pair) for pair in saturated],
         )
-    cases = ", ".join(f"{count} {label}" for label, count in found["cases"].items())
+    cases = ", ".join(f"{count} {label}" for label, count in found.cases.items())
     print_table(
         f"against the integer reference, tolerance 0, on: {cases}",
         ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
-        [_form(name, form) for name, form in found["forms"].items()],
+        [_form(name, form) for name, form in found.forms.items()],
     )
-    for form in found["forms"].values():
-        for first in form.get("first", ()):
+    for form in found.forms.values():
+        for first in form.first if form.compared else ():
             console().print(_difference(first), style="red", soft_wrap=True)
 
 
-def _accumulator(layer: Mapping[str, Any]) -> tuple[Any, ...]:
+def _accumulator(layer: AccumulatorEntry) -> tuple[Names | str, ...]:
     from qgraph.cli.console import Names
 
-    exact = [("exact" if layer[kind]["exact"] else "no") for kind in ("float32", "float64")]
-    numbers = (f"{layer[key]:,}" for key in ("terms", "lowest", "highest", "bits"))
-    return (Names(layer["layer"]), layer["op"], *numbers, *exact)
+    exact = ["exact" if kind.exact else "no" for kind in (layer.float32, layer.float64)]
+    numbers = (f"{n:,}" for n in (layer.terms, layer.lowest, layer.highest, layer.bits))
+    return (Names(layer.layer), layer.op, *numbers, *exact)
 
 
-def _saturated(found: Mapping[str, int] | None) -> bool:
-    return found is not None and bool(found["below"] or found["above"])
-
-
-def _requantization(found: Mapping[str, Any]) -> tuple[Any, ...]:
+def _requantization(found: RequantizationEntry, saturated: Saturation) -> tuple[Names | str, ...]:
     from qgraph.cli.console import Names
 
-    shift = found["shift"]
+    shift = found.shift
     text = str(shift) if isinstance(shift, int) else f"{min(shift)}..{max(shift)}"
-    counts = (f"{found['saturated'][key]:,}" for key in ("below", "above", "elements"))
-    return (Names(found["tensor"]), text, found["rounding"], *counts)
+    counts = (f"{n:,}" for n in (saturated.below, saturated.above, saturated.elements))
+    return (Names(found.tensor), text, found.rounding, *counts)
 
 
-def _form(name: str, form: Mapping[str, Any]) -> tuple[str, ...]:
-    if not form["compared"]:
-        return (name, "", "", "", "", f"not compared: {form['reason']}")
-    verdict = "equal" if not form["differences"] else "DIFFERS"
-    numbers = (f"{form[key]:,}" for key in ("tensors", "elements", "differences"))
-    return (name, *numbers, f"{form['seconds']:.1f}", verdict)
+def _form(name: str, form: ComparedForm | SkippedForm) -> tuple[str, ...]:
+    if not form.compared:
+        return (name, "", "", "", "", f"not compared: {form.reason}")
+    verdict = "equal" if not form.differences else "DIFFERS"
+    numbers = (f"{n:,}" for n in (form.tensors, form.elements, form.differences))
+    return (name, *numbers, f"{form.seconds:.1f}", verdict)
 
 
-def _difference(first: Mapping[str, Any]) -> str:
-    at = ", ".join(str(i) for i in first["index"])
+def _difference(first: Difference) -> str:
+    at = ", ".join(map(str, first.index))
     return (
-        f"first in {first['tensor']} [{at}]: {first['found']}, the reference has "
-        f"{first['wanted']} ({first['count']} in this tensor, case `{first['label']}`)"
+        f"first in {first.tensor} [{at}]: {first.found}, the reference has {first.wanted} "
+        f"({first.count} in this tensor, case `{first.label}`)"
     )
 
 

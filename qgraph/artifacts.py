@@ -5,37 +5,43 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from qgraph.archives import read_json
 from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
 from qgraph.compiler import Quantized
-from qgraph.errors import LoadError
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.frontends.sources import source_arrays
-from qgraph.ir.graph import Graph
+from qgraph.ir.graph import Attrs, Graph
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec, Role
+from qgraph.manifest import (
+    FORMAT,
+    AloneEntry,
+    Exponent,
+    FloatOpEntry,
+    GroupEntry,
+    LayerEntry,
+    Manifest,
+    StatisticsEntry,
+    TensorEntry,
+)
 from qgraph.npz import write_npz
 from qgraph.program import storage
 from qgraph.quant.profile import dump_profile
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
+from qgraph.records import JSON, to_json
 
-# Of the manifest. It goes up whenever a key is added, taken away, or changes its meaning.
-FORMAT = 6
 FILES = MappingProxyType(
     {
         "inference.pb": "the network for TensorFlow, stock ops, exact to the bit",
@@ -47,8 +53,6 @@ FILES = MappingProxyType(
         "graph.txt": "the quantized graph as text",
         "network.npz": "constants, unknown ops, a few samples: what export and verify start from",
         "profile.yaml": "the target profile, for --profile",
-        "float.txt": "the float network as text: what evaluate compares with",
-        "float.npz": "its constants",
         "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )
@@ -85,20 +89,17 @@ def write(result: Quantized, place: Reserved) -> None:
             **few_samples(result),
         }
         write_npz(draft / "network.npz", arrays)
-        _write_json(draft / "rewrites.json", result.trace.to_json())
+        _write_json(draft / "rewrites.json", to_json(result.trace.stored))
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
-        original = result.original or result.floating
-        (draft / "float.txt").write_text(print_graph(original), "utf-8")
-        float_arrays = {**constants("constant", original), **source_arrays(original)}
-        write_npz(draft / "float.npz", float_arrays)
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")
         hashes = {name: sha256_of(draft / name) for name in FILES if (draft / name).exists()}
-        _write_json(draft / "manifest.json", {**manifest(result), "files": hashes})
+        about = replace(manifest(result), files=hashes)
+        _write_json(draft / "manifest.json", to_json(about))
 
 
-def _write_json(path: Path, data: Any) -> None:
+def _write_json(path: Path, data: JSON) -> None:
     path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 
 
@@ -159,7 +160,7 @@ def statistics(result: Quantized) -> str:
     measured = result.measured
     outputs = {name: finite(value) for name, value in measured.outputs.items()}
     tensors = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(_statistics(result, name))}"
+        f"  {json.dumps(name)}: {json.dumps(to_json(_statistics(result, name)))}"
         for name in measured.statistics
     )
     return (
@@ -168,103 +169,48 @@ def statistics(result: Quantized) -> str:
     )
 
 
-def _statistics(result: Quantized, name: str) -> dict[str, Any]:
-    found, spec = result.measured.statistics[name], result.graph.nodes[name].attrs["spec"]
-    first, log2_width, counts = found.few_bins()
-    coarsest = found.max_exponent(spec)
-    facts: dict[str, Any] = {
-        "least": found.histogram.low,
-        "greatest": found.histogram.high,
-        "elements": found.elements,
-        "zeros": found.histogram.zeros,
-        "clipped_below": found.below,
-        "clipped_above": found.above,
-        "vanished": found.vanished,
-        "max_exponent": coarsest,
-        "first_bin": first,
-        "log2_width": log2_width,
-        "counts": counts,
-    }
+def _statistics(result: Quantized, name: str) -> StatisticsEntry:
+    found = result.measured.statistics[name]
+    spec: QuantSpec = result.graph.nodes[name].attrs["spec"]
+    coarsest, alone = found.max_exponent(spec), None
     if isinstance(spec.exponent, int):
-        facts["sqnr_alone_db"] = finite(found.sqnr(spec, spec.exponent))
-        facts["sqnr_max_db"] = None if coarsest is None else finite(found.sqnr(spec, coarsest))
-    return facts
+        best = None if coarsest is None else finite(found.sqnr(spec, coarsest))
+        alone = AloneEntry(finite(found.sqnr(spec, spec.exponent)), best)
+    return StatisticsEntry(
+        found.histogram.low,
+        found.histogram.high,
+        found.elements,
+        found.histogram.zeros,
+        found.below,
+        found.above,
+        found.vanished,
+        coarsest,
+        *found.few_bins(),
+        alone,
+    )
 
 
 # -- manifest -------------------------------------------------------------------------------
 
 
-def manifest(result: Quantized) -> dict[str, Any]:
-    """What is known of a network, for JSON; all but the hashes of files."""
+def manifest(result: Quantized) -> Manifest:
+    """What is known of a network, all but the hashes of files."""
     graph = result.graph
-    return {
-        "format": FORMAT,
-        "versions": versions(),
-        **finite_all(result.facts),
-        "established": sorted(graph.facts),
-        "calibration_method": result.calibration.method,
-        "profile": asdict(result.profile),
-        "inputs": {name: str(graph.types[name]) for name in graph.inputs},
-        "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
-        "tensorflow_names": end_names(graph).changed,
-        "layers": layers(result),
-        "tensors": [_tensor(result, n.name) for n in graph.topological() if n.op in QUANTIZERS],
-        "scale_groups": scale_groups(graph),
-        "float_ops": float_ops(graph),
-    }
-
-
-def finite_all(facts: Any) -> Any:
-    """The same facts without infinities, which JSON does not have."""
-    if isinstance(facts, Mapping):
-        return {key: finite_all(value) for key, value in facts.items()}
-    if isinstance(facts, list | tuple):
-        return [finite_all(value) for value in facts]
-    return None if isinstance(facts, float) and not math.isfinite(facts) else facts
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest in an output directory. Raises LoadError."""
-    found = manifest_of(folder)
-    if found is None:
-        raise LoadError(
-            "not what `qgraph quantize` wrote",
-            node=str(folder),
-            hint="give the directory that its -o named",
-        )
-    return found
-
-
-def manifest_of(path: Path) -> dict[str, Any] | None:
-    """The manifest of an output directory or of a file in one; None for what is neither.
-
-    Raises LoadError for a directory of another version, and for one whose graph is not the one
-    that was written.
-    """
-    folder = path if (path / "manifest.json").is_file() else path.parent
-    try:
-        found = read_json(folder / "manifest.json")
-    except LoadError:
-        return None
-    if not {"format", "versions", "files"} <= found.keys() or not isinstance(found["files"], dict):
-        return None
-    if found["format"] != FORMAT:
-        if folder != path:
-            return None
-        raise LoadError(
-            f"was written by another version of qgraph: its manifest has format "
-            f"{found['format']}, this version reads {FORMAT}",
-            node=str(folder),
-            hint="quantize the model again",
-        )
-    part = "inference.pb" if folder == path else path.name
-    if (folder / part).exists() and sha256_of(folder / part) == found["files"].get(part):
-        return found
-    if folder == path:
-        raise LoadError(
-            "is not as it was written", node=str(path / part), hint="quantize the model again"
-        )
-    return None
+    return Manifest(
+        FORMAT,
+        versions(),
+        result.facts,
+        sorted(graph.facts),
+        result.calibration.method,
+        result.profile,
+        {name: str(graph.types[name]) for name in graph.inputs},
+        {public: str(graph.types[value]) for public, value in graph.outputs.items()},
+        end_names(graph).changed,
+        layers(result),
+        [_tensor(result, n.name) for n in graph.topological() if n.op in QUANTIZERS],
+        scale_groups(graph),
+        float_ops(graph),
+    )
 
 
 def versions() -> dict[str, str]:
@@ -282,21 +228,21 @@ def finite(value: float | None) -> float | None:
     return round(value, 2) if value is not None and math.isfinite(value) else None
 
 
-def _tensor(result: Quantized, name: str) -> dict[str, Any]:
+def _tensor(result: Quantized, name: str) -> TensorEntry:
     spec: QuantSpec = result.graph.nodes[name].attrs["spec"]
-    return {
-        "name": name,
-        "of": original(result.graph, name),
-        "role": spec.role,
-        "bits": spec.bits,
-        "signed": spec.signed,
-        "exponent": spec.exponent,
-        "group": spec.group,
-        "sqnr_db": finite(result.sqnr.get(name)),
-    }
+    return TensorEntry(
+        name,
+        original(result.graph, name),
+        spec.role,
+        spec.bits,
+        spec.signed,
+        spec.exponent,
+        spec.group,
+        finite(result.sqnr.get(name)),
+    )
 
 
-def layers(result: Quantized) -> list[dict[str, Any]]:
+def layers(result: Quantized) -> list[LayerEntry]:
     """One entry for each compute layer: bits, exponents, exactness bound, SQNR of its output."""
     found = []
     for node in result.graph.topological():
@@ -308,22 +254,22 @@ def layers(result: Quantized) -> list[dict[str, Any]]:
         last = last_quantizer(result.graph, node.name)
         output: QuantSpec | None = result.graph.nodes[last].attrs["spec"] if last else None
         found.append(
-            {
-                "name": node.name,
-                "op": node.op,
-                "input": x.name,
-                "input_scales": sources(result.graph, node.inputs[0]),
-                "weight": w.name,
-                "weight_bits": weight.bits,
-                "weight_exponent": weight.exponent,
-                "output": last,
-                "output_bits": output.bits if output else None,
-                "output_exponent": output.exponent if output else None,
-                "sqnr_db": finite(result.sqnr.get(last or "")),
-                "accumulator_bound": bound.magnitude,
-                "accumulator_bits": accumulator_bits(result.graph, result.bounds, node.name),
-                "exact_in": bound.exact_in,
-            }
+            LayerEntry(
+                name=node.name,
+                op=node.op,
+                input=x.name,
+                input_scales=sources(result.graph, node.inputs[0]),
+                weight=w.name,
+                weight_bits=weight.bits,
+                weight_exponent=weight.exponent,
+                output=last,
+                output_bits=output.bits if output else None,
+                output_exponent=output.exponent if output else None,
+                sqnr_db=finite(result.sqnr.get(last or "")),
+                accumulator_bound=bound.magnitude,
+                accumulator_bits=accumulator_bits(result.graph, result.bounds, node.name),
+                exact_in=bound.exact_in,
+            )
         )
     return found
 
@@ -345,25 +291,26 @@ def last_quantizer(graph: Graph, name: str) -> str | None:
         value = users[0].name
 
 
-def _narrow(attrs: Mapping[str, Any]) -> bool:
+def _narrow(attrs: Attrs) -> bool:
     return bool(attrs["spec"].role in (Role.ACTIVATION, Role.INPUT))
 
 
-def scale_groups(graph: Graph) -> dict[str, dict[str, Any]]:
-    groups: dict[str, dict[str, Any]] = {}
+def scale_groups(graph: Graph) -> dict[str, GroupEntry]:
+    groups: dict[str, list[str]] = {}
+    exponents: dict[str, Exponent] = {}
     for node in graph.topological():
         if node.op in QUANTIZERS and node.attrs["spec"].group:
             spec: QuantSpec = node.attrs["spec"]
-            group = groups.setdefault(str(spec.group), {"exponent": spec.exponent, "members": []})
-            group["members"].append(node.name)
-    return groups
+            exponents.setdefault(str(spec.group), spec.exponent)
+            groups.setdefault(str(spec.group), []).append(node.name)
+    return {name: GroupEntry(exponents[name], members) for name, members in groups.items()}
 
 
-def float_ops(graph: Graph) -> list[dict[str, str]]:
+def float_ops(graph: Graph) -> list[FloatOpEntry]:
     """Ops that are computed in float, in the graph's order: the integer graph has none of them."""
     integer = integer_values(graph)
     return [
-        {"name": n.name, "op": str(n.attrs.get("kind", n.op))}
+        FloatOpEntry(n.name, str(n.attrs.get("kind", n.op)))
         for n in graph.topological()
         if n.op not in ("const", "input") and n.name not in integer
     ]

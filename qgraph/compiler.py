@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,10 @@ from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
 from qgraph.static.analysis import analysis
 from qgraph.static.build import build
-from qgraph.static.cautions import TRAINING_WITHOUT_DATA, agreement_of, of_result
+from qgraph.static.cautions import TRAINING_WITHOUT_DATA, of_result
 from qgraph.static.choice import Choice, Wish, choose, first_plan
 from qgraph.static.choice import pareto as pareto_of
+from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
 from qgraph.static.parts import Split, first_samples, samples_of
@@ -66,8 +67,7 @@ class Quantized:
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
     `measured` how far one is from the other, on the samples `few` (none where they were invented);
     `sample` the calibration inputs (one batch) whose codes are saved. `cautions` are those of
-    `facts["warnings"]` that come from what was measured of this result. `original` is the float
-    network before any step of the plan and before training; `floating` where it is None.
+    `facts.warnings` that come from what was measured of this result.
     """
 
     graph: Graph
@@ -79,16 +79,15 @@ class Quantized:
     measured: Measured
     sample: Mapping[str, Array]
     few: Mapping[str, Array]
-    facts: Mapping[str, object] = field(default_factory=dict)
+    facts: Facts
     cautions: Sequence[str] = ()
-    original: Graph | None = None
 
     @property
     def exponents(self) -> Exponents:
         """What calibration chose, to be kept, edited and given to `quantize` again."""
-        facts: Mapping[str, Any] = self.facts
-        apart = bool((facts.get("agreement") or {}).get("held_out", False))
-        plan = facts.get("plan_spec")
+        near = self.facts.agreement
+        apart = near is not None and near.held_out
+        plan = self.facts.choice.plan_spec
         return exponents_of(self.graph, scaled_features(self.floating), plan, apart)
 
     @property
@@ -183,30 +182,28 @@ def quantize(
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline, given)
     unguided = [TRAINING_WITHOUT_DATA] if mode == "retrain" and samples.invented else []
-    facts: dict[str, object] = {
-        **_source(model),
-        "calibration_samples": 0 if samples.invented else samples_of(choice.parts.learning),
-        **samples.facts,
-        **choice.facts(),
-        "exponents": None if given is None else _source_of(exponents),
-        "passes": describe_passes(pipeline.static(choice.profile, choice.plan)),
-        "warnings": [*unguided, *samples.warnings, *choice.warnings()],
-        "notes": list(graph.notes),
-        "agreement": _agreement(graph, samples, choice.parts),
-        "training": None,
-    }
+    facts = Facts(
+        *_source(model),
+        0 if samples.invented else samples_of(choice.parts.learning),
+        samples.facts,
+        choice.facts(),
+        None if given is None else _source_of(exponents),
+        describe_passes(pipeline.static(choice.profile, choice.plan)),
+        [*unguided, *samples.warnings, *choice.warnings()],
+        list(graph.notes),
+        _agreement(graph, samples, choice.parts),
+    )
     progress("measuring", 0, 1)
     few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample, method = _first_batch(graph, samples.data), choice.plan.method
     made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
-    made = replace(made, original=samples.original)
     if not sensitivity:
         return made
     looked_at = _first(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)
     found = analysis(
         graph, floating, made.measured, looked_at, lambda i, n: progress("analysing", i, n)
     )
-    return replace(made, facts={**made.facts, "sensitivity": found})
+    return replace(made, facts=replace(made.facts, sensitivity=found))
 
 
 def finished(
@@ -217,17 +214,17 @@ def finished(
     trace: Trace,
     sample: Mapping[str, Array],
     few: Mapping[str, Array],
-    facts: Mapping[str, object],
+    facts: Facts,
 ) -> Quantized:
     """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`.
 
-    Where that distance is a reason not to use it, `facts["warnings"]` says so.
+    Where that distance is a reason not to use it, `facts.warnings` says so.
     """
     found = _bounded(graph, profile, trace)
     measured = measure(graph, floating, few) if few else measure_constants(graph)
-    cautions = of_result(graph, agreement_of(facts), measured)
-    others: Any = facts["warnings"]
-    facts = {**facts, "warnings": [*others, *cautions]}
+    near = None if facts.agreement is None else facts.agreement.measured
+    cautions = of_result(graph, near, measured)
+    facts = replace(facts, warnings=[*facts.warnings, *cautions])
     options = Calibration(method)
     return Quantized(
         graph, floating, profile, options, trace, found, measured, sample, few, facts, cautions
@@ -316,11 +313,10 @@ def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound
     return found
 
 
-def _agreement(graph: Graph, samples: Samples, parts: Split) -> dict[str, object] | None:
+def _agreement(graph: Graph, samples: Samples, parts: Split) -> AgreementFacts | None:
     if samples.invented:
         return None
-    found = agreement(samples.original, graph, parts.report)
-    return {**asdict(found), "held_out": parts.apart}
+    return AgreementFacts.of(agreement(samples.original, graph, parts.report), parts.apart)
 
 
 def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
@@ -338,8 +334,9 @@ def _source_of(exponents: object) -> str:
     return path_text(Path(exponents).name) if isinstance(exponents, str | Path) else "memory"
 
 
-def _source(model: str | Path | Graph | Any) -> dict[str, object]:
+def _source(model: str | Path | Graph | Any) -> tuple[str, str | None]:
+    """The name of the model, and the hash of its files."""
     if not isinstance(model, str | Path):  # in memory
-        return {"model": str(model.name), "model_sha256": None}
+        return str(model.name), None
     path = Path(model)
-    return {"model": path_text(path.name), "model_sha256": sha256_of(*files_of(path))}
+    return path_text(path.name), sha256_of(*files_of(path))

@@ -17,6 +17,7 @@ from qgraph.ir.ops import op_definition
 from qgraph.passes import Pass
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
+from qgraph.rewrite.trace import SharedScale
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class MarkScaleGroups(Pass):
             members = [m for value in node.inputs for m in sources(graph, value)]
             if len(members) > 1 and len({joined[m] for m in members}) > 1:
                 joined.union(*members)
-                rewriter.log(node, f"forces one scale on {', '.join(dict.fromkeys(members))}")
+                forced = tuple(dict.fromkeys(members))
+                text = f"forces one scale on {', '.join(forced)}"
+                rewriter.log(node, text, SharedScale(node.op, forced))
         self._name_groups(graph, quantizers, joined)
 
     def _name_groups(self, graph: Graph, quantizers: list[str], joined: UnionFind[str]) -> None:

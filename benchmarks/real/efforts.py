@@ -127,7 +127,7 @@ class _Bench:
             start = time.perf_counter()
             result = quantize(case.model, case.calibration, profile=target, effort=effort)
             self._add(efforts, effort, result.graph, time.perf_counter() - start)
-            plan = parse_plan(str(result.facts["plan_spec"]))
+            plan = parse_plan(result.facts.choice.plan_spec)
         efforts.notes.append(f"the {effort} plan: {plan.spec()}")
         yield efforts
         steps = Table(f"{title}, what each step brings", COLUMNS)

@@ -77,7 +77,7 @@ def _family(name: str, data: Split, table: Table, steps: Table) -> None:
         table.add(name, size, profile, effort, *found, seconds, seconds / once)
         if effort == "plain":
             continue
-        plan = parse_plan(str(result.facts["plan_spec"]))
+        plan = parse_plan(result.facts.choice.plan_spec)
         table.notes.append(f"{name}, {profile}: {plan.spec()}")
         for what, graph, seconds in built(
             model, load_profile(profile), plan, {INPUT: data.calibration}

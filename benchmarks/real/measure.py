@@ -77,7 +77,7 @@ def kept_float(result: Quantized, shorten: Callable[[str], str] = str) -> str:
     """The ops that stay float, by kind, each with where it is first met."""
     kinds: dict[str, list[str]] = {}
     for op in float_ops(result.graph):
-        kinds.setdefault(op["op"], []).append(shorten(op["name"]))
+        kinds.setdefault(op.op, []).append(shorten(op.name))
     shown = (
         f"{kind} (`{names[0]}`{f' and {len(names) - 1} more' if names[1:] else ''})"
         for kind, names in kinds.items()

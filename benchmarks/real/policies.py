@@ -131,7 +131,7 @@ def _rows(table: Table, steps: Table, task: Task, profile: str, effort: str) -> 
     same, change, exact = _measured(task, result.graph)
     table.add(task.name, profile, effort, same, *change, exact, taken, taken / once)
     if profile in STEPWISE:
-        plan = parse_plan(str(result.facts["plan_spec"]))
+        plan = parse_plan(result.facts.choice.plan_spec)
         for what, graph, seconds in built(
             task.model, load_profile(profile), plan, {INPUT: calibration}
         ):

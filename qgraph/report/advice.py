@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
 
+from qgraph.quant.plan import parse_plan
+from qgraph.report.facts import LayerFacts, ReportFacts, Step
 from qgraph.static.agreement import LEVELS, level_of
 from qgraph.static.causes import VANISHED, rounds_to_zero
 from qgraph.static.cautions import CLIPPED
+from qgraph.train.record import TrainingRecord
 from qgraph.words import counted, noise_share, percent
 
 NOTICEABLE = 2
@@ -24,50 +26,51 @@ SCALED_INPUTS = (
 )
 MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
 
-Facts = Mapping[str, Any]
 
-
-def _noise(facts: Facts) -> tuple[str, float] | None:
+def _noise(facts: ReportFacts) -> tuple[str, float] | None:
     """Where noise was measured last, and dB: all outputs, the worst one, or the last layer."""
-    summary = facts["summary"]
-    agreement = summary["agreement"]
-    if agreement and agreement["sqnr"] is not None:
-        return "outputs", agreement["sqnr"]
-    known = {n: db for n, db in summary["outputs_sqnr_db"].items() if db is not None}
+    near = facts.summary.agreement
+    if near is not None and near.sqnr is not None:
+        return "outputs", near.sqnr
+    known = {n: db for n, db in facts.summary.outputs_sqnr_db.items() if db is not None}
     if known:
-        name = min(known, key=lambda n: float(known[n]))
+        name = min(known, key=lambda n: known[n])
         return f"output `{name}`", known[name]
-    measured = [layer for layer in facts["layers"] if layer["sqnr_db"] is not None]
-    return (f"last layer `{measured[-1]['name']}`", measured[-1]["sqnr_db"]) if measured else None
+    measured = [
+        (layer.entry.name, layer.entry.sqnr_db)
+        for layer in facts.layers
+        if layer.entry.sqnr_db is not None
+    ]
+    return (f"last layer `{measured[-1][0]}`", measured[-1][1]) if measured else None
 
 
-def level(facts: Facts) -> int | None:
+def level(facts: ReportFacts) -> int | None:
     """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured."""
-    noise, agreement = _noise(facts), facts["summary"]["agreement"]
-    share = agreement["top1"] if agreement else None
+    noise, near = _noise(facts), facts.summary.agreement
+    share = near.top1 if near else None
     if noise is None and share is None:
         return None
     decibel = noise[1] if noise else float("inf")
-    return level_of(decibel, share, agreement["samples"] if agreement else 0)
+    return level_of(decibel, share, near.samples if near else 0)
 
 
-def verdict(facts: Facts) -> str:
+def verdict(facts: ReportFacts) -> str:
     """One sentence, of what was measured and nothing else."""
-    place, noise, summary = level(facts), _noise(facts), facts["summary"]
-    if summary["training"]:
-        return f"{trained(summary['training'])}; a test set was not measured."
+    place, noise, summary = level(facts), _noise(facts), facts.summary
+    if summary.training:
+        return f"{trained(summary.training)}; a test set was not measured."
     if place is None:
         return "Not known: no output was compared with the float network."
-    found = summary["agreement"]
-    count = found["samples"] if found else summary["measured_samples"]
-    apart = found and found["held_out"]
+    found = summary.agreement
+    count = found.samples if found else summary.measured_samples
+    apart = found and found.held_out
     kept = "kept apart from" if apart else "that served"
     parts = []
     if noise:
         share = percent(noise_share(noise[1]))
         parts.append(f"noise at the {noise[0]} is {share} of the signal ({noise[1]:.1f} dB)")
-    if found and found["top1"] is not None:
-        parts.append(f"the float network's answer is kept on {percent(found['top1'])}")
+    if found and found.top1 is not None:
+        parts.append(f"the float network's answer is kept on {percent(found.top1)}")
     word = LEVELS[place][2] if place < len(LEVELS) else COLLAPSED
     if not apart and count < TELLING_SAMPLES:
         word = "Too few samples to tell"
@@ -77,27 +80,27 @@ def verdict(facts: Facts) -> str:
     )
 
 
-def trained(training: Facts) -> str:
+def trained(training: TrainingRecord) -> str:
     """What training came to, by its validation: `Trained: ...`, without a full stop."""
-    if not training["history"]:
+    best = training.best
+    if not training.history or best is None:
         return "Trained in a script of its own, which keeps no record here"
-    best, first = training["best"], training["history"][0]
-    steps = f"after {counted(best['step'], 'step')}"
-    if best["accuracy"] is None:
+    before, steps = training.history[0].accuracy, f"after {counted(best.step, 'step')}"
+    if best.accuracy is None or before is None:
         return f"Trained, as it was {steps}"
-    what = "as the float network decides" if training["loss"] != "labels" else "right"
+    what = "as the float network decides" if training.loss != "labels" else "right"
     return (
-        f"Trained: {percent(best['accuracy'])} of the validation samples are {what} {steps}, "
-        f"{percent(first['accuracy'])} were before"
+        f"Trained: {percent(best.accuracy)} of the validation samples are {what} {steps}, "
+        f"{percent(before)} were before"
     )
 
 
 # -- what to do next ------------------------------------------------------------------------
 
 
-def next_steps(facts: Facts) -> list[dict[str, str]]:
-    """`what` to do, `why`, and the page's anchor that it is about, most urgent first."""
-    if facts["summary"]["training"]:
+def next_steps(facts: ReportFacts) -> list[Step]:
+    """The most urgent first."""
+    if facts.summary.training:
         return [*_accuracy(), *_float_ops(facts)]
     return [
         *_without_data(facts),
@@ -113,15 +116,11 @@ def next_steps(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _step(what: str, why: str, anchor: str = "") -> dict[str, str]:
-    return {"what": what, "why": why, "anchor": anchor}
-
-
-def _without_data(facts: Facts) -> list[dict[str, str]]:
-    if not facts["summary"]["data_free"]:
+def _without_data(facts: ReportFacts) -> list[Step]:
+    if not facts.summary.data_free:
         return []
     return [
-        _step(
+        Step(
             "Calibrate on data.",
             "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
             "labels, are better, and show how near the outputs are (`--calibration`).",
@@ -129,17 +128,18 @@ def _without_data(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _domain(facts: Facts) -> list[dict[str, str]]:
-    texts = [(facts["summary"]["domain"] or {}).get("warning"), *facts["summary"]["input_doubts"]]
-    return [_step("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text]
+def _domain(facts: ReportFacts) -> list[Step]:
+    domain = facts.summary.domain
+    texts = [domain.warning if domain else "", *facts.summary.input_doubts]
+    return [Step("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text]
 
 
-def _effort(facts: Facts) -> list[dict[str, str]]:
-    more = MORE_EFFORT.get(facts["summary"]["effort"])
+def _effort(facts: ReportFacts) -> list[Step]:
+    more = MORE_EFFORT.get(facts.summary.effort)
     if (level(facts) or 0) < NOTICEABLE or more is None:
         return []
     return [
-        _step(
+        Step(
             f"Quantize again with `--effort {more}`.",
             "It tries what helps without training, like equalized channels and corrected biases, "
             "on part of the samples, and keeps what does.",
@@ -147,11 +147,11 @@ def _effort(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _retrain(facts: Facts) -> list[dict[str, str]]:
+def _retrain(facts: ReportFacts) -> list[Step]:
     if level(facts) != len(LEVELS):
         return []
     return [
-        _step(
+        Step(
             "Retrain, or use more bits.",
             "The outputs are too far from float for thresholds alone to bring back: "
             "`qgraph quantize --mode retrain`, then `qgraph train`. Images do, without labels.",
@@ -159,34 +159,38 @@ def _retrain(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _weak_layers(facts: Facts) -> list[dict[str, str]]:
+def _weak_layers(facts: ReportFacts) -> list[Step]:
     """Where noise comes in, the most first; layers that only pass it on are not to blame."""
-    weak = [y for y in facts["layers"] if y["sqnr_db"] is not None and y["sqnr_db"] < WEAK_DB]
+    weak = [y for y in facts.layers if _decibels(y) < WEAK_DB]
     guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [
-        _step(f"Look at `{layer['name']}`.", f"{_fall(layer)} {_cause(layer)}", layer["id"])
-        for layer in sorted(guilty, key=lambda y: (-_lost(y), y["sqnr_db"]))[:NAMED]
+        Step(f"Look at `{layer.entry.name}`.", f"{_fall(layer)} {_cause(layer)}", layer.id)
+        for layer in sorted(guilty, key=lambda y: (-_lost(y), _decibels(y)))[:NAMED]
     ]
 
 
-def _lost(layer: Facts) -> float:
+def _decibels(layer: LayerFacts) -> float:
+    return math.inf if layer.entry.sqnr_db is None else layer.entry.sqnr_db
+
+
+def _lost(layer: LayerFacts) -> float:
     """dB between a layer's input and its output. Below 0 dB there is nothing left to lose."""
-    before = layer["input_sqnr_db"]
-    return max(before, 0.0) - max(layer["sqnr_db"], 0.0) if before is not None else 0.0
+    before = layer.input_sqnr_db
+    return max(before, 0.0) - max(_decibels(layer), 0.0) if before is not None else 0.0
 
 
-def _fall(layer: Facts) -> str:
-    found = layer["sqnr_db"]
+def _fall(layer: LayerFacts) -> str:
+    found = _decibels(layer)
     if _lost(layer) >= LOST_DB:
-        return f"SQNR falls from {layer['input_sqnr_db']:.1f} to {found:.1f} dB here."
+        return f"SQNR falls from {layer.input_sqnr_db:.1f} to {found:.1f} dB here."
     return f"Its output has {found:.1f} dB: noise is {percent(noise_share(found))} of the signal."
 
 
-def _cause(layer: Facts) -> str:
-    weights = layer["weight_tensor"] or {}
-    share = weights["vanished"] / weights["elements"] if weights.get("elements") else 0.0
-    if layer.get("reasons"):
-        return f"{_capital(layer['reasons'][0])}."
+def _cause(layer: LayerFacts) -> str:
+    weights = layer.weight_tensor.statistics if layer.weight_tensor else None
+    share = weights.vanished / weights.elements if weights and weights.elements else 0.0
+    if layer.reasons:
+        return f"{_capital(layer.reasons[0])}."
     if share > VANISHED:
         return (
             f"{rounds_to_zero(share)}, because the largest set the step: "
@@ -202,42 +206,41 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _costly_groups(facts: Facts) -> list[dict[str, str]]:
-    costly = [
-        g for g in facts["scale_groups"] if g["lost_bits"] >= LOST_BITS and not g["inside_layer"]
-    ]
+def _costly_groups(facts: ReportFacts) -> list[Step]:
+    costly = [g for g in facts.scale_groups if g.lost_bits >= LOST_BITS and not g.inside_layer]
     steps = []
-    for group in sorted(costly, key=lambda g: -int(g["lost_bits"]))[:NAMED]:
-        loser = max(group["members"], key=lambda m: int(m["lost_bits"]))
-        ops = ", ".join(sorted({f["op"] for f in group["forced_by"]})) or "an op"
-        cost = f", {loser['cost_db']:.1f} dB" if loser["cost_db"] else ""
+    for group in sorted(costly, key=lambda g: -g.lost_bits)[:NAMED]:
+        loser = max(group.members, key=lambda m: m.lost_bits)
+        ops = ", ".join(sorted({forced.op for forced in group.forced_by})) or "an op"
+        cost = f", {loser.cost_db:.1f} dB" if loser.cost_db else ""
         steps.append(
-            _step(
-                f"Free `{loser['name']}` of scale group {group['name']}.",
-                f"It shares the scale of `{group['widest']}` because of {ops}, which costs it "
-                f"{counted(loser['lost_bits'], 'bit')}{cost}.",
-                group["id"],
+            Step(
+                f"Free `{loser.name}` of scale group {group.name}.",
+                f"It shares the scale of `{group.widest}` because of {ops}, which costs it "
+                f"{counted(loser.lost_bits, 'bit')}{cost}.",
+                group.id,
             )
         )
     return steps
 
 
-def _clipping(facts: Facts) -> list[dict[str, str]]:
-    clipped = [y for y in facts["layers"] if (y["clipped"] or 0) > CLIPPED]
+def _clipping(facts: ReportFacts) -> list[Step]:
+    clipped = [(y.clipped or 0.0, y) for y in facts.layers]
+    much = sorted((c for c in clipped if c[0] > CLIPPED), key=lambda c: -c[0])
     return [
-        _step(
-            f"Check the threshold of `{layer['name']}`.",
-            f"{percent(layer['clipped'])} of its output is clipped. `--method max` clips nothing, "
+        Step(
+            f"Check the threshold of `{layer.entry.name}`.",
+            f"{percent(share)} of its output is clipped. `--method max` clips nothing, "
             "for coarser steps; `percentile` and `mse` stand between.",
-            layer["id"],
+            layer.id,
         )
-        for layer in sorted(clipped, key=lambda y: -float(y["clipped"]))[:NAMED]
+        for share, layer in much[:NAMED]
     ]
 
 
-def _accuracy() -> list[dict[str, str]]:
+def _accuracy() -> list[Step]:
     return [
-        _step(
+        Step(
             "Measure accuracy on labelled data.",
             "Run `inference.pb` or `saved_model` on a test set: it gives the target's numbers "
             "to the bit.",
@@ -245,15 +248,15 @@ def _accuracy() -> list[dict[str, str]]:
     ]
 
 
-def _float_ops(facts: Facts) -> list[dict[str, str]]:
-    ops = facts["float_ops"]
+def _float_ops(facts: ReportFacts) -> list[Step]:
+    ops = facts.float_ops
     if not ops:
         return []
-    kinds = ", ".join(sorted({op["op"] for op in ops}))
-    scaled = "scale-inputs" in facts["summary"]["plan_spec"].split(",")
+    kinds = ", ".join(sorted({op.op for op in ops}))
+    scaled = parse_plan(facts.summary.plan_spec).scale_inputs
     what = "one op" if len(ops) == 1 else f"{len(ops)} ops"
     return [
-        _step(
+        Step(
             f"Decide where {what} in float should run.",
             f"{kinds}: outside the integer graph. Where the target has no floating point, end "
             "the network before it: `--outputs NAME`." + f" {SCALED_INPUTS}" * scaled,
@@ -262,12 +265,12 @@ def _float_ops(facts: Facts) -> list[dict[str, str]]:
     ]
 
 
-def _samples(facts: Facts) -> list[dict[str, str]]:
-    count = facts["summary"]["calibration_samples"]
-    if count >= FEW_SAMPLES or facts["summary"]["data_free"]:
+def _samples(facts: ReportFacts) -> list[Step]:
+    count = facts.summary.calibration_samples
+    if count >= FEW_SAMPLES or facts.summary.data_free:
         return []
     return [
-        _step(
+        Step(
             "Calibrate on more samples.",
             f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
         )

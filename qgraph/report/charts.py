@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from math import ldexp, log1p
-from typing import Any
 
-from qgraph.ir.types import QuantSpec, Role
+from qgraph.ir.types import QuantSpec
+from qgraph.report.facts import LayerFacts, TensorFacts
+from qgraph.static.facts import MixedFacts, PartFacts, PointFacts
 from qgraph.words import noise_share, percent
-
-Tensor = Mapping[str, Any]
 
 WIDTH, TOP, BOTTOM, MARGIN = 360, 18, 88, 8
 DOTS_UP_TO = 150
@@ -22,25 +21,26 @@ def number(value: float) -> str:
     return f"{value:.3g}".replace("-", "\u2212")
 
 
-def thresholds(tensor: Tensor) -> list[float]:
+def thresholds(tensor: TensorFacts) -> list[float]:
     """Where clipping starts, both ends; where scales are per channel, the widest and narrowest."""
-    exponents = tensor["exponent"]
+    entry = tensor.entry
+    exponents = entry.exponent
     if exponents is None:
         return []
-    spec = QuantSpec(tensor["bits"], tensor["signed"], Role(tensor["role"]))
+    spec = QuantSpec(entry.bits, entry.signed, entry.role)
     ends = [exponents] if isinstance(exponents, int) else [min(exponents), max(exponents)]
     found = {ldexp(code, -e) for e in ends for code in (spec.lo, spec.hi + 1) if code}
     return sorted(found)
 
 
-def histogram(tensor: Tensor) -> str:
+def histogram(tensor: TensorFacts) -> str:
     """Counts, on a logarithmic scale, of what reaches a quantizer; its thresholds drawn in."""
-    counts: Sequence[int] = tensor.get("counts") or ()
-    lines = thresholds(tensor)
-    if not counts:
+    known = tensor.statistics
+    if known is None or not known.counts:
         return ""
-    width = ldexp(1.0, tensor["log2_width"])
-    left = tensor["first_bin"] * width
+    counts, lines = known.counts, thresholds(tensor)
+    width = ldexp(1.0, known.log2_width)
+    left = known.first_bin * width
     low, high = min(left, 0.0, *lines), max(left + len(counts) * width, 0.0, *lines)
     scale = (WIDTH - 2 * MARGIN) / (high - low)
 
@@ -48,7 +48,7 @@ def histogram(tensor: Tensor) -> str:
         return float(round(MARGIN + (value - low) * scale, 1))
 
     inside = [min(lines, default=low), max(lines, default=high)]
-    if not tensor["signed"]:
+    if not tensor.entry.signed:
         inside[0] = 0.0
     bars: dict[str, list[str]] = {"bar": [], "clip": []}
     tallest = log1p(max(counts))
@@ -64,9 +64,9 @@ def histogram(tensor: Tensor) -> str:
     for value in lines:
         parts.append(f'<path class="limit" d="M{at(value)} {TOP - 4}V{BOTTOM + 4}"/>')
         parts.append(_text(at(value), TOP - 7, number(value), _anchor(at(value))))
-    ends = dict.fromkeys((tensor["least"], 0.0, tensor["greatest"]))
+    ends = dict.fromkeys((known.least, 0.0, known.greatest))
     parts += _ticks((at(v), number(v)) for v in ends)
-    label = f"histogram from {number(tensor['least'])} to {number(tensor['greatest'])}"
+    label = f"histogram from {number(known.least)} to {number(known.greatest)}"
     return _svg(WIDTH, BOTTOM + 20, label, parts)
 
 
@@ -96,13 +96,17 @@ def _svg(width: int, height: int, label: str, parts: Iterable[str]) -> str:
     )
 
 
-def noise_along(layers: Sequence[Mapping[str, Any]]) -> str:
+def noise_along(layers: Sequence[LayerFacts]) -> str:
     """SQNR of each layer's output in the order of the network; the weakest is named."""
-    points = [(i, y) for i, y in enumerate(layers) if y["sqnr_db"] is not None]
+    points = [
+        (i, y.entry.name, y.entry.sqnr_db)
+        for i, y in enumerate(layers)
+        if y.entry.sqnr_db is not None
+    ]
     if len(points) < 2:
         return ""
     width, height, left, top, base = 1080, 190, 40, 14, 160
-    values = [y["sqnr_db"] for _, y in points]
+    values = [sqnr for *_, sqnr in points]
     low, high = min(0.0, 10 * (min(values) // 10)), 10 * (max(values) // 10 + 1)
 
     def at(i: int, value: float) -> tuple[float, float]:
@@ -115,93 +119,95 @@ def noise_along(layers: Sequence[Mapping[str, Any]]) -> str:
         y = at(0, value)[1]
         parts.append(f'<path class="grid" d="M{left} {y}H{width - 20}"/>')
         parts.append(_text(left - 8, y + 4, number(value), "end"))
-    places = [at(i, y["sqnr_db"]) for i, y in points]
+    places = [at(i, sqnr) for i, _, sqnr in points]
     parts.append(f'<path class="line" d="M{"L".join(f"{x} {y}" for x, y in places)}"/>')
     if len(places) <= DOTS_UP_TO:
         parts += [
-            f'<circle class="dot" cx="{x}" cy="{y}" r="3"><title>{escape(layer["name"])}: '
-            f"{layer['sqnr_db']:.1f} dB</title></circle>"
-            for (x, y), (_, layer) in zip(places, points, strict=True)
+            f'<circle class="dot" cx="{x}" cy="{y}" r="3"><title>{escape(name)}: '
+            f"{sqnr:.1f} dB</title></circle>"
+            for (x, y), (_, name, sqnr) in zip(places, points, strict=True)
         ]
     worst = min(range(len(points)), key=lambda i: values[i])
     x, y = places[worst]
     anchor = "start" if x < width / 3 else "end" if x > width * 2 / 3 else "middle"
     parts.append(f'<circle class="ring" cx="{x}" cy="{y}" r="7"/>')
     least = number(round(values[worst], 1))
-    parts.append(_text(x, y + 22, f"{points[worst][1]['name']}, {least} dB", anchor))
+    parts.append(_text(x, y + 22, f"{points[worst][1]}, {least} dB", anchor))
     parts.append(_text(left + 20, height - 6, "first layer", "start"))
     parts.append(_text(width - 40, height - 6, "last layer", "end"))
     return _svg(width, height, "SQNR of each layer's output, in dB", parts)
 
 
-def sensitivity(found: Sequence[Mapping[str, Any]]) -> str:
+def sensitivity(found: Sequence[PartFacts]) -> str:
     """Noise at the outputs where one layer alone is quantized: bars, the longest is the worst.
 
     A second, thinner bar where all but this layer is quantized, if that was measured.
     """
-    known = [s for s in found if s["sqnr_db"] is not None]
-    worst = sorted(known, key=lambda s: float(s["sqnr_db"]))[:BARS]
+    known = [(part.sqnr_db, part) for part in found if part.sqnr_db is not None]
+    worst = [part for _, part in sorted(known, key=lambda pair: pair[0])[:BARS]]
     if not worst:
         return ""
-    names = [s["layer"] if len(s["layer"]) < 60 else "\u2026" + s["layer"][-58:] for s in worst]
-    both = any(s.get("all_but_sqnr_db") is not None for s in worst)
+    names = [p.layer if len(p.layer) < 60 else "\u2026" + p.layer[-58:] for p in worst]
+    both = any(part.all_but_sqnr_db is not None for part in worst)
     width, row, left = 1080, 36 if both else 24, 24 + 8 * max(map(len, names))
-    kinds = [("sqnr_db", "bar", "", 14), ("all_but_sqnr_db", "rest", "all but it ", 8)]
-    shares = [noise_share(s[key]) for s in worst for key, *_ in kinds if s.get(key) is not None]
-    longest = max(shares) or 1.0
+    longest = max((noise_share(db) for part in worst for db, *_ in _bars(part)), default=0) or 1.0
     parts = []
-    for i, entry in enumerate(worst):
+    for i, part in enumerate(worst):
         y = row * i + 16
         parts.append(_text(left - 12, y, names[i], "end"))
-        for key, style, words, thick in kinds:
-            if entry.get(key) is None:
-                continue
-            share = noise_share(entry[key])
+        for decibels, style, words, thick in _bars(part):
+            share = noise_share(decibels)
             length = round((width - left - 240) * share / longest, 1)
             parts.append(
                 f'<rect class="{style}" x="{left}" y="{y - 11}" width="{length}" height="{thick}"/>'
             )
-            value = f"{words}{percent(share)}, {entry[key]:.1f} dB".replace("-", "\u2212")
+            value = f"{words}{percent(share)}, {decibels:.1f} dB".replace("-", "\u2212")
             parts.append(_text(left + length + 8, y if thick > 8 else y + 1, value, "start"))
             y += 14
     return _svg(width, row * len(worst) + 8, "noise at the outputs, one layer quantized", parts)
 
 
-def pareto(mixed: Mapping[str, Any]) -> str:
+def _bars(part: PartFacts) -> list[tuple[float, str, str, int]]:
+    """Decibels, style, words and thickness of each bar of a part."""
+    bars = [(part.sqnr_db, "bar", "", 14), (part.all_but_sqnr_db, "rest", "all but it ", 8)]
+    return [(db, style, words, thick) for db, style, words, thick in bars if db is not None]
+
+
+def pareto(mixed: MixedFacts) -> str:
     """SQNR over mean bits of weights: squares are alike everywhere, dots chosen layer by layer."""
-    points = [p for p in mixed["points"] if p["sqnr_db"] is not None]
+    points = [(p, p.sqnr_db) for p in mixed.points if p.sqnr_db is not None]
     if len(points) < 2:
         return ""
     width, left, top, base = 1080, 60, 16, 170
-    values = [p["sqnr_db"] for p in points]
+    values = [sqnr for _, sqnr in points]
     low, high = 10 * (min(values) // 10), 10 * (max(values) // 10 + 1)
-    most = max(p["mean_bits"] for p in points)
+    most = max(p.mean_bits for p, _ in points)
 
-    def at(point: Mapping[str, Any]) -> tuple[float, float]:
-        x = left + (width - left - 80) * point["mean_bits"] / most
-        return round(x, 1), round(base - (base - top) * (point["sqnr_db"] - low) / (high - low), 1)
+    def at(point: PointFacts, sqnr: float) -> tuple[float, float]:
+        x = left + (width - left - 80) * point.mean_bits / most
+        return round(x, 1), round(base - (base - top) * (sqnr - low) / (high - low), 1)
 
     parts = []
     for value in range(int(low), int(high) + 1, 10):
         y = round(base - (base - top) * (value - low) / (high - low), 1)
         parts.append(f'<path class="grid" d="M{left} {y}H{width - 20}"/>')
         parts.append(_text(left - 8, y + 4, number(value), "end"))
-    front = sorted(at(p) for p in points if p["front"])
+    front = sorted(at(p, sqnr) for p, sqnr in points if p.front)
     parts.append(f'<path class="line" d="M{"L".join(f"{x} {y}" for x, y in front)}"/>')
-    for point in points:
-        x, y = at(point)
+    for point, sqnr in points:
+        x, y = at(point, sqnr)
         title = (
-            f"<title>{point['mean_bits']:.2f} bits, {point['weight_bytes']:,} bytes: "
-            f"{point['sqnr_db']:.1f} dB</title>"
+            f"<title>{point.mean_bits:.2f} bits, {point.weight_bytes:,} bytes: "
+            f"{sqnr:.1f} dB</title>"
         )
-        if point["uniform"]:
+        if point.uniform:
             shape = f'<rect class="bar" x="{x - 4}" y="{y - 4}" width="8" height="8">{title}</rect>'
         else:
             shape = f'<circle class="dot" cx="{x}" cy="{y}" r="4">{title}</circle>'
         parts.append(shape)
-        if point["uniform"]:
-            parts.append(_text(x, base + 16, number(point["mean_bits"]), "middle"))
-        if point["kept"]:
+        if point.uniform:
+            parts.append(_text(x, base + 16, number(point.mean_bits), "middle"))
+        if point.kept:
             parts.append(f'<circle class="ring" cx="{x}" cy="{y}" r="8"/>')
             parts.append(_text(x, y - 13, "kept", "middle"))
     parts.append(_text(width - 40, base + 34, "mean bits of a weight", "end"))

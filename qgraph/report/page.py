@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.manifest import Exponent
 from qgraph.report import charts
+from qgraph.report.facts import ReportFacts
 from qgraph.words import noise_share, percent
 
 REWRITES_SHOWN = 40
@@ -18,7 +18,7 @@ _SUPERSCRIPT = str.maketrans(
 )
 
 
-def render(facts: Mapping[str, Any]) -> str:
+def render(facts: ReportFacts) -> str:
     """The page. Raises UsageError where jinja2 is not installed."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -44,27 +44,27 @@ def render(facts: Mapping[str, Any]) -> str:
     )
     template = environment.get_template("report.html.j2")
     weakest = min(
-        (y for y in facts["layers"] if y["sqnr_db"] is not None),
-        key=lambda y: float(y["sqnr_db"]),
+        (y for y in facts.layers if y.entry.sqnr_db is not None),
+        key=lambda y: y.entry.sqnr_db or 0.0,
         default=None,
     )
-    advised = [s["anchor"] for s in facts["next"] if s["anchor"].startswith("layer-")]
+    advised = [step.anchor for step in facts.next if step.anchor.startswith("layer-")]
     return template.render(
-        **facts,
-        opened=next(iter(advised), weakest and weakest["id"]),
+        **vars(facts),
+        opened=next(iter(advised), weakest and weakest.id),
         charts=charts,
         weakest=weakest,
-        so_far=any(y["so_far_sqnr_db"] is not None for y in facts["layers"]),
+        so_far=any(y.so_far_sqnr_db is not None for y in facts.layers),
         noise_share=noise_share,
-        shared=[g for g in facts["scale_groups"] if not g["inside_layer"]],
-        inner=[g for g in facts["scale_groups"] if g["inside_layer"]],
+        shared=[g for g in facts.scale_groups if not g.inside_layer],
+        inner=[g for g in facts.scale_groups if g.inside_layer],
         rewrites_shown=REWRITES_SHOWN,
         nodes_shown=NODES_SHOWN,
     )
 
 
-def scale(exponent: int | list[int] | None) -> str:
-    """The step of an exponent, `2^-exponent`; of a list the finest and the coarsest."""
+def scale(exponent: Exponent) -> str:
+    """The step of an exponent, `2^-exponent`; of several the finest and the coarsest."""
     if exponent is None:
         return "?"
     ends = [exponent] if isinstance(exponent, int) else [max(exponent), min(exponent)]

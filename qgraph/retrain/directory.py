@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from qgraph.archives import read_arrays, read_json, reading
-from qgraph.artifacts import constants, finite_all, versions
+from qgraph.artifacts import constants, versions
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved
@@ -20,17 +20,20 @@ from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
 from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile
-from qgraph.rewrite.trace import Trace
-from qgraph.stored import INFERENCE, TRAINING, part
+from qgraph.records import from_json, to_json, to_object
+from qgraph.rewrite.trace import Trace, TraceRecord
+from qgraph.static.facts import Facts
+from qgraph.stored import part
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.state import state_of
 
 FORMAT = 2  # of training.json and what it stands for
+INFERENCE = "inference"
 FILES = MappingProxyType(
     {
-        TRAINING: "versions, names, what the calibration found",
+        "training.json": "versions, names, what the calibration found",
         "graph.txt": "the quantized graph as text",
         "float.txt": "the float graph, which teaches where there are no labels",
         "arrays.npz": "weights, batch norms and samples of both",
@@ -59,7 +62,7 @@ class Training:
     trace: Trace
     sample: Mapping[str, Array]
     few: Mapping[str, Array]
-    facts: Mapping[str, Any]
+    facts: Facts
 
     def model(self) -> TrainingGraph:
         """With variables as calibration left them."""
@@ -90,7 +93,7 @@ def write(result: Quantized, place: Reserved) -> None:
     """
     check_trainable(result.graph)
     norms = norms_of(result.floating)
-    arrays: dict[str, Any] = {
+    arrays: dict[str, Array] = {
         **constants("constant", result.graph),
         **constants("float", result.floating),
         **{f"sample/{name}": array for name, array in result.sample.items()},
@@ -105,21 +108,22 @@ def write(result: Quantized, place: Reserved) -> None:
         "method": result.calibration.method,
         "established": sorted(result.graph.facts),
         "norms": [{name: getattr(n, name) for name in NORM_NAMES} for n in norms],
-        "facts": finite_all({**result.facts, "warnings": _lasting_warnings(result)}),
+        "facts": to_object(replace(result.facts, warnings=_lasting_warnings(result))),
     }
     with place.written() as draft:
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
         (draft / "float.txt").write_text(print_graph(result.floating), "utf-8")
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
-        (draft / "rewrites.json").write_text(json.dumps(result.trace.to_json(), indent=1), "utf-8")
-        (draft / TRAINING).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        (draft / "rewrites.json").write_text(
+            json.dumps(to_json(result.trace.stored), indent=1), "utf-8"
+        )
+        (draft / "training.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         write_npz(draft / "arrays.npz", arrays)
 
 
 def _lasting_warnings(result: Quantized) -> list[str]:
     """Those that training does not change: of the samples, not of the result before training."""
-    told: Any = result.facts["warnings"]
-    return [warning for warning in told if warning not in result.cautions]
+    return [warning for warning in result.facts.warnings if warning not in result.cautions]
 
 
 def check_trainable(graph: Graph) -> None:
@@ -141,10 +145,10 @@ def load(path: str | Path) -> Training:
         "is not what `qgraph quantize --mode retrain` wrote",
         "give the directory that its -o named",
     )
-    if not (path / TRAINING).is_file():
+    if not (path / "training.json").is_file():
         raise LoadError(problem, node=str(path), hint=hint)
     with reading(path, problem, hint):
-        about = read_json(path / TRAINING)
+        about = read_json(path / "training.json")
         if about["format"] != FORMAT:
             raise LoadError(
                 f"was written by another version of qgraph: format {about['format']}, "
@@ -156,11 +160,11 @@ def load(path: str | Path) -> Training:
         graph = parse_graph((path / "graph.txt").read_text("utf-8"), part(arrays, "constant"))
         floating = parse_graph((path / "float.txt").read_text("utf-8"), part(arrays, "float"))
         graph.facts.update(map(str, about["established"]))
-        trace = Trace.from_json(read_json(path / "rewrites.json"))
+        trace = Trace.of(from_json(TraceRecord, read_json(path / "rewrites.json")))
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
         sample, few = part(arrays, "sample"), part(arrays, "few")
-        method, facts = str(about["method"]), dict(about["facts"])
+        method, facts = str(about["method"]), from_json(Facts, about["facts"])
     return Training(graph, floating, norms, profile, method, trace, sample, few, facts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from qgraph.compiler import Quantized, finished
@@ -11,10 +11,9 @@ from qgraph.ir.graph import Graph
 from qgraph.quant.shifts import check_shifts
 from qgraph.retrain.directory import load
 from qgraph.static.agreement import agreement
-from qgraph.train.checkpoint import read_checkpoint
+from qgraph.static.facts import AgreementFacts
+from qgraph.train.checkpoint import read_checkpoint, record_of
 from qgraph.train.loop import BEST, CHECKPOINTS, LAST, network_of, restore
-
-TOLD = ("options", "loss", "at", "history", "best")  # of a checkpoint, in the manifest
 
 
 def finalize(path: str | Path, *, last: bool = False) -> Quantized:
@@ -36,15 +35,11 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     restore(model.named_variables(), checkpoint)
     graph = model.finalized()
     check_shifts(graph, found.profile.shift)
-    facts = {
-        **found.facts,
-        "agreement": None,
-        "training": {name: checkpoint.facts.get(name) for name in TOLD},
-    }
+    near = None
     if found.few:
-        near = agreement(found.floating, graph, found.few)
-        facts["agreement"] = {**asdict(near), "held_out": False}
-    made = finished(
+        near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
+    facts = replace(found.facts, agreement=near, training=record_of(checkpoint))
+    return finished(
         graph,
         with_trained_constants(found.floating, graph),
         found.profile,
@@ -54,7 +49,6 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
         found.few,
         facts,
     )
-    return replace(made, original=found.floating)
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qgraph.errors import PassError
 from qgraph.ir.graph import Attrs, Graph, Node, node_of
 from qgraph.ir.text import print_node
-from qgraph.rewrite.trace import Refusal, Rewrite, Trace
+from qgraph.rewrite.trace import Refusal, Rewrite, SharedScale, Trace
 
 
 class Rewriter:
@@ -59,11 +59,12 @@ class Rewriter:
             self.prune(node_of(value))
         return True
 
-    def log(self, node: Node, after: str) -> bool:
+    def log(self, node: Node, after: str, shared_scale: SharedScale | None = None) -> bool:
         """Record a change at `node` that was made by hand. Always True."""
         # Printing a constant means hashing it: its name and type say enough here.
         before = f"%{node.name} = const" if node.op == "const" else print_node(node)
-        self.trace.record(Rewrite(self.pass_name, self.rule, node.name, before, after))
+        at = (self.pass_name, self.rule, node.name)
+        self.trace.record(Rewrite(*at, before, after, shared_scale))
         self.changes += 1
         return True
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qgraph.records import OMITTED
+
+
+@dataclass(frozen=True)
+class SharedScale:
+    """An op whose inputs, the quantizers `members`, have to be on one scale."""
+
+    op: str
+    members: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -17,6 +26,7 @@ class Rewrite:
     node: str
     before: str
     after: str
+    shared_scale: SharedScale | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
@@ -53,19 +63,25 @@ class Trace:
             [r for r in self.refusals if r.pass_name == name],
         )
 
-    def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        return {
-            "rewrites": [asdict(r) for r in self.rewrites],
-            "refusals": [asdict(r) for r in self.refusals],
-        }
+    @property
+    def stored(self) -> TraceRecord:
+        """The log as it is stored."""
+        return TraceRecord(self.rewrites, self.refusals)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Trace:
-        """What `to_json` gave."""
-        made = cls([Rewrite(**rewrite) for rewrite in data["rewrites"]])
-        for refusal in data["refusals"]:
-            made.refuse(Refusal(**refusal))
+    def of(cls, record: TraceRecord) -> Trace:
+        made = cls(list(record.rewrites))
+        for refusal in record.refusals:
+            made.refuse(refusal)
         return made
+
+
+@dataclass(frozen=True)
+class TraceRecord:
+    """rewrites.json."""
+
+    rewrites: Sequence[Rewrite]
+    refusals: Sequence[Refusal]
 
 
 def without_numbers(text: str) -> str:

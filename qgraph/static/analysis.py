@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from qgraph.exact.compare import Measured
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.progress import Steps, silent_steps
 from qgraph.static.causes import Cause, causes
+from qgraph.static.facts import PartFacts, decibels
 from qgraph.static.sensitivity import Part, Sensitivity, sensitivities
 from qgraph.static.switched import Variant, agreements
 
@@ -19,8 +20,6 @@ SAMPLES = 32
 EXPLAINED = 10
 WHERE = ("weights", "output")
 
-Facts = dict[str, Any]
-
 
 def analysis(
     graph: Graph,
@@ -28,43 +27,37 @@ def analysis(
     measured: Measured,
     data: Mapping[str, Array],
     on_chunk: Steps = silent_steps,
-) -> list[Facts]:
+) -> list[PartFacts]:
     """One entry for each part of the network, the most harmful first.
 
-    `layer` and `op`; `sqnr_db` and `top1` where it alone is quantized, `all_but_sqnr_db` and
-    `all_but_top1` where all else is, `so_far_sqnr_db` and `so_far_top1` where it is with all
-    before it. For the worst also `where_db`, its weights (with the bias) and its output each
-    alone, and `reasons`, the most likely first. graph: calibrated, made of `floating`.
+    Only for the worst it is known where and why. graph: calibrated, made of `floating`.
     """
     found = sensitivities(graph, floating, data, on_chunk).by_harm()
-    explained = [s.part for s in found[:EXPLAINED]]
-    where = _where(graph, floating, data, explained)
+    where = _where(graph, floating, data, [s.part for s in found[:EXPLAINED]])
     facts = []
     for sensitivity in found:
-        entry = _entry(sensitivity)
-        part = sensitivity.part
+        entry, part = _entry(sensitivity), sensitivity.part
         if part.name in where:
-            entry["where_db"] = where[part.name]
+            costs = where[part.name]
             known = causes(graph, floating, part, measured, data)
-            entry["reasons"] = _likely(known, where[part.name])
+            rounded = {kind: decibels(sqnr) for kind, sqnr in costs.items()}
+            entry = replace(entry, where_db=rounded, reasons=_likely(known, costs))
         facts.append(entry)
     return facts
 
 
-def _entry(found: Sensitivity) -> Facts:
-    return {
-        "layer": found.part.name,
-        "op": found.part.op,
-        "sqnr_db": found.alone.sqnr,
-        "top1": found.alone.top1,
-        "all_but_sqnr_db": found.all_but.sqnr,
-        "all_but_top1": found.all_but.top1,
-        "so_far_sqnr_db": found.so_far.sqnr,
-        "so_far_top1": found.so_far.top1,
-        "samples": found.alone.samples,
-        "where_db": {},
-        "reasons": [],
-    }
+def _entry(found: Sensitivity) -> PartFacts:
+    return PartFacts(
+        found.part.name,
+        found.part.op,
+        decibels(found.alone.sqnr),
+        found.alone.top1,
+        decibels(found.all_but.sqnr),
+        found.all_but.top1,
+        decibels(found.so_far.sqnr),
+        found.so_far.top1,
+        found.alone.samples,
+    )
 
 
 def _where(

@@ -7,7 +7,6 @@ docs/static.md ("Warnings") lists them with their thresholds, which stand here a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -71,12 +70,3 @@ def _range(graph: Graph, name: str) -> str:
         return ""
     low, high = (float(np.ldexp(float(code), -spec.exponent)) for code in (spec.lo, spec.hi))
     return f" (it holds {low:.4g} to {high:.4g})"
-
-
-def agreement_of(facts: Mapping[str, Any]) -> Agreement | None:
-    """The agreement that a result's facts hold, if one was measured."""
-    found = facts.get("agreement")
-    if not found:
-        return None
-    sqnr = found["sqnr"]
-    return Agreement(float("inf") if sqnr is None else sqnr, found["top1"], found["samples"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
@@ -14,6 +14,7 @@ from qgraph.quant.bits import Budget
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile
+from qgraph.static.facts import ChoiceFacts, TrialFacts
 from qgraph.static.mixed import Mixed, search_bits
 from qgraph.static.parts import Split, split, undivided
 from qgraph.static.samples import Samples
@@ -52,20 +53,13 @@ class Choice:
     mixed: Mixed | None = None
     bits: Budget | None = None
 
-    def facts(self) -> dict[str, object]:
-        """For the manifest, the same from run to run: without the time that trials took."""
-        found: dict[str, object] = {
-            "effort": self.effort,
-            "plan": asdict(self.plan),
-            "plan_spec": self.plan.spec(),
-            "trials": [
-                {"plan": asdict(t.plan), "agreement": asdict(t.agreement)}
-                for t in self.search.trials
-            ],
-        }
+    def facts(self) -> ChoiceFacts:
+        """The same from run to run: without the time that trials took."""
+        mixed = None
         if self.mixed is not None and self.bits is not None:
-            found["mixed"] = {**self.mixed.facts(self.bits), "budget": asdict(self.bits)}
-        return found
+            mixed = replace(self.mixed.facts(self.bits), budget=self.bits)
+        trials = [TrialFacts(t.plan, t.agreement) for t in self.search.trials]
+        return ChoiceFacts(self.effort, self.plan, self.plan.spec(), trials, mixed)
 
     def warnings(self) -> list[str]:
         """What the user should know of how they were found."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.errors import ExactnessError
 from qgraph.exact.bounds import accumulator_bits, bounds, check_accumulators
@@ -26,6 +25,7 @@ from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
+from qgraph.static.facts import MixedFacts, PointFacts, decibels
 from qgraph.static.parts import Split
 from qgraph.static.switched import Variant, agreements
 from qgraph.static.units import (
@@ -67,30 +67,27 @@ class Mixed:
         """The points that no other one beats in bytes and in SQNR."""
         return {p for p in self.points if not any(_beats(other, p) for other in self.points)}
 
-    def facts(self, *budgets: Budget) -> dict[str, Any]:
-        """For a manifest: all points with their bits; `kept` are those of `budgets`."""
+    def facts(self, *budgets: Budget) -> MixedFacts:
+        """All points with their bits; `kept` are those of `budgets`."""
         kept, front = [self.chosen[budget] for budget in budgets], self.front()
-        return {
-            "samples": self.points[0].agreement.samples,
-            "weights": {name: unit.size for unit in self.units for name in unit.layers},
-            "points": [
-                {
-                    "weight_bytes": point.weight_bytes,
-                    "mean_bits": point.mean_bits,
-                    "sqnr_db": point.agreement.sqnr,
-                    "top1": point.agreement.top1,
-                    "uniform": point.uniform,
-                    "front": point in front,
-                    "kept": point in kept,
-                    "bits": {
-                        name: bits
-                        for unit, bits in zip(self.units, point.bits, strict=True)
-                        for name in unit.layers
-                    },
-                }
-                for point in self.points
-            ],
-        }
+        return MixedFacts(
+            self.points[0].agreement.samples,
+            {name: unit.size for unit in self.units for name in unit.layers},
+            [self._point(point, point in front, point in kept) for point in self.points],
+        )
+
+    def _point(self, point: Point, front: bool, kept: bool) -> PointFacts:
+        units = zip(self.units, point.bits, strict=True)
+        return PointFacts(
+            point.weight_bytes,
+            point.mean_bits,
+            decibels(point.agreement.sqnr),
+            point.agreement.top1,
+            point.uniform,
+            front,
+            kept,
+            {name: bits for unit, bits in units for name in unit.layers},
+        )
 
 
 def _beats(a: Point, b: Point) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
@@ -17,21 +17,18 @@ from qgraph.quant.domain import SAMPLES, domain_of
 from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.recipes import CLEAN, FLOAT, FOLD
 from qgraph.static.cautions import of_evidence
+from qgraph.static.facts import DomainFacts, SampleFacts
 from qgraph.static.parts import first_samples, samples_of
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples by input name, the folded float graph that they are for, what is known of both.
-
-    `facts` for the manifest: `data_free` (what was assumed of inputs), `domain`, and `inputs_seen`
-    (the range of each input) with `input_doubts` (what is odd about it).
-    """
+    """Samples by input name, the folded float graph that they are for, what is known of both."""
 
     data: Mapping[str, Array]
     original: Graph
     warnings: Sequence[str]
-    facts: Mapping[str, object]
+    facts: SampleFacts
     invented: bool
 
 
@@ -58,12 +55,7 @@ def samples_for(
         PassManager(pipeline.kept(FLOAT)).run(original)
         made = invent(original, input_ranges)
         warnings = [NO_DATA, *made.notes]
-        facts: dict[str, object] = {
-            "data_free": dict(made.inputs),
-            "domain": None,
-            "inputs_seen": {},
-            "input_doubts": [],
-        }
+        facts = SampleFacts(dict(made.inputs), None, {}, ())
         return Samples(made.data, original, warnings, facts, True)
     if input_ranges:
         raise UsageError("input ranges are for runs without data", hint="leave one of them out")
@@ -73,11 +65,7 @@ def samples_for(
     seen = ranges_seen(original, data)
     odd = doubts(original, seen, with_norms=compared is not None)
     PassManager(pipeline.kept(FOLD)).run(original)
-    facts = {
-        "data_free": None,
-        "domain": {**asdict(compared), "warning": compared.warning} if compared else None,
-        "inputs_seen": {name: list(ends) for name, ends in seen.items()},
-        "input_doubts": odd,
-    }
+    domain = DomainFacts(compared, compared.warning) if compared else None
+    facts = SampleFacts(None, domain, seen, odd)
     unlike = [compared.warning] if compared and compared.warning else []
     return Samples(data, original, [*unlike, *odd, *of_evidence(samples_of(data))], facts, False)

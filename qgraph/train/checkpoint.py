@@ -16,6 +16,8 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.names import from_entry_name
 from qgraph.npz import npz_bytes
+from qgraph.records import from_json
+from qgraph.train.record import TrainingRecord
 
 FACTS = "facts"
 VARIABLE = "variable/"
@@ -35,9 +37,15 @@ class Checkpoint:
         Raises OutputError.
         """
         facts = json.dumps({"network": self.network, **self.facts}).encode()
-        arrays: dict[str, Any] = {FACTS: np.frombuffer(facts, np.uint8)}
+        arrays: dict[str, Array] = {FACTS: np.frombuffer(facts, np.uint8)}
         arrays.update({VARIABLE + name: value for name, value in self.variables.items()})
         write_whole(path, npz_bytes(arrays))
+
+
+def record_of(checkpoint: Checkpoint) -> TrainingRecord:
+    """How the run of a checkpoint went. Raises LoadError."""
+    with reading(None, "its record cannot be read", "remove the checkpoint"):
+        return from_json(TrainingRecord, checkpoint.facts)
 
 
 def read_checkpoint(path: Path, network: str) -> Checkpoint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from qgraph.errors import CalibrationError, TrainingError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array
-from qgraph.train.checkpoint import Checkpoint, read_checkpoint
+from qgraph.records import to_object
+from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of
 from qgraph.train.data import Batch, TrainingData
 from qgraph.train.diagnosis import first_not_finite
 from qgraph.train.folded import Norm
@@ -27,27 +28,13 @@ from qgraph.train.freezing import Freezing
 from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
+from qgraph.train.record import Position, TrainingRecord
 from qgraph.train.score import Score, Status, Watch
 from qgraph.train.step import Steps
 from qgraph.train.weight_scales import with_unclipped_weights
 
 CHECKPOINTS, LAST, BEST = "checkpoints", "last.npz", "best.npz"
 SAVE_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Position:
-    """What has been done: `step` steps in all, `done` of them in `epoch` (from 0).
-
-    `loss` and `right` are sums over the steps of the epoch, `samples` what they are of.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    done: int = 0
-    loss: float = 0.0
-    right: float = 0.0
-    samples: int = 0
 
 
 class Trainer:
@@ -193,14 +180,10 @@ class Trainer:
 
     def _checkpoint(self, variables: Mapping[str, Any]) -> Checkpoint:
         arrays: dict[str, Array] = {name: np.array(v.numpy()) for name, v in variables.items()}
-        facts = {
-            "options": asdict(self.options),
-            "loss": self.loss.kind,
-            "at": asdict(self.at),
-            "history": [asdict(score) for score in self.history],
-            "best": asdict(self.best_score) if self.best_score else None,
-        }
-        return Checkpoint(self.network, arrays, facts)
+        record = TrainingRecord(
+            self.options, self.loss.kind, self.at, self.history, self.best_score
+        )
+        return Checkpoint(self.network, arrays, to_object(record))
 
     def _save(self) -> None:
         if self.folder:
@@ -211,7 +194,8 @@ class Trainer:
         if self.folder is None or not (self.folder / LAST).exists():
             return
         last = read_checkpoint(self.folder / LAST, self.network)
-        options = Options(**last.facts["options"])
+        record = record_of(last)
+        options = record.options or Options()
         if replace(options, epochs=self.options.epochs) != self.options:
             differs = _difference(options, self.options)
             raise UsageError(
@@ -220,9 +204,8 @@ class Trainer:
                 hint="give the same ones, or --restart to begin anew",
             )
         restore(self._variables(), last)
-        self.at = Position(**last.facts["at"])
-        self.history = [Score(**score) for score in last.facts["history"]]
-        self.best_score = Score(**last.facts["best"])
+        self.at = record.at or Position()
+        self.history, self.best_score = list(record.history or ()), record.best
         self.best = read_checkpoint(self.folder / BEST, self.network)
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from qgraph.artifacts import read_manifest, versions
+from qgraph.artifacts import versions
 from qgraph.backends.forms import Network
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
+from qgraph.ir.types import Array, Overflow, Rounding
+from qgraph.manifest import read_manifest
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
@@ -26,44 +28,130 @@ from qgraph.verification.compare import Compared, Difference, Saturation, Tally,
 FORMAT = 1
 
 
+@dataclass(frozen=True)
+class Hashes:
+    """SHA-256 of the graph as text, the profile, the weights' codes, and the samples."""
+
+    graph: str | None
+    profile: str | None
+    inference: str | None
+    weights: str
+    inputs: str
+
+
+@dataclass(frozen=True)
+class ComparedForm:
+    """What was compared of a form, and the first element that differs, if one does."""
+
+    compared: Literal[True]
+    tensors: int
+    elements: int
+    differences: int
+    first: Sequence[Difference]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SkippedForm:
+    """A form that was not compared, and why."""
+
+    compared: Literal[False]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Whether a float type holds the sums of a layer exactly."""
+
+    exact: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class AccumulatorEntry:
+    """What the weights of a layer prove about its sums."""
+
+    layer: str
+    op: str
+    terms: int
+    lowest: int
+    highest: int
+    partial_sums: int
+    channel: int
+    bits: int
+    bits_before_bias: int
+    bits_with_bias: int
+    bits_by_channel: Sequence[int]
+    profile_bits: int
+    wraps: bool
+    float32: Simulation
+    float64: Simulation
+
+
+@dataclass(frozen=True)
+class RequantizationEntry:
+    """A requantization, and how often it saturated on samples."""
+
+    tensor: str
+    shift: int | Sequence[int]
+    rounding: Rounding
+    overflow: Overflow
+    range: tuple[int, int]
+    saturated: Saturation | None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Everything; `cases` are how many inputs of each kind were tried."""
+
+    format: int
+    versions: Mapping[str, str]
+    hashes: Hashes
+    profile: str
+    equal: bool
+    cases: Mapping[str, int]
+    forms: Mapping[str, ComparedForm | SkippedForm]
+    accumulators: Sequence[AccumulatorEntry]
+    requantizations: Sequence[RequantizationEntry]
+
+
 def certificate(
     folder: Path, network: Network, compared: Compared, refused: Mapping[str, str]
-) -> dict[str, Any]:
-    """Everything, for JSON. refused: forms that were not compared, and why."""
+) -> Certificate:
+    """The certificate of `network`. refused: forms that were not compared, and why."""
     program = network.program
-    return {
-        "format": FORMAT,
-        "versions": versions(),
-        "hashes": hashes(folder, network),
-        "profile": network.profile.name,
-        "equal": bool(compared.tallies) and not any(t.wrong for t in compared.tallies.values()),
-        "cases": dict(compared.cases),
-        "forms": {
+    return Certificate(
+        FORMAT,
+        versions(),
+        hashes(folder, network),
+        network.profile.name,
+        bool(compared.tallies) and not any(t.wrong for t in compared.tallies.values()),
+        compared.cases,
+        {
             **{name: _form(network, tally) for name, tally in compared.tallies.items()},
-            **{name: {"compared": False, "reason": why} for name, why in refused.items()},
+            **{name: SkippedForm(False, why) for name, why in refused.items()},
         },
-        "accumulators": [_accumulator(a, network.profile) for a in accumulators(program)],
-        "requantizations": [
+        [_accumulator(a, network.profile) for a in accumulators(program)],
+        [
             _requantization(step.output, step.attrs, compared.saturation.get(step.output))
             for step in program.steps
             if isinstance(step.attrs, RequantizeAttrs)
         ],
-    }
+    )
 
 
-def hashes(folder: Path, network: Network) -> dict[str, Any]:
-    """SHA-256 of the graph as text, the profile, the weights' codes, and the samples."""
-    files = read_manifest(folder)["files"]
-    return {
-        "graph": files.get("graph.txt"),
-        "profile": files.get("profile.yaml"),
-        "inference": files.get("inference.pb"),
-        "weights": _of_arrays(network.program.constants),
-        "inputs": _of_arrays(network.samples or network.sample),
-    }
+def hashes(folder: Path, network: Network) -> Hashes:
+    files = read_manifest(folder).files
+    return Hashes(
+        files.get("graph.txt"),
+        files.get("profile.yaml"),
+        files.get("inference.pb"),
+        _of_arrays(network.program.constants),
+        _of_arrays(network.samples or network.sample),
+    )
 
 
-def _of_arrays(arrays: Mapping[str, Any]) -> str:
+def _of_arrays(arrays: Mapping[str, Array]) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -72,54 +160,45 @@ def _of_arrays(arrays: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _form(network: Network, tally: Tally) -> dict[str, Any]:
-    return {
-        "compared": True,
-        "tensors": len(tally.tensors),
-        "elements": tally.elements,
-        "differences": tally.wrong,
-        "first": [_first(d) for d in in_order(network, tally.differences)][:1],
-        "seconds": round(tally.seconds, 3),
-    }
+def _form(network: Network, tally: Tally) -> ComparedForm:
+    first = list(in_order(network, tally.differences))[:1]
+    seconds = round(tally.seconds, 3)
+    return ComparedForm(True, len(tally.tensors), tally.elements, tally.wrong, first, seconds)
 
 
-def _first(found: Difference) -> dict[str, Any]:
-    return {**asdict(found), "index": list(found.index)}
+def _accumulator(found: Accumulator, profile: Profile) -> AccumulatorEntry:
+    return AccumulatorEntry(
+        layer=found.layer,
+        op=found.op,
+        terms=found.terms,
+        lowest=int(found.lows.min()),
+        highest=int(found.highs.max()),
+        partial_sums=found.magnitude,
+        channel=found.channel,
+        bits=found.width,
+        bits_before_bias=found.width_of_products,
+        bits_with_bias=found.width_with_bias,
+        bits_by_channel=found.widths.tolist(),
+        profile_bits=profile.accumulator_bits,
+        wraps=profile.accumulator_wraps and found.width > profile.accumulator_bits,
+        float32=_simulates(found.magnitude, FLOAT32_EXACT, "2^24"),
+        float64=_simulates(found.magnitude, FLOAT64_EXACT, "2^53"),
+    )
 
 
-def _accumulator(found: Accumulator, profile: Profile) -> dict[str, Any]:
-    return {
-        "layer": found.layer,
-        "op": found.op,
-        "terms": found.terms,
-        "lowest": int(found.lows.min()),
-        "highest": int(found.highs.max()),
-        "partial_sums": found.magnitude,
-        "channel": found.channel,
-        "bits": found.width,
-        "bits_before_bias": found.width_of_products,
-        "bits_with_bias": found.width_with_bias,
-        "bits_by_channel": found.widths.tolist(),
-        "profile_bits": profile.accumulator_bits,
-        "wraps": profile.accumulator_wraps and found.width > profile.accumulator_bits,
-        "float32": _simulates(found.magnitude, FLOAT32_EXACT, "2^24"),
-        "float64": _simulates(found.magnitude, FLOAT64_EXACT, "2^53"),
-    }
-
-
-def _simulates(magnitude: int, limit: int, name: str) -> dict[str, Any]:
+def _simulates(magnitude: int, limit: int, name: str) -> Simulation:
     side = "at most" if magnitude <= limit else "which is more than"
-    return {"exact": magnitude <= limit, "why": f"partial sums reach {magnitude}, {side} {name}"}
+    return Simulation(magnitude <= limit, f"partial sums reach {magnitude}, {side} {name}")
 
 
 def _requantization(
     tensor: str, attrs: RequantizeAttrs, found: Saturation | None
-) -> dict[str, Any]:
-    return {
-        "tensor": tensor,
-        "shift": np.asarray(attrs.shift).tolist(),
-        "rounding": attrs.rounding,
-        "overflow": attrs.overflow,
-        "range": [attrs.low, attrs.high],
-        "saturated": None if found is None else asdict(found),
-    }
+) -> RequantizationEntry:
+    return RequantizationEntry(
+        tensor,
+        np.asarray(attrs.shift).tolist(),
+        attrs.rounding,
+        attrs.overflow,
+        (attrs.low, attrs.high),
+        found,
+    )

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qgraph.artifacts import CERTIFICATE
 from qgraph.backends.forms import Network, Runner
@@ -18,9 +17,10 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.data import load_data
+from qgraph.records import to_json
 from qgraph.stored import load_graph, load_network
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
-from qgraph.verification.certificate import certificate
+from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare
 
 SEEDS = (1, 2)
@@ -35,12 +35,12 @@ class Verified:
     network: Network
     compared: Compared
     refused: Mapping[str, str]
-    certificate: Mapping[str, Any]
+    certificate: Certificate
 
     @property
     def equal(self) -> bool:
         """True if something was compared, and nothing differs."""
-        return bool(self.certificate["equal"])
+        return self.certificate.equal
 
 
 def verify(
@@ -79,7 +79,7 @@ def verify(
         cases = list(_cases(network, data))
         compared = compare(network, runners, _with_progress(cases, progress))
     made = certificate(folder, network, compared, refused)
-    write_whole(folder / CERTIFICATE, (json.dumps(made, indent=1) + "\n").encode())
+    write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
 
 

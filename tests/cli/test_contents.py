@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import qgraph
-from qgraph.artifacts import FILES, FORMAT
+from qgraph.artifacts import FILES
 from qgraph.backends.tf.program import TFProgram
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph, print_graph
+from qgraph.manifest import FORMAT
 from tests.helpers.cli import run, small_network, typical_images
 
 

@@ -241,18 +241,18 @@ def test_a_search_tries_no_pass_that_is_not_in_the_list(effort):
     network = import_model(read(named_network([f"n{i}" for i in range(13)])))
     data = samples_for(["n0", "n1"], 40)
     found = qgraph.quantize(network, data, effort=effort, passes="float", without="scale-inputs")
-    for trial in found.facts["trials"]:
-        plan = trial["plan"]
-        assert not plan["equalize"] and not plan["absorb"] and not plan["constant_channels"]
+    for trial in found.facts.choice.trials:
+        plan = trial.plan
+        assert not plan.equalize and not plan.absorb and not plan.constant_channels
     usual = qgraph.quantize(network, data, effort=effort, without="equalize-channels")
-    assert not any(trial["plan"]["equalize"] for trial in usual.facts["trials"])
-    assert len(usual.facts["trials"]) > 1
+    assert not any(trial.plan.equalize for trial in usual.facts.choice.trials)
+    assert len(usual.facts.choice.trials) > 1
 
 
 def test_the_same_bits_with_the_recipe_written_out(model, samples):
     plain = qgraph.quantize(model, samples, effort="plain")
     listed = qgraph.quantize(model, samples, effort="plain", passes=FLOAT)
-    text = qgraph.quantize(model, samples, effort="plain", passes=str(plain.facts["passes"]))
+    text = qgraph.quantize(model, samples, effort="plain", passes=str(plain.facts.passes))
     assert print_graph(plain.graph) == print_graph(listed.graph) == print_graph(text.graph)
 
 

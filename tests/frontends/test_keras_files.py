@@ -86,7 +86,7 @@ def test_model_in_memory(K):
     assert_same(qgraph.load(model), model)
     samples = np.repeat(X, 8, 0)
     result = qgraph.quantize(model, samples, effort="plain")
-    assert result.facts["model"] == model.name
+    assert result.facts.model == model.name
     (outputs,) = evaluate(result.graph, {"x": X}).values()
     np.testing.assert_allclose(outputs, np.asarray(model(X)), atol=0.1)
 

@@ -60,7 +60,7 @@ def test_the_advice_helps(tmp_path, layer) -> None:
     (found,) = evaluate(graph, {"x": x}).values()
     np.testing.assert_allclose(found, model(x), atol=1e-6)
     made = quantize(graph, {"x": x}, effort="plain")
-    assert made.facts["agreement"]["sqnr"] > 20
+    assert made.facts.agreement.sqnr > 20
 
 
 @pytest.mark.parametrize("kind", ["h5", "saved"])

@@ -48,7 +48,7 @@ def test_every_form_is_exact(tmp_path) -> None:
     path, _ = written(tmp_path, kernel_size=3, strides=2, padding="same")
     x = np.random.default_rng(0).normal(size=(16, 5, 6, 3)).astype(np.float32)
     made = quantize(path, {"x": x}, effort="plain")
-    assert made.facts["agreement"]["sqnr"] > 25
+    assert made.facts.agreement.sqnr > 25
     assert not [r for r in made.trace.refusals if r.reason.startswith("stays float")]
     found = verify(made.save(tmp_path / "out"))
     assert found.equal and not found.refused

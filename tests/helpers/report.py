@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 
-from qgraph.artifacts import FORMAT
+from qgraph.manifest import FORMAT
+from qgraph.quant.plan import PLAIN
+from qgraph.quant.profile import load_profile
+from qgraph.records import to_json
+from qgraph.report.reading import read_facts
 
 VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 
@@ -42,6 +47,23 @@ def statistic(seed=0, own=6, clipped=0, vanished=0, spread=0.5, count=64):
         "sqnr_alone_db": 40.0,
         "sqnr_max_db": 41.5,
     }
+
+
+def facts_of(folder: Path) -> dict:
+    """What `qgraph report --json` prints."""
+    return to_json(read_facts(folder))
+
+
+def plan(**steps) -> dict:
+    """A plan as a manifest has it."""
+    return to_json(replace(PLAIN, **steps))
+
+
+def felt(layer: str, sqnr_db: float | None, **changes) -> dict:
+    """What quantizing a layer costs the outputs."""
+    unknown = ("all_but_sqnr_db", "all_but_top1", "so_far_sqnr_db", "so_far_top1")
+    known = {"layer": layer, "op": "conv2d", "sqnr_db": sqnr_db, "top1": None, "samples": 32}
+    return {**known, **dict.fromkeys(unknown), **changes}
 
 
 def written_directory(folder: Path, layers=4, **changes) -> Path:
@@ -88,6 +110,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
                 "node": "block/add",
                 "before": "%block/add = add(%a, %b)",
                 "after": f"forces one scale on {', '.join(group)}",
+                "shared_scale": {"op": "add", "members": group},
             }
         ],
         "refusals": [
@@ -103,7 +126,12 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "calibration_samples": 64,
         "calibration_method": "kl_j",
         "effort": "plain",
-        "plan": {"method": "kl_j"},
+        "plan": plan(),
+        "plan_spec": PLAIN.spec(),
+        "exponents": None,
+        "passes": "",
+        "established": [],
+        "tensorflow_names": {},
         "trials": [],
         "agreement": None,
         "warnings": [],
@@ -113,7 +141,7 @@ def written_directory(folder: Path, layers=4, **changes) -> Path:
         "data_free": None,
         "domain": None,
         "training": None,
-        "profile": {"name": "graffitist-int8", "description": "8-bit weights and activations"},
+        "profile": to_json(load_profile("graffitist-int8")),
         "inputs": {"image": "float32[?,8,8,3]"},
         "outputs": {"classes": "float32[?,4]"},
         "layers": found,

@@ -128,7 +128,7 @@ def test_what_is_said_and_what_is_not() -> None:
 
 def test_effort_and_plan() -> None:
     def plan(**options: Any) -> object:
-        return qgraph.quantize(trained(), **options).facts["plan_spec"]
+        return qgraph.quantize(trained(), **options).facts.choice.plan_spec
 
     assert plan(effort="plain") == PLAIN.spec() and plan(effort="fast") == DATA_FREE.spec()
     assert "reconstruct" in str(plan()) and "absorb" in str(plan())
@@ -148,7 +148,7 @@ def test_without_batch_norms_data_is_needed() -> None:
 
 def test_a_range_is_something() -> None:
     result = qgraph.quantize(without_norms(), input_ranges={"": (-2, 2)})
-    assert "there are no batch norms" in str(result.facts["warnings"])
+    assert "there are no batch norms" in str(result.facts.warnings)
     spec = next(n.attrs["spec"] for n in result.graph.topological() if n.op == "quantize"
                 and n.attrs["spec"].role == "input")  # fmt: skip
     assert spec.hi * 2.0**-spec.exponent == pytest.approx(2, rel=0.02)
@@ -220,7 +220,7 @@ def test_thresholds_are_of_the_statistics_and_not_of_the_noise() -> None:
     exponents = []
     for most in (255.0, 16.0):
         done = qgraph.quantize(trained(), plan="method=max", input_ranges={"": (0, most)})
-        graph, warnings = done.graph, str(done.facts["warnings"])
+        graph, warnings = done.graph, str(done.facts.warnings)
         assert ("asks for a mean of 1" in warnings) == (most == 16)
         exponents.append({
             n.name: n.attrs["spec"].exponent

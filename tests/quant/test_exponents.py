@@ -111,8 +111,8 @@ def test_the_written_file_gives_the_same_bits(effort, profile, tmp_path):
     again.save(tmp_path / "again")
     for name in ("inference.pb", "graph.txt", "exponents.json", "tensors.npz", "network.npz"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    assert again.facts["exponents"] == "exponents.json" and first.facts["exponents"] is None
-    assert again.facts["plan"] == first.facts["plan"]
+    assert again.facts.exponents == "exponents.json" and first.facts.exponents is None
+    assert again.facts.choice.plan == first.facts.choice.plan
 
 
 def test_bits_chosen_layer_by_layer_are_given_by_the_profile(tmp_path):
@@ -146,17 +146,17 @@ def test_scales_for_each_feature_are_in_the_file(tmp_path):
     path = first.exponents.save(tmp_path / "e.json")
     again = qgraph.quantize(g, data, exponents=path, profile="policy-int8")
     assert print_graph(again.graph) == print_graph(first.graph)
-    assert again.facts["plan_spec"] == "scale-inputs"
+    assert again.facts.choice.plan_spec == "scale-inputs"
 
 
 def test_no_data_is_needed(usual):
     again = qgraph.quantize(NET, exponents=usual.exponents)
     assert print_graph(again.graph) == print_graph(usual.graph)
-    assert again.facts["warnings"] == [
+    assert again.facts.warnings == [
         "no data: exponents as given; nearness to the float network was not measured"
     ]
     corrected = quantized(plan="correct-bias").exponents
-    warnings = qgraph.quantize(NET, exponents=corrected).facts["warnings"]
+    warnings = qgraph.quantize(NET, exponents=corrected).facts.warnings
     assert "by invented samples" in warnings[1]
 
 
@@ -164,7 +164,7 @@ def test_a_mapping_of_names_to_exponents_is_enough(usual):
     plain = {name: entry.exponent for name, entry in usual.exponents.tensors.items()}
     again = qgraph.quantize(NET, IMAGES, exponents=plain)
     assert again.exponents.tensors == usual.exponents.tensors
-    assert again.facts["exponents"] == "memory"
+    assert again.facts.exponents == "memory"
 
 
 def test_an_edited_exponent_is_the_one_that_is_used(usual):
@@ -190,7 +190,7 @@ def test_an_input_keeps_the_sign_that_it_had():
 
 def test_trained_networks_write_theirs(tmp_path):
     training = quantized(mode="retrain", effort=None)
-    assert training.facts["plan_spec"] in training.exponents.dump()
+    assert training.facts.choice.plan_spec in training.exponents.dump()
     again = qgraph.quantize(NET, IMAGES, mode="retrain", exponents=training.exponents)
     assert print_graph(again.graph) == print_graph(training.graph)
 

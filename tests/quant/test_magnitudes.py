@@ -68,7 +68,7 @@ def made(kind: str, inputs: float = 1.0, weights: float = 1.0, **options) -> qgr
 
 
 def sqnr(found: qgraph.Quantized) -> float:
-    return found.facts["agreement"]["sqnr"]
+    return found.facts.agreement.sqnr
 
 
 @pytest.mark.parametrize("profile", ["graffitist-int8", "int32-bias"])

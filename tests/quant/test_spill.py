@@ -221,7 +221,7 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_DATA, (used + cap, used + cap))
     options = {"effort": "plain", "method": "output", "memory": int(sys.argv[4])}
     result = qgraph.quantize(network(), source, **options)
-    print(result.facts["calibration_samples"])
+    print(result.facts.calibration_samples)
     from qgraph.ir.text import print_graph
     print(print_graph(result.graph))
 """

@@ -1,12 +1,17 @@
 """Charts are SVG that says what the numbers say."""
 
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from qgraph.manifest import TensorEntry
+from qgraph.records import from_json
 from qgraph.report import charts
-from tests.helpers.report import statistic, tensor
+from qgraph.report.facts import TensorFacts
+from qgraph.static.facts import PartFacts
+from tests.helpers.report import felt, statistic, tensor
 
 
 def parsed(svg):
@@ -22,7 +27,12 @@ def bars(path):
 
 
 def of(exponent, signed=True, **changes):
-    return {**tensor("t", "activation", exponent, signed=signed), **statistic(), **changes}
+    known = {**statistic(), **changes}
+    return from_json(TensorFacts, {**tensor("t", "activation", exponent, signed=signed), **known})
+
+
+def layer(name, sqnr_db):
+    return SimpleNamespace(entry=SimpleNamespace(name=name, sqnr_db=sqnr_db))
 
 
 @pytest.mark.parametrize(
@@ -61,25 +71,25 @@ def test_everything_is_inside_the_picture():
 
 
 def test_nothing_to_draw():
-    assert charts.histogram(tensor("t", "weight")) == ""
+    assert charts.histogram(TensorFacts(from_json(TensorEntry, tensor("t", "weight")), 0)) == ""
     assert charts.histogram(of(6, counts=[])) == ""
     assert charts.noise_along([]) == "" and charts.sensitivity([]) == ""
 
 
 def test_noise_along_the_network_names_the_weakest():
-    layers = [{"name": f"l<{i}>", "sqnr_db": v} for i, v in enumerate([40, None, -12.5, 30])]
+    layers = [layer(f"l<{i}>", v) for i, v in enumerate([40, None, -12.5, 30])]
     root, parts = parsed(charts.noise_along(layers))
     assert len(parts["dot"]) == 3 and len(parts["ring"]) == 1
     assert "l<2>, \u221212.5 dB" in [t.text for t in root.iter("text")]
     heights = [float(d.get("cy")) for d in parts["dot"]]
     assert heights[1] > heights[2] > heights[0]
-    many = [{"name": "l", "sqnr_db": 30.0}] * 1000
+    many = [layer("l", 30.0)] * 1000
     _, parts = parsed(charts.noise_along(many))
     assert not parts["dot"] and len(parts["line"]) == 1
 
 
 def test_the_longest_bar_is_the_most_sensitive_layer():
-    found = [{"layer": f"l{i}", "sqnr_db": 20.0 + i} for i in range(50)]
+    found = [from_json(PartFacts, felt(f"l{i}", 20.0 + i)) for i in range(50)]
     root, parts = parsed(charts.sensitivity(found[::-1]))
     lengths = [float(r.get("width")) for r in parts["bar"]]
     assert len(lengths) == charts.BARS and lengths == sorted(lengths, reverse=True)

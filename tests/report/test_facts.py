@@ -1,16 +1,17 @@
 """The facts of a report are those of the output directory; what is advised follows from them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from qgraph.errors import LoadError
 from qgraph.report.advice import next_steps
-from qgraph.report.facts import read_facts
+from qgraph.report.reading import read_facts
 from qgraph.words import noise_share, percent
 from tests.helpers.cli import typical_images
-from tests.helpers.report import rewrite, statistic, written_directory
+from tests.helpers.report import facts_of, felt, plan, rewrite, statistic, written_directory
 
 FIRST = "block/0/conv/q8"
 SECOND = "block/1/conv/q8"
@@ -18,7 +19,7 @@ SECOND = "block/1/conv/q8"
 
 @pytest.fixture(scope="module")
 def facts(written):
-    return read_facts(written)
+    return facts_of(written)
 
 
 def test_layers_bring_the_numbers_of_their_tensors(facts, written):
@@ -56,7 +57,7 @@ def test_groups_name_who_forced_whom(facts, tmp_path):
     assert all(g["widest"] in [m["name"] for m in g["members"]] for g in facts["scale_groups"])
     folder = written_directory(tmp_path)
     own_scale(folder, SECOND, 8)
-    (group,) = read_facts(folder)["scale_groups"]
+    (group,) = facts_of(folder)["scale_groups"]
     assert (group["lost_bits"], group["widest"], group["inside_layer"]) == (2, FIRST, False)
     assert group["forced_by"] == [{"node": "block/add", "op": "add", "members": [FIRST, SECOND]}]
     assert [(m["lost_bits"], m["cost_db"]) for m in group["members"]] == [(0, None), (2, 1.5)]
@@ -89,7 +90,7 @@ def with_outputs(folder, decibel, **changes):
     numbers = json.loads((folder / "statistics.json").read_text())
     numbers["outputs_sqnr_db"] = decibel
     rewrite(folder, **{"statistics.json": numbers})
-    return read_facts(folder)
+    return facts_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,11 @@ def test_the_verdict_is_about_the_worst_output(tmp_path, decibel, word):
     assert "on 16 samples that served calibration" in facts["verdict"]
     retrain = [s for s in facts["next"] if s["what"].startswith("Retrain")]
     assert bool(retrain) == (decibel < 15)
+    known = read_facts(tmp_path)
     following = {"plain": "default", "fast": "default", "default": "thorough", "thorough": None}
     for effort, more in following.items():
-        facts["summary"]["effort"] = effort
-        advised = [s["what"] for s in next_steps(facts) if "--effort" in s["what"]]
+        other = replace(known, summary=replace(known.summary, effort=effort))
+        advised = [s.what for s in next_steps(other) if "--effort" in s.what]
         wanted = decibel < 25 and more is not None
         assert advised == [f"Quantize again with `--effort {more}`."] * wanted
 
@@ -140,7 +142,7 @@ def test_outputs_that_are_not_float_leave_the_last_layer(tmp_path):
 
 
 def advised(folder, **changes):
-    return [s["what"] for s in read_facts(written_directory(folder, **changes))["next"]]
+    return [s["what"] for s in facts_of(written_directory(folder, **changes))["next"]]
 
 
 def test_what_is_good_needs_no_advice_but_to_measure(tmp_path):
@@ -148,8 +150,9 @@ def test_what_is_good_needs_no_advice_but_to_measure(tmp_path):
 
 
 def test_layers_know_what_feeds_them_and_what_is_left_of_the_outputs(tmp_path):
-    far = {"layer": "block/1/conv", "sqnr_db": 20.0, "so_far_sqnr_db": 18.5, "so_far_top1": 0.9}
-    facts = read_facts(written_directory(tmp_path, sensitivity=[far], plan={"correct_bias": True}))
+    far = felt("block/1/conv", 20.0, so_far_sqnr_db=18.5, so_far_top1=0.9)
+    corrected = plan(correct_bias=True)
+    facts = facts_of(written_directory(tmp_path, sensitivity=[far], plan=corrected))
     first, second, third = facts["layers"][:3]
     assert [t["layer"] for t in first["input_tensors"]] == [None]
     assert [t["layer"] for t in third["input_tensors"]] == ["layer-2"]
@@ -159,9 +162,8 @@ def test_layers_know_what_feeds_them_and_what_is_left_of_the_outputs(tmp_path):
 
 def test_plans_that_were_tried(tmp_path):
     near = {"sqnr": 30.0, "top1": 0.9, "samples": 20}
-    plan = {"method": "mse", "correct_bias": True}
-    trials = [{"plan": plan, "agreement": near}]
-    (trial,) = read_facts(written_directory(tmp_path, trials=trials))["trials"]
+    trials = [{"plan": plan(method="mse", correct_bias=True), "agreement": near}]
+    (trial,) = facts_of(written_directory(tmp_path, trials=trials))["trials"]
     assert trial.pop("plan") == "thresholds by mse, biases corrected"
     assert trial.pop("plan_spec") == "method=mse,correct-bias"
     assert trial == near
@@ -176,7 +178,7 @@ def test_each_problem_is_advised_on_and_points_to_its_place(tmp_path):
     numbers["tensors"][SECOND] = statistic(own=8)
     numbers["tensors"]["block/2/conv/q8"] = statistic(clipped=400)
     rewrite(tmp_path, manifest, **{"statistics.json": numbers})
-    steps = read_facts(tmp_path)["next"]
+    steps = facts_of(tmp_path)["next"]
     assert [(s["what"], s["anchor"]) for s in steps] == [
         ("Look at `block/1/conv`.", "layer-2"),
         (f"Free `{SECOND}` of scale group g0.", "group-g0"),
@@ -199,10 +201,10 @@ def test_few_samples_that_calibration_saw_tell_nothing(tmp_path, samples, word):
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_scaled_features_are_explained(tmp_path, scaled):
-    plan = {"method": "mse", "scale_inputs": scaled}
+    steps = plan(method="mse", scale_inputs=scaled)
     ops = [{"name": "x/scaled", "op": "mul"}]
-    steps = read_facts(written_directory(tmp_path, plan=plan, float_ops=ops))["next"]
-    (why,) = [s["why"] for s in steps if s["what"].startswith("Decide where one op")]
+    advice = facts_of(written_directory(tmp_path, plan=steps, float_ops=ops))["next"]
+    (why,) = [s["why"] for s in advice if s["what"].startswith("Decide where one op")]
     assert ("a shift each" in why) == scaled
 
 
@@ -219,7 +221,7 @@ def test_noise_is_blamed_on_the_layer_where_it_comes_in(tmp_path):
     numbers = json.loads((tmp_path / "statistics.json").read_text())
     numbers["tensors"]["block/1/conv/weights"] = statistic(vanished=4000)
     rewrite(tmp_path, manifest, **{"statistics.json": numbers})
-    facts = read_facts(tmp_path)
+    facts = facts_of(tmp_path)
     (step,) = [s for s in facts["next"] if s["what"].startswith("Look")]
     assert step["anchor"] == "layer-2"
     assert step["why"].startswith("SQNR falls from 35.0 to 5.0 dB here. 50 % of its weights round")
@@ -240,7 +242,7 @@ def test_files_that_are_not_as_they_were_written(tmp_path, name):
     written_directory(tmp_path)
     (tmp_path / name).write_text("{}")
     with pytest.raises(LoadError, match=f"{name}: is missing, or not as it was written"):
-        read_facts(tmp_path)
+        facts_of(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(LoadError, match=name):
-        read_facts(tmp_path)
+        facts_of(tmp_path)

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from qgraph.artifacts import FILES
-from qgraph.report.facts import read_facts
 from qgraph.report.page import breakable, prose, render, scale
+from qgraph.report.reading import read_facts
 from tests.helpers.cli import left_in, run
-from tests.helpers.report import Page, rewrite, written_directory
+from tests.helpers.report import Page, facts_of, felt, plan, rewrite, written_directory
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_names_are_text_and_never_markup(tmp_path):
         tmp_path,
         model=nasty,
         float_ops=[{"name": nasty, "op": nasty}],
-        sensitivity=[{"layer": nasty, "sqnr_db": 20.0}],
+        sensitivity=[felt(nasty, 20.0)],
         outputs={nasty: "float32[?]"},
     )
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -80,15 +80,11 @@ def test_names_are_text_and_never_markup(tmp_path):
 def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
     near = {"sqnr": 31.0, "top1": 0.981, "samples": 1000}
     known = {"agreement": {**near, "held_out": True}}
-    known["trials"] = [{"plan": {"method": "mse"}, "agreement": near}]
+    known["trials"] = [{"plan": plan(method="mse"), "agreement": near}]
+    reasons = ["12 % of its output is clipped", "a <tail>"]
     known["sensitivity"] = [
-        {
-            "layer": "block/2/conv",
-            "sqnr_db": 20.0,
-            "all_but_sqnr_db": 33.5,
-            "reasons": ["12 % of its output is clipped", "a <tail>"],
-        },
-        {"layer": "block/1/conv", "sqnr_db": None, "all_but_sqnr_db": None},
+        felt("block/2/conv", 20.0, all_but_sqnr_db=33.5, reasons=reasons),
+        felt("block/1/conv", None),
     ]
     text = Page(render(read_facts(written_directory(tmp_path, **known)))).text
     assert "10 %, 20.0 dB" in text and "all but it 2.1 %, 33.5 dB" in text
@@ -101,7 +97,7 @@ def test_sensitivity_agreement_and_trials_are_shown_where_known(tmp_path):
 
 def test_outputs_so_far_are_a_column_where_they_are_known(tmp_path, html):
     assert "outputs so far" not in html
-    far = {"layer": "block/1/conv", "sqnr_db": 20.0, "so_far_sqnr_db": 18.54, "so_far_top1": 0.9}
+    far = felt("block/1/conv", 20.0, so_far_sqnr_db=18.54, so_far_top1=0.9)
     page = render(read_facts(written_directory(tmp_path, sensitivity=[far])))
     cells = re.findall(r'<span class="r" data-v="([\d.]*)">([^<]*)</span></summary>', page)
     assert cells == [("", "\u2013"), ("18.54", "90 %"), ("", "\u2013"), ("", "\u2013")]
@@ -114,8 +110,8 @@ def test_a_page_twice_is_the_same_page(html, written):
 
 
 def test_scale_prose_and_names():
-    assert scale(6) == "2⁻⁶" and scale(-3) == "2³" and scale([5, 8, 5]) == "2⁻⁸…2⁻⁵"
-    assert scale([4, 4]) == "2⁻⁴" and scale(None) == "?"
+    assert scale(6) == "2⁻⁶" and scale(-3) == "2³" and scale((5, 8, 5)) == "2⁻⁸…2⁻⁵"
+    assert scale((4, 4)) == "2⁻⁴" and scale(None) == "?"
     assert prose("a `b<c` & d") == "a <code>b&lt;c</code> &amp; d"
     assert prose("3 % (-2.0 dB), `x-1`") == "3\u00a0% (\u22122.0 dB), <code>x-1</code>"
     assert breakable("a/<b>/c") == "a/<wbr>&lt;b&gt;/<wbr>c"
@@ -140,7 +136,7 @@ def test_report_says_where_the_page_is(tmp_path):
 
 def test_json_has_the_same_facts_and_writes_nothing(written):
     done = run("report", written, "--json")
-    assert json.loads(done.out) == json.loads(json.dumps(read_facts(written)))
+    assert json.loads(done.out) == facts_of(written)
     assert left_in(written) == set(FILES)
 
 
@@ -198,13 +194,19 @@ def test_the_manifest_of_something_else(tmp_path):
 
 
 CERTIFICATE = {
+    "format": 1,
+    "versions": {},
+    "profile": "graffitist-int8",
     "equal": False,
     "cases": {"samples": 3},
     "forms": {
         "c": {"compared": True, "tensors": 5, "elements": 1234, "differences": 2,
-              "first": [{"tensor": "a/<b>", "index": [0, 1], "found": 7, "wanted": 8}]},
+              "first": [{"tensor": "a/<b>", "count": 2, "index": [0, 1], "found": 7, "wanted": 8,
+                         "label": "samples"}], "seconds": 0.1},
         "qonnx": {"compared": False, "reason": "`layer` rounds down"},
     },
+    "accumulators": [],
+    "requantizations": [],
 }  # fmt: skip
 
 
@@ -213,11 +215,12 @@ def test_a_certificate_is_shown_where_it_is_of_this_network(tmp_path) -> None:
     assert "Not tried yet" in render(read_facts(folder))
     rewrite(folder, **{"graph.txt": "a graph"})
     graph = json.loads((folder / "manifest.json").read_text())["files"]["graph.txt"]
-    made = {**CERTIFICATE, "hashes": {"graph": graph}}
+    unread = dict.fromkeys(("profile", "inference", "weights", "inputs"), "")
+    made = {**CERTIFICATE, "hashes": {**unread, "graph": graph}}
     (folder / "certificate.json").write_text(json.dumps(made))
     html = render(read_facts(folder))
     assert "1,234" in html and "a/<wbr>&lt;b&gt;" in html and "7, not 8" in html
     assert "Not every form" in html and "not compared: `layer` rounds down" in html
-    made["hashes"] = {"graph": "of another"}
+    made["hashes"] = {**unread, "graph": "of another"}
     (folder / "certificate.json").write_text(json.dumps(made))
     assert "Not tried yet" in render(read_facts(folder))

@@ -6,6 +6,7 @@ from qgraph.errors import PassError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.text import print_graph
 from qgraph.ir.verify import verify
+from qgraph.records import to_json
 from qgraph.rewrite.pattern import Op, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 from qgraph.rewrite.trace import Refusal, Rewrite, Trace
@@ -162,7 +163,7 @@ def test_the_trace_as_json():
     g = chain("relu")
     trace = run(g, turned("relu", "tanh"))
     trace.refuse(Refusal("p", "r", "n", "why"))
-    assert trace.to_json() == {
+    assert to_json(trace.stored) == {
         "rewrites": [{"pass_name": "test", "rule": "relu-to-tanh", "node": "n0",
                       "before": "%n0 = relu(%x)", "after": "%tanh = tanh(%x)"}],
         "refusals": [{"pass_name": "p", "rule": "r", "node": "n", "reason": "why"}],

@@ -81,9 +81,9 @@ def test_the_result_is_defined_and_exact(case: str, effort: str) -> None:
     scores = exact(Reference(result.graph).run(feeds)[result.graph.outputs["y"]])
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores.sum(axis=-1), 1, rtol=1e-5)
-    found = result.facts["agreement"]
-    assert not math.isnan(found["sqnr"]) and 0 <= found["top1"] <= 1
-    assert found["held_out"] == (effort != "plain" and len(data) >= 8 and batch < 4)
+    found = result.facts.agreement
+    assert not math.isnan(found.measured.sqnr) and 0 <= found.top1 <= 1
+    assert found.held_out == (effort != "plain" and len(data) >= 8 and batch < 4)
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
@@ -91,9 +91,9 @@ def test_the_result_is_defined_and_exact(case: str, effort: str) -> None:
 def test_a_budget_of_nothing_is_the_first_plan(effort: str, count: int) -> None:
     data = normal(count)
     result = qgraph.quantize(network(), data, effort=effort, budget=0)
-    plain = qgraph.quantize(network(), data, plan=result.facts["plan_spec"], effort="plain")
-    assert len(result.facts["trials"]) == (effort != "plain")
-    assert result.facts["plan"] == plain.facts["plan"]
+    plain = qgraph.quantize(network(), data, plan=result.facts.choice.plan_spec, effort="plain")
+    assert len(result.facts.choice.trials) == (effort != "plain")
+    assert result.facts.choice.plan == plain.facts.choice.plan
 
 
 @pytest.mark.parametrize("effort", EFFORTS)

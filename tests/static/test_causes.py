@@ -145,6 +145,6 @@ def test_analysis_puts_the_guilty_stage_first() -> None:
     floating, quantized = build(graph, INT8, Plan(method="max"), data, Trace())
     found = analysis(quantized, floating, measure(quantized, floating, data), data)
     bad = found[0]
-    assert bad["layer"] == "bad" and bad["where_db"]["weights"] < bad["where_db"]["output"]
-    assert bad["where_db"].keys() == {"weights", "output"}
-    assert bad["reasons"][0].startswith("input channel 3")
+    assert bad.layer == "bad" and bad.where_db["weights"] < bad.where_db["output"]
+    assert bad.where_db.keys() == {"weights", "output"}
+    assert bad.reasons[0].startswith("input channel 3")

@@ -45,7 +45,7 @@ def clipping(loud: float, count: int) -> list[str]:
     data = RNG.uniform(-0.99, 0.99, (64, 1000)).astype(np.float32)
     data[-16:, 4 : 4 + count] = loud
     made = qgraph.quantize(g, {"x": data}, effort="fast", budget=0)
-    return [w for w in made.facts["warnings"] if w.startswith("many values are clipped")]
+    return [w for w in made.facts.warnings if w.startswith("many values are clipped")]
 
 
 def test_what_clips_more_than_a_hundredth_is_named():
@@ -69,4 +69,4 @@ def test_constants_may_be_clipped_by_design():
     )
     found = made.measured.statistics["w/q8"]
     assert found.above + found.below > CLIPPED * found.elements
-    assert not any("clipped" in w for w in made.facts["warnings"])
+    assert not any("clipped" in w for w in made.facts.warnings)

@@ -115,15 +115,15 @@ def test_the_report_part_is_never_seen(monkeypatch) -> None:
 def test_quantize_builds_what_was_found(plan: Plan) -> None:
     graph = mlp(8, 12, 12, 4)
     result = qgraph.quantize(graph, samples(60), plan=plan, mean_bits=5)
-    facts = result.facts["mixed"]
-    (kept,) = [p for p in facts["points"] if p["kept"]]
-    assert kept["bits"] == weight_bits(result.graph)
-    assert kept["mean_bits"] <= 5 and facts["budget"] == {"mean_bits": 5, "weight_bytes": None}
-    assert result.facts["agreement"]["held_out"]
+    facts = result.facts.choice.mixed
+    (kept,) = [p for p in facts.points if p.kept]
+    assert kept.bits == weight_bits(result.graph)
+    assert kept.mean_bits <= 5 and facts.budget == Budget(mean_bits=5)
+    assert result.facts.agreement.held_out
     again = qgraph.quantize(
         graph, samples(8), profile=parse_profile(_yaml(result.profile)), plan=plan
     )
-    assert weight_bits(again.graph) == kept["bits"]
+    assert weight_bits(again.graph) == kept.bits
 
 
 def _yaml(profile: Profile):
@@ -134,8 +134,8 @@ def _yaml(profile: Profile):
 
 def test_bytes_are_a_budget_too() -> None:
     result = qgraph.quantize(mlp(8, 12, 4), samples(40), weight_bytes=90)
-    (kept,) = [p for p in result.facts["mixed"]["points"] if p["kept"]]
-    assert kept["weight_bytes"] <= 90
+    (kept,) = [p for p in result.facts.choice.mixed.points if p.kept]
+    assert kept.weight_bytes <= 90
 
 
 def test_names_that_are_patterns_mean_themselves() -> None:
@@ -162,9 +162,9 @@ def test_overrides_of_the_profile_hold() -> None:
     )
     graph = mlp(8, 12, 12, 4)
     result = qgraph.quantize(graph, samples(40), profile=own, mean_bits=5)
-    (kept,) = [p for p in result.facts["mixed"]["points"] if p["kept"]]
-    assert weight_bits(result.graph) == kept["bits"] and kept["bits"]["fc1"] == 6
-    assert kept["bits"]["fc0"] != INT8.bits.weight
+    (kept,) = [p for p in result.facts.choice.mixed.points if p.kept]
+    assert weight_bits(result.graph) == kept.bits and kept.bits["fc1"] == 6
+    assert kept.bits["fc0"] != INT8.bits.weight
     assert result.profile.override("fc1").activation == 4
     assert result.profile.override("fc0").activation == 5
 
@@ -251,8 +251,8 @@ def test_effort_finds_a_plan_first(monkeypatch) -> None:
 
     monkeypatch.setattr(search, "build", watched)
     result = qgraph.quantize(mlp(8, 8, 4), samples(40), effort="fast", mean_bits=5)
-    assert {p.bits.weight for p in profiles} == {4} and len(result.facts["trials"]) == 2
-    assert result.facts["mixed"]["points"]
+    assert {p.bits.weight for p in profiles} == {4} and len(result.facts.choice.trials) == 2
+    assert result.facts.choice.mixed.points
 
 
 @settings(max_examples=20)

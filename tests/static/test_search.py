@@ -112,7 +112,7 @@ def test_ctrl_c_before_anything_is_measured_stops() -> None:
 
 def test_a_search_that_was_ended_is_warned_of() -> None:
     result = qgraph.quantize(network(), samples(48), budget=0)
-    assert result.facts["warnings"][0] == (
+    assert result.facts.warnings[0] == (
         "the budget of seconds ended the search after 1 plan: the best so far is kept"
     )
 
@@ -136,17 +136,17 @@ def test_unknown_effort() -> None:
 
 def test_quantize_reports_on_samples_kept_apart() -> None:
     result = qgraph.quantize(network(), samples(48), profile=INT4, effort="fast")
-    assert result.facts["agreement"]["held_out"] and result.facts["agreement"]["samples"] == 12
-    assert len(result.facts["trials"]) == 2 and result.facts["calibration_samples"] == 36
+    assert result.facts.agreement.held_out and result.facts.agreement.samples == 12
+    assert len(result.facts.choice.trials) == 2 and result.facts.calibration_samples == 36
     plain = qgraph.quantize(network(), samples(48), profile=INT4, effort="plain")
-    assert plain.facts["trials"] == [] and not plain.facts["agreement"]["held_out"]
+    assert plain.facts.choice.trials == [] and not plain.facts.agreement.held_out
 
 
 def test_a_plan_is_built_as_it_is() -> None:
     plan = Plan(equalize="biases", powers_of_two=True, method="mse", correct_bias=True)
     graph, data = network(), samples(8)
     result = qgraph.quantize(graph, data, plan=plan.spec())
-    assert result.facts["plan_spec"] == plan.spec() and result.facts["trials"] == []
+    assert result.facts.choice.plan_spec == plan.spec() and result.facts.choice.trials == []
     again = qgraph.quantize(graph, data, plan=plan, effort="plain", method="mse")
     assert print_graph(result.graph) == print_graph(again.graph)
     rules = {(r.pass_name, r.node) for r in result.trace.rewrites}

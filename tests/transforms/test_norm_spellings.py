@@ -261,7 +261,7 @@ def test_norms_between_layers_are_integers(write) -> None:
     made = quantize(g, {"x": rng.normal(size=(64, 6)).astype(np.float32)}, effort="plain")
     assert [n.op for n in made.graph.topological()].count("standardize") == 1
     assert not [r for r in made.trace.refusals if r.reason.startswith("stays float")]
-    assert made.facts["agreement"]["sqnr"] > 28
+    assert made.facts.agreement.sqnr > 28
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_table_holds_the_composition(name) -> None:
     codes = np.arange(domain.lo, domain.hi + 1)
     given = np.ldexp(codes.astype(np.float64), -domain.exponent if domain.exponent else 0)
     assert len(given) == 2**domain.bits and spec.bits == 8
-    assert made.facts["agreement"]["sqnr"] > 30
+    assert made.facts.agreement.sqnr > 30
 
 
 def test_a_trained_graph_has_the_same_numbers(tmp_path) -> None:

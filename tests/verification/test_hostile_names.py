@@ -73,9 +73,8 @@ def test_every_form_is_equal_under_any_names(kind, tmp_path) -> None:
 
     found = verify(out)
     assert found.refused.keys() <= {"qonnx"}
-    for name, form in found.certificate["forms"].items():
-        assert form["compared"] or name == "qonnx"
-        assert not form.get("differences"), name
+    for name, form in found.certificate.forms.items():
+        assert (form.compared and not form.differences) or name == "qonnx", name
 
     manifest = json.loads((out / "manifest.json").read_text())
     assert [*manifest["inputs"]] == inputs

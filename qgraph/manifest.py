@@ -1,0 +1,180 @@
+"""The manifest of an output directory, and its statistics, as they are stored in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qgraph.archives import read_json
+from qgraph.errors import LoadError, first_line
+from qgraph.files import sha256_of
+from qgraph.ir.types import Role
+from qgraph.quant.profile import Profile
+from qgraph.records import FLAT, from_json
+from qgraph.static.facts import Facts
+
+# It goes up whenever a key of the manifest is added, taken away, or changes its meaning.
+FORMAT = 6
+
+Exponent = int | tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """A compute layer: bits, exponents, exactness bound, SQNR of its output in dB."""
+
+    name: str
+    op: str
+    input: str
+    input_scales: Sequence[str]
+    weight: str
+    weight_bits: int
+    weight_exponent: Exponent
+    output: str | None
+    output_bits: int | None
+    output_exponent: Exponent
+    sqnr_db: float | None
+    accumulator_bound: int
+    accumulator_bits: int
+    exact_in: str
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """A quantizer; `of` is the tensor that it quantizes."""
+
+    name: str
+    of: str
+    role: Role
+    bits: int
+    signed: bool
+    exponent: Exponent
+    group: str | None
+    sqnr_db: float | None
+
+
+@dataclass(frozen=True)
+class GroupEntry:
+    """Quantizers that share a scale."""
+
+    exponent: Exponent
+    members: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FloatOpEntry:
+    """An op that is computed in float."""
+
+    name: str
+    op: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that is known of a network; `files` are hashes."""
+
+    format: int
+    versions: Mapping[str, str]
+    facts: Facts = field(metadata=FLAT)
+    established: Sequence[str]
+    calibration_method: str
+    profile: Profile
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    tensorflow_names: Mapping[str, Mapping[str, str]]
+    layers: Sequence[LayerEntry]
+    tensors: Sequence[TensorEntry]
+    scale_groups: Mapping[str, GroupEntry]
+    float_ops: Sequence[FloatOpEntry]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AloneEntry:
+    """dB that a quantizer alone leaves, by its exponent and by the finest that clips nothing."""
+
+    sqnr_alone_db: float | None
+    sqnr_max_db: float | None
+
+
+@dataclass(frozen=True)
+class StatisticsEntry:
+    """What the samples showed of a quantizer's input; `alone` where it has one exponent."""
+
+    least: float
+    greatest: float
+    elements: int
+    zeros: int
+    clipped_below: int
+    clipped_above: int
+    vanished: int
+    max_exponent: int | None
+    first_bin: int
+    log2_width: int
+    counts: Sequence[int]
+    alone: AloneEntry | None = field(default=None, metadata=FLAT)
+
+
+@dataclass(frozen=True)
+class StatisticsRecord:
+    """statistics.json."""
+
+    samples: int
+    outputs_sqnr_db: Mapping[str, float | None]
+    tensors: Mapping[str, StatisticsEntry]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest in an output directory. Raises LoadError."""
+    found = manifest_of(folder)
+    if found is None:
+        raise LoadError(
+            "not what `qgraph quantize` wrote",
+            node=str(folder),
+            hint="give the directory that its -o named",
+        )
+    return found
+
+
+def manifest_of(path: Path) -> Manifest | None:
+    """The manifest of an output directory or of a file in one; None for what is neither.
+
+    Raises LoadError for a directory of another version, and for one whose graph is not the one
+    that was written.
+    """
+    folder = path if (path / "manifest.json").is_file() else path.parent
+    try:
+        found = read_json(folder / "manifest.json")
+    except LoadError:
+        return None
+    if not {"format", "versions", "files"} <= found.keys() or not isinstance(found["files"], dict):
+        return None
+    if found["format"] != FORMAT:
+        if folder != path:
+            return None
+        raise LoadError(
+            f"was written by another version of qgraph: its manifest has format "
+            f"{found['format']}, this version reads {FORMAT}",
+            node=str(folder),
+            hint="quantize the model again",
+        )
+    part = "inference.pb" if folder == path else path.name
+    if (folder / part).exists() and sha256_of(folder / part) == found["files"].get(part):
+        return _parsed(found, folder)
+    if folder == path:
+        raise LoadError(
+            "is not as it was written", node=str(path / part), hint="quantize the model again"
+        )
+    return None
+
+
+def _parsed(found: Mapping[str, object], folder: Path) -> Manifest:
+    try:
+        return from_json(Manifest, found)
+    except Exception as error:  # whatever a damaged manifest makes of records
+        raise LoadError(
+            f"its manifest is not as it was written: {first_line(error)}",
+            node=str(folder),
+            hint="quantize the model again",
+        ) from None

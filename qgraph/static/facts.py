@@ -1,0 +1,144 @@
+"""Facts of a quantized network: where it came from, how it was made, how near it is to float.
+
+Every output directory has them in its manifest. None stands for what was not measured and, in
+decibels, for no noise at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qgraph.quant.bits import Budget
+from qgraph.quant.domain import Domain
+from qgraph.quant.plan import Plan
+from qgraph.records import FLAT, OMITTED
+from qgraph.static.agreement import Agreement
+from qgraph.train.record import TrainingRecord
+
+
+def decibels(value: float) -> float | None:
+    """None for no noise at all, which JSON has no number for."""
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class DomainFacts:
+    """How near samples are to the training data; `warning` is empty where they are near."""
+
+    found: Domain = field(metadata=FLAT)
+    warning: str
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """`data_free`: what was assumed of inputs without data. `inputs_seen`: the range of each input,
+    `input_doubts`: what is odd about it.
+    """
+
+    data_free: Mapping[str, str] | None
+    domain: DomainFacts | None
+    inputs_seen: Mapping[str, tuple[float, float]]
+    input_doubts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class AgreementFacts:
+    """An `Agreement`; `held_out`: on samples that calibration did not see."""
+
+    sqnr: float | None
+    top1: float | None
+    samples: int
+    held_out: bool
+
+    @classmethod
+    def of(cls, found: Agreement, held_out: bool) -> AgreementFacts:
+        return cls(decibels(found.sqnr), found.top1, found.samples, held_out)
+
+    @property
+    def measured(self) -> Agreement:
+        sqnr = math.inf if self.sqnr is None else self.sqnr
+        return Agreement(sqnr, self.top1, self.samples)
+
+
+@dataclass(frozen=True)
+class TrialFacts:
+    """A plan that was tried, and what it gave."""
+
+    plan: Plan
+    agreement: Agreement
+
+
+@dataclass(frozen=True)
+class PointFacts:
+    """Bits by layer and what they gave. `front`: nothing measured is both smaller and nearer."""
+
+    weight_bytes: int
+    mean_bits: float
+    sqnr_db: float | None
+    top1: float | None
+    uniform: bool
+    front: bool
+    kept: bool
+    bits: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class MixedFacts:
+    """A search for bits layer by layer; `weights`: how many each layer has."""
+
+    samples: int
+    weights: Mapping[str, int]
+    points: Sequence[PointFacts]
+    budget: Budget | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
+class ChoiceFacts:
+    """How the network was built, and what else was tried."""
+
+    effort: str
+    plan: Plan
+    plan_spec: str
+    trials: Sequence[TrialFacts]
+    mixed: MixedFacts | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What a layer costs the outputs: alone quantized, all but it, all up to it.
+
+    For the worst also `where_db`, its weights (with the bias) and its output each alone, and
+    `reasons`, the most likely first.
+    """
+
+    layer: str
+    op: str
+    sqnr_db: float | None
+    top1: float | None
+    all_but_sqnr_db: float | None
+    all_but_top1: float | None
+    so_far_sqnr_db: float | None
+    so_far_top1: float | None
+    samples: int
+    where_db: Mapping[str, float | None] = field(default_factory=dict)
+    reasons: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it."""
+
+    model: str
+    model_sha256: str | None
+    calibration_samples: int
+    samples: SampleFacts = field(metadata=FLAT)
+    choice: ChoiceFacts = field(metadata=FLAT)
+    exponents: str | None
+    passes: str
+    warnings: Sequence[str]
+    notes: Sequence[str]
+    agreement: AgreementFacts | None
+    training: TrainingRecord | None = None
+    sensitivity: Sequence[PartFacts] | None = field(default=None, metadata=OMITTED)

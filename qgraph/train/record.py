@@ -1,0 +1,35 @@
+"""What a checkpoint tells of its run: how far it is, what validations found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qgraph.train.options import Options
+from qgraph.train.score import Score
+
+
+@dataclass(frozen=True)
+class Position:
+    """What has been done: `step` steps in all, `done` of them in `epoch` (from 0).
+
+    `loss` and `right` are sums over the steps of the epoch, `samples` what they are of.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    done: int = 0
+    loss: float = 0.0
+    right: float = 0.0
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """All of it; None throughout where a script of its own trained, which keeps no record."""
+
+    options: Options | None = None
+    loss: str | None = None
+    at: Position | None = None
+    history: Sequence[Score] | None = None
+    best: Score | None = None

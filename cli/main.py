@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from qgraph.cli.analyze import analyze
 from qgraph.cli.doctor import doctor
+from qgraph.cli.evaluate import evaluate
 from qgraph.cli.export import export
 from qgraph.cli.finalize import finalize
 from qgraph.cli.inspect import inspect
@@ -79,6 +80,7 @@ app.command()(inspect)
 app.command()(optimize)
 app.command()(analyze)
 app.command()(run)
+app.command()(evaluate)
 app.command()(report)
 app.command()(export)
 app.command()(verify)

@@ -164,6 +164,10 @@ WeightBytes = Annotated[
 Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]
+Threads = Annotated[int, typer.Option(metavar="N", help="Threads for one run.")]
+Level = Annotated[
+    str, typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2, avx512vnni or amx.")
+]
 OWN = ("mean_bits", "top", "as_json")  # what `analyze` alone has, or in a form of its own
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 

@@ -41,7 +41,9 @@ from qgraph.cli.options import (
 from qgraph.errors import ExactnessError, OutputError, UsageError
 
 if TYPE_CHECKING:
+    from qgraph.evaluation import Evaluation
     from qgraph.ir.types import Shape
+    from qgraph.manifest import Manifest
     from qgraph.pipelines import Pipeline
 
 
@@ -133,6 +135,7 @@ def quantize(
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
+    from qgraph.cli.evaluate import print_evaluation
     from qgraph.cli.tables import print_files, print_quantized
     from qgraph.cli.training import print_training_files, train_in
     from qgraph.manifest import read_manifest
@@ -203,11 +206,36 @@ def quantize(
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)
     manifest = read_manifest(output)
+    evaluated = _evaluated(output, manifest, validation if train_data else calibration, limit)
     if as_json:
-        print(json.dumps({"output": str(output), **to_object(manifest)}))
+        facts = {} if evaluated is None else {"evaluation": evaluated[0].facts()}
+        print(json.dumps({"output": str(output), **to_object(manifest), **facts}))
         return
     print_quantized(manifest)
+    if evaluated is not None:
+        print_evaluation(*evaluated)
     print_files(output, manifest.facts.warnings)
+
+
+def _evaluated(
+    output: Path, manifest: Manifest, data: str | None, limit: int | None
+) -> tuple[Evaluation, str] | None:
+    """Accuracy on labels of the data, if it has some, and in words on which samples.
+
+    Of calibration data, what was kept apart counts, if anything was.
+    """
+    from qgraph.evaluation import evaluate, has_labels
+
+    if not has_labels(data, [*manifest.inputs], [*manifest.outputs]):
+        return None
+    assert data is not None
+    near = manifest.facts.agreement
+    if manifest.facts.training is not None:
+        return evaluate(output, data), f"of {data}, which the checkpoint was chosen on"
+    if near is not None and near.held_out:
+        found = evaluate(output, data, limit=limit, held_out=near.samples)
+        return found, f"of {data}, kept apart"
+    return evaluate(output, data, limit=limit), f"of {data}, which calibration saw too"
 
 
 def beside(model: Path, kind: str) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import Json, Level, Threads
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Array
@@ -34,11 +34,8 @@ def run(
     batch: Annotated[
         int, typer.Option(min=1, metavar="N", help="So many samples at once.")
     ] = BATCH,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads for one run.")] = 1,
-    level: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Instructions: auto, plain, avx2, avx512vnni or amx."),
-    ] = "auto",
+    threads: Threads = 1,
+    level: Level = "auto",
     as_json: Json = False,
 ) -> None:
     """Run a network on integers, without TensorFlow: the outputs are exact to the bit."""

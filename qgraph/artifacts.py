@@ -53,6 +53,8 @@ FILES = MappingProxyType(
         "graph.txt": "the quantized graph as text",
         "network.npz": "constants, unknown ops, a few samples: what export and verify start from",
         "profile.yaml": "the target profile, for --profile",
+        "float.txt": "the float network as text: what evaluate compares with",
+        "float.npz": "its constants",
         "exponents.json": "the exponent of each tensor, for --exponents",
     }
 )
@@ -91,6 +93,10 @@ def write(result: Quantized, place: Reserved) -> None:
         write_npz(draft / "network.npz", arrays)
         _write_json(draft / "rewrites.json", to_json(result.trace.stored))
         (draft / "graph.txt").write_text(print_graph(result.graph), "utf-8")
+        original = result.original or result.floating
+        (draft / "float.txt").write_text(print_graph(original), "utf-8")
+        float_arrays = {**constants("constant", original), **source_arrays(original)}
+        write_npz(draft / "float.npz", float_arrays)
         (draft / "profile.yaml").write_text(dump_profile(result.profile), "utf-8")
         (draft / "exponents.json").write_text(result.exponents.dump(), "utf-8")
         (draft / "statistics.json").write_text(statistics(result), "utf-8")

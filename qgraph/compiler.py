@@ -67,7 +67,8 @@ class Quantized:
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
     `measured` how far one is from the other, on the samples `few` (none where they were invented);
     `sample` the calibration inputs (one batch) whose codes are saved. `cautions` are those of
-    `facts.warnings` that come from what was measured of this result.
+    `facts.warnings` that come from what was measured of this result. `original` is the float
+    network before any step of the plan and before training; `floating` where it is None.
     """
 
     graph: Graph
@@ -81,6 +82,7 @@ class Quantized:
     few: Mapping[str, Array]
     facts: Facts
     cautions: Sequence[str] = ()
+    original: Graph | None = None
 
     @property
     def exponents(self) -> Exponents:
@@ -197,6 +199,7 @@ def quantize(
     few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
     sample, method = _first_batch(graph, samples.data), choice.plan.method
     made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
+    made = replace(made, original=samples.original)
     if not sensitivity:
         return made
     looked_at = _first(graph, choice.parts.comparison, SENSITIVITY_SAMPLES)

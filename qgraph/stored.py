@@ -7,6 +7,7 @@ from pathlib import Path
 
 from qgraph.archives import read_arrays, reading
 from qgraph.backends.forms import Network
+from qgraph.errors import LoadError
 from qgraph.frontends.sources import sources_of
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import parse_graph
@@ -16,9 +17,29 @@ from qgraph.names import from_entry_name
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
 
+TRAINING, INFERENCE = "training.json", "inference"  # in a directory that a network is trained in
+
+
+def inference_folder(path: str | Path) -> Path:
+    """The output directory that `path` stands for: itself, or `inference/` in a training directory.
+
+    Raises LoadError for a training directory that has none yet.
+    """
+    path = Path(path)
+    if not (path / TRAINING).is_file():
+        return path
+    if not (path / INFERENCE / "manifest.json").is_file():
+        raise LoadError(
+            "is a directory to train in, without an inference graph yet",
+            node=str(path),
+            hint=f"run: qgraph train {path} --data DATA, then: qgraph finalize {path}",
+        )
+    return path / INFERENCE
+
 
 def load_graph(folder: Path) -> Graph:
     """The calibrated graph of an output directory. Raises LoadError."""
+    folder = inference_folder(folder)
     about = read_manifest(folder)
     with reading(folder, "is not as it was written", "quantize the model again"):
         text = (folder / "graph.txt").read_text("utf-8")
@@ -28,13 +49,29 @@ def load_graph(folder: Path) -> Graph:
         return graph
 
 
+def load_float(folder: Path) -> Graph:
+    """The float network that an output directory was made from. Raises LoadError."""
+    folder = inference_folder(folder)
+    read_manifest(folder)
+    if not (folder / "float.txt").is_file():
+        raise LoadError(
+            "has no float network to compare with",
+            node=str(folder),
+            hint="an earlier version wrote it: quantize the model again",
+        )
+    with reading(folder, "is not as it was written", "quantize the model again"):
+        arrays = read_arrays(folder / "float.npz")
+        text = (folder / "float.txt").read_text("utf-8")
+        return parse_graph(text, part(arrays, "constant"), sources_of(arrays))
+
+
 def load_network(folder: str | Path) -> Network:
     """What an output directory holds, with its integer program.
 
     Sizes that the graph leaves open are those of the calibration sample. Raises LoadError, and
     UnsupportedError where the network has no integer program.
     """
-    folder = Path(folder)
+    folder = inference_folder(folder)
     graph = load_graph(folder)
     with reading(folder, "is not as it was written", "quantize the model again"):
         sample = part(read_arrays(folder / "tensors.npz"), "input")

@@ -38,7 +38,7 @@ LAYERS = (
     ("static", "train"),
     ("compiler", "artifacts", "manifest", "optimized", "stored", "runtime"),
     ("exports",),
-    ("report", "retrain", "verification"),
+    ("evaluation", "report", "retrain", "verification"),
     ("rl",),
     ("cli",),
 )

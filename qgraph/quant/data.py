@@ -16,6 +16,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
+from qgraph.quant.labels import inputs_among
 from qgraph.quant.sources import NUMBERS, OnRead, call_entry_point, is_entry_point, read_file
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
@@ -113,12 +114,14 @@ class Chunks(Sequence[Array]):
         return np.require(chunk, self.dtype, ["C", "A"])
 
 
-def chunk_inputs(graph: Graph, data: Mapping[str, Array]) -> dict[str, Sequence[Array]]:
-    """Cut samples into chunks of the graph's own batch size, or of CHUNK where that is free."""
+def chunk_inputs(
+    graph: Graph, data: Mapping[str, Array], free: int = CHUNK
+) -> dict[str, Sequence[Array]]:
+    """Cut samples into chunks of the graph's own batch size, or of `free` where that is free."""
     chunks: dict[str, Sequence[Array]] = {}
     for name in graph.inputs:
         shape = graph.types[name].shape
-        size = shape[0] if shape and shape[0] is not None else CHUNK
+        size = shape[0] if shape and shape[0] is not None else free
         chunks[name] = Chunks(data[name], size, graph.types[name].dtype)
     return chunks
 
@@ -173,8 +176,9 @@ def _read(source: Data, limit: int | None, on_read: OnRead) -> Mapping[str, Arra
 
 
 def _by_input(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
-    if len(arrays) == 1 and len(graph.inputs) == 1:
-        return {graph.inputs[0]: next(iter(arrays.values()))}
+    unlabelled = [*arrays] if len(arrays) == 1 else inputs_among(arrays, graph.inputs)
+    if len(unlabelled) == 1 and len(graph.inputs) == 1:
+        return {graph.inputs[0]: arrays[unlabelled[0]]}
     spelled = {name: name if name in arrays else entry_name(name) for name in graph.inputs}
     missing = [name for name, entry in spelled.items() if entry not in arrays]
     if missing:

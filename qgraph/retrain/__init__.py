@@ -8,7 +8,6 @@ retrain.finalize("out").save("out/inference")
 
 from qgraph.retrain.directory import (
     FILES,
-    INFERENCE,
     Training,
     check_trainable,
     load,
@@ -19,6 +18,7 @@ from qgraph.retrain.directory import (
 from qgraph.retrain.finalize import finalize
 from qgraph.retrain.run import facts_of, make_deterministic, train, trainer, use_threads
 from qgraph.retrain.script import keras_model, module
+from qgraph.stored import INFERENCE
 from qgraph.train.keep import load_checkpoint, save_checkpoint
 from qgraph.train.loop import CHECKPOINTS
 

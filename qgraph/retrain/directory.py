@@ -23,17 +23,16 @@ from qgraph.quant.profile import Profile, dump_profile, load_profile
 from qgraph.records import from_json, to_json, to_object
 from qgraph.rewrite.trace import Trace, TraceRecord
 from qgraph.static.facts import Facts
-from qgraph.stored import part
+from qgraph.stored import INFERENCE, TRAINING, part
 from qgraph.train.folded import Norm, norms_of
 from qgraph.train.loop import CHECKPOINTS, network_of
 from qgraph.train.model import TrainingGraph
 from qgraph.train.state import state_of
 
 FORMAT = 2  # of training.json and what it stands for
-INFERENCE = "inference"
 FILES = MappingProxyType(
     {
-        "training.json": "versions, names, what the calibration found",
+        TRAINING: "versions, names, what the calibration found",
         "graph.txt": "the quantized graph as text",
         "float.txt": "the float graph, which teaches where there are no labels",
         "arrays.npz": "weights, batch norms and samples of both",
@@ -117,7 +116,7 @@ def write(result: Quantized, place: Reserved) -> None:
         (draft / "rewrites.json").write_text(
             json.dumps(to_json(result.trace.stored), indent=1), "utf-8"
         )
-        (draft / "training.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        (draft / TRAINING).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         write_npz(draft / "arrays.npz", arrays)
 
 
@@ -145,10 +144,10 @@ def load(path: str | Path) -> Training:
         "is not what `qgraph quantize --mode retrain` wrote",
         "give the directory that its -o named",
     )
-    if not (path / "training.json").is_file():
+    if not (path / TRAINING).is_file():
         raise LoadError(problem, node=str(path), hint=hint)
     with reading(path, problem, hint):
-        about = read_json(path / "training.json")
+        about = read_json(path / TRAINING)
         if about["format"] != FORMAT:
             raise LoadError(
                 f"was written by another version of qgraph: format {about['format']}, "

@@ -39,7 +39,7 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
     if found.few:
         near = AgreementFacts.of(agreement(found.floating, graph, found.few), False)
     facts = replace(found.facts, agreement=near, training=record_of(checkpoint))
-    return finished(
+    made = finished(
         graph,
         with_trained_constants(found.floating, graph),
         found.profile,
@@ -49,6 +49,7 @@ def finalize(path: str | Path, *, last: bool = False) -> Quantized:
         found.few,
         facts,
     )
+    return replace(made, original=found.floating)
 
 
 def with_trained_constants(floating: Graph, trained: Graph) -> Graph:

@@ -14,9 +14,8 @@ from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.data import batch_of, check_arrays
+from qgraph.quant.labels import labels_among
 from qgraph.quant.sources import is_entry_point, read_file
-
-LABELS = ("labels", "label", "y")
 
 Source = Any  # a path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset
 
@@ -55,7 +54,7 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
     made = _read(source)
     if hasattr(made, "element_spec"):
         return DatasetBatches(made, graph, batch_size, str(source))
-    named, labels = _labels_apart(made)
+    named, labels = _labels_apart(made, graph)
     inputs = check_arrays(named, graph, "training data")
     count = len(next(iter(inputs.values())))
     if labels is not None and len(labels) != count:
@@ -98,17 +97,18 @@ def _saved_dataset(path: Path) -> Any:
         ) from error
 
 
-def _labels_apart(made: Any) -> tuple[Mapping[str, Array], Array | None]:
+def _labels_apart(made: Any, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
     if isinstance(made, tuple) and len(made) == 2:
         inputs, labels = made
         named = inputs if isinstance(inputs, Mapping) else {"": inputs}
         return named, np.asarray(labels)
     named = made if isinstance(made, Mapping) else {"": np.asarray(made)}
-    names = [name for name in LABELS if name in named]
+    labels_name = labels_among(named, graph.inputs)
     # An input may be called `y` too, where it is alone.
-    if not names or len(named) == 1:
+    if labels_name is None or len(named) == 1:
         return named, None
-    return {k: named[k] for k in named if k != names[0]}, np.asarray(named[names[0]])
+    inputs = {name: named[name] for name in named if name != labels_name}
+    return inputs, np.asarray(named[labels_name])
 
 
 @dataclass(frozen=True)

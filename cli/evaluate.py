@@ -1,0 +1,103 @@
+"""`qgraph evaluate`: accuracy of a quantized network beside its float network, on labels."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qgraph.cli.options import Json, Level, Threads
+
+if TYPE_CHECKING:
+    from qgraph.evaluation import Evaluation, OutputScore
+
+
+def evaluate(
+    directory: Annotated[
+        Path, typer.Argument(help="What `qgraph quantize` wrote, or a directory to train in.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            "-d",
+            metavar="FILE",
+            help="A .npz: arrays named like the inputs, labels under `labels`; with several "
+            "outputs, under `labels/NAME`.",
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The output that labels are for, of several."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
+    ] = None,
+    threads: Threads = 1,
+    level: Level = "auto",
+    as_json: Json = False,
+) -> None:
+    """Compare float and quantized network with labels: accuracy or error, size, time per sample."""
+    from qgraph.cli.console import console, progress_bar
+    from qgraph.evaluation import evaluate as found_by
+
+    with progress_bar() as progress:
+        found = found_by(
+            directory,
+            data,
+            output=output,
+            limit=limit,
+            threads=threads,
+            level=level,
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps({"directory": str(directory), **found.facts()}))
+        return
+    print_evaluation(found, f"of {data}")
+    console().print(f"next: qgraph report {shlex.quote(str(directory))}", soft_wrap=True)
+
+
+def print_evaluation(found: Evaluation, where: str) -> None:
+    """Scores of both networks, sizes, and the time of a sample."""
+    from qgraph.cli.console import console, print_table
+    from qgraph.words import counted
+
+    for output in found.outputs:
+        several = f"output {output.output}, " if len(found.outputs) > 1 else ""
+        columns, rows = _table(output, found)
+        print_table(f"{several}{counted(found.samples, 'sample')} {where}", columns, rows)
+        if output.same is not None:
+            console().print(f"The same answer as float on {output.same:.2%} of them.")
+    out = console()
+    out.print(f"Weights take {found.sizes.compression:.2f} times fewer bytes.")
+    if found.speed is None:
+        out.print("The engine cannot run this network: the integer reference did.\n")
+    else:
+        threads = counted(found.speed.threads, "thread")
+        out.print(
+            f"{found.speed.milliseconds:.3f} ms per sample by the integer engine "
+            f"({found.speed.level}, {threads}).\n"
+        )
+
+
+def _table(output: OutputScore, found: Evaluation) -> tuple[list[str], list[tuple[str, ...]]]:
+    from qgraph.evaluation import Accuracy
+
+    rows = []
+    columns = ["=network", ">RMS error", ">mean error", ">bytes"]
+    for name, score, size in (
+        ("float", output.floating, found.sizes.floating),
+        ("quantized", output.quantized, found.sizes.quantized),
+    ):
+        if isinstance(score, Accuracy):
+            top5 = [] if score.top5 is None else [f"{score.top5:.2%}"]
+            columns = ["=network", ">top-1", *([">top-5"] if top5 else []), ">bytes"]
+            numbers = [f"{score.top1:.2%}", *top5]
+        else:
+            numbers = [f"{score.root_mean_square:.6g}", f"{score.mean_absolute:.6g}"]
+        rows.append((name, *numbers, f"{size:,}"))
+    return columns, rows

@@ -1,0 +1,157 @@
+"""Float and quantized network on labelled samples, block by block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from qgraph.errors import UnsupportedError
+from qgraph.evaluation.labelled import Labelled, Source, labelled
+from qgraph.evaluation.result import Evaluation, OutputScore, Speed
+from qgraph.evaluation.scoring import Scoring, Tally, scoring
+from qgraph.evaluation.sizes import sizes_of
+from qgraph.exact.reference import Reference
+from qgraph.interpret import evaluate as run_float
+from qgraph.ir.graph import Graph
+from qgraph.ir.types import Array
+from qgraph.parallel import over_chunks
+from qgraph.progress import Progress, silent
+from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.runtime import Session
+from qgraph.stored import inference_folder, load_float, load_graph
+
+BATCH = 32  # samples at once, where the network leaves it free
+BLOCK = 16  # batches whose outputs are held at once
+
+Arrays = Mapping[str, Array]
+
+
+def evaluate(
+    folder: str | Path,
+    data: Source,
+    *,
+    output: str | None = None,
+    limit: int | None = None,
+    threads: int = 1,
+    level: str = "auto",
+    held_out: int | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Accuracy or error of the float network and of the quantized one, on labelled samples.
+
+    The integer engine runs the quantized network; TensorFlow is not needed.
+
+    Args:
+        folder: What `qgraph quantize` or `finalize` wrote; of a training directory, `inference/`.
+        data: A `.npz` with an array for each input and labels under `labels`, `label` or `y`, or
+            such arrays by name. Labels are classes, or values of the shape of the output. With
+            several outputs, arrays named like these or `labels/NAME`.
+        output: The only output to evaluate.
+        limit: Use only the first samples.
+        threads: Threads of the engine.
+        level: Instructions of the engine, as in `qgraph.runtime.Engine.open`.
+        held_out: Of the samples, use only so many of the last.
+        progress: Called with stage, done and total.
+
+    Returns:
+        Scores by output, sizes, and the time for a sample.
+
+    Raises:
+        LoadError: The folder is not what qgraph wrote.
+        CalibrationError: The data does not fit the network, or has no labels.
+        UsageError: The output does not exist.
+
+    Example:
+        >>> found = qgraph.evaluate("out", "test.npz")
+        >>> print(found.outputs[0].quantized.top1)
+    """
+    folder = inference_folder(folder)
+    graph = load_graph(folder)
+    samples = labelled(data, graph, output, limit)
+    if held_out is not None:
+        samples = samples.last(held_out)
+    floating = load_float(folder)
+    quantized = _Quantized(folder, graph, threads, level)
+    scores = _Comparison(floating, quantized, samples).run(progress)
+    speed = quantized.speed(samples.samples)
+    return Evaluation(samples.samples, scores, sizes_of(floating, graph), speed)
+
+
+class _Quantized:
+    """The quantized network, run by the engine, or by the reference where that cannot; timed."""
+
+    def __init__(self, folder: Path, graph: Graph, threads: int, level: str) -> None:
+        self.threads, self.seconds = threads, 0.0
+        self.session: Session | None = None
+        try:
+            self.session = Session.open(folder, threads, level)
+        except UnsupportedError:
+            self.reference = Reference(graph)
+
+    def run(self, feeds: Arrays) -> Arrays:
+        if self.session is None:
+            return self.reference.outputs(feeds)
+        begin = time.perf_counter()
+        found = self.session.run(feeds)
+        self.seconds += time.perf_counter() - begin
+        return found
+
+    def speed(self, samples: int) -> Speed | None:
+        if self.session is None:
+            return None
+        milliseconds = round(self.seconds / samples * 1e3, 4)
+        return Speed(milliseconds, self.session.engine.level, self.threads)
+
+
+class _Comparison:
+    """Both networks over all samples."""
+
+    def __init__(self, floating: Graph, quantized: _Quantized, samples: Labelled) -> None:
+        self.floating, self.quantized, self.samples = floating, quantized, samples
+        self.chunks = chunk_inputs(floating, samples.inputs, BATCH)
+        self.scorings: dict[str, tuple[Scoring, Array]] = {}
+        self.tallies: dict[str, tuple[Tally, Tally, Tally]] = {}
+
+    def run(self, progress: Progress) -> tuple[OutputScore, ...]:
+        count, done = chunk_count(self.chunks), 0
+        with over_chunks(min(count, BLOCK)) as each:
+            for start in range(0, count, BLOCK):
+                block = range(start, min(start + BLOCK, count))
+                for i, before in zip(block, each(self._run_float, block), strict=True):
+                    progress("evaluating", i, count)
+                    feeds = self._feeds(i)
+                    after, size = self.quantized.run(feeds), len(next(iter(feeds.values())))
+                    self._add(before, after, done, size)
+                    done += size
+        return tuple(self._score(name) for name in self.samples.labels)
+
+    def _feeds(self, i: int) -> Arrays:
+        return {name: arrays[i] for name, arrays in self.chunks.items()}
+
+    def _run_float(self, i: int) -> Arrays:
+        return run_float(self.floating, self._feeds(i), [*self.samples.labels])
+
+    def _add(self, before: Arrays, after: Arrays, start: int, size: int) -> None:
+        for name, labels in self.samples.labels.items():
+            if name not in self.scorings:
+                self.scorings[name] = scoring(
+                    self.floating, name, before[name], size, np.asarray(labels)
+                )
+            how, wanted = self.scorings[name]
+            part = wanted[start : start + size]
+            old = self.tallies.get(name, (Tally(), Tally(), Tally()))
+            new = (
+                how.tally(before[name], part),
+                how.tally(after[name], part),
+                how.same(before[name], after[name]),
+            )
+            self.tallies[name] = (old[0] + new[0], old[1] + new[1], old[2] + new[2])
+
+    def _score(self, name: str) -> OutputScore:
+        how, _ = self.scorings[name]
+        floating, quantized, same = self.tallies[name]
+        alike = same.first / same.count if same.count else None
+        return OutputScore(name, how.score(floating), how.score(quantized), alike)

@@ -1,0 +1,74 @@
+"""The facts of an evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of samples, in [0, 1]; `top5` is None with five classes or fewer."""
+
+    top1: float
+    top5: float | None
+
+
+@dataclass(frozen=True)
+class Error:
+    """The distance of outputs from labels, over all their numbers."""
+
+    root_mean_square: float
+    mean_absolute: float
+
+
+Score = Accuracy | Error
+
+
+@dataclass(frozen=True)
+class OutputScore:
+    """One output, by float and quantized network; `same` is the share of equal classes, if any."""
+
+    output: str
+    floating: Score
+    quantized: Score
+    same: float | None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of all constants: as the float network has them, and as codes."""
+
+    floating: int
+    quantized: int
+
+    @property
+    def compression(self) -> float:
+        """How many times smaller the quantized constants are."""
+        return self.floating / max(self.quantized, 1)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Time of the integer engine for one sample; `level` names its instructions."""
+
+    milliseconds: float
+    level: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Both networks on `samples` labelled samples.
+
+    `speed` is None where the engine cannot run the network; the integer reference then did.
+    """
+
+    samples: int
+    outputs: tuple[OutputScore, ...]
+    sizes: Sizes
+    speed: Speed | None
+
+    def facts(self) -> dict[str, object]:
+        """All of it, for JSON."""
+        sizes = {**asdict(self.sizes), "compression": round(self.sizes.compression, 3)}
+        return {**asdict(self), "sizes": sizes}

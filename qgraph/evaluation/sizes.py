@@ -1,0 +1,29 @@
+"""The bytes that the constants of a network take."""
+
+from __future__ import annotations
+
+from qgraph.evaluation.result import Sizes
+from qgraph.ir.graph import Graph, Node
+from qgraph.quant.topology import QUANTIZERS
+
+
+def sizes_of(floating: Graph, quantized: Graph) -> Sizes:
+    """Constants as the float network has them, and as codes of the bits that they have."""
+    return Sizes(constant_bytes(floating), constant_bytes(quantized))
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Bytes of all constants; those that are quantized count with the bits of their codes."""
+    bits = sum(
+        int(node.attrs["value"].size) * _bits(graph, node)
+        for node in graph.topological()
+        if node.op == "const"
+    )
+    return -(-bits // 8)
+
+
+def _bits(graph: Graph, constant: Node) -> int:
+    users = graph.users(constant.name)
+    if users and all(user.op in QUANTIZERS for user in users):
+        return max(int(user.attrs["spec"].bits) for user in users)
+    return int(constant.attrs["value"].dtype.itemsize) * 8

@@ -1,0 +1,86 @@
+"""`qgraph evaluate`, and what `quantize` says where there are labels."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.helpers import retraining
+from tests.helpers.cli import run, typical_images
+
+
+@pytest.fixture(scope="module")
+def labels(files):
+    return np.random.default_rng(4).integers(0, 4, 16)
+
+
+@pytest.fixture(scope="module")
+def labelled(files, labels, tmp_path_factory):
+    file = tmp_path_factory.mktemp("labelled") / "test.npz"
+    np.savez(file, image=typical_images(), labels=labels)
+    return file
+
+
+def test_evaluate_prints_both_networks(written, labelled) -> None:
+    done = run("evaluate", written, "--data", labelled)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == f"16 samples of {labelled}"
+    assert lines[1].split() == ["network", "top-1", "bytes"]
+    assert [line.split()[0] for line in lines[2:4]] == ["float", "quantized"]
+    assert "ms per sample by the integer engine" in done.out
+    assert lines[-1] == f"next: qgraph report {written}"
+
+
+def test_json(written, labelled, labels) -> None:
+    facts = json.loads(run("evaluate", written, "--data", labelled, "--json", "--limit", 8).out)
+    assert facts["samples"] == 8 and facts["outputs"][0]["output"] == "classes"
+    assert facts["sizes"]["compression"] > 2
+
+
+@pytest.mark.parametrize("name", ["image", "x"])
+def test_quantize_ends_with_accuracy_where_there_are_labels(model, labels, tmp_path, name) -> None:
+    """One input may have any name beside the labels."""
+    np.savez(tmp_path / "calib.npz", **{name: typical_images()}, labels=labels)
+    given = ("quantize", model, "-c", tmp_path / "calib.npz")
+    done = run(*given, "-o", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert f"4 samples of {tmp_path / 'calib.npz'}, kept apart" in done.out
+    plain = run(*given, "--effort", "plain", "-o", tmp_path / "plain", "--json")
+    evaluation = json.loads(plain.out)["evaluation"]
+    assert evaluation["samples"] == 16
+    wanted = json.loads(
+        run("evaluate", tmp_path / "plain", "--data", tmp_path / "calib.npz", "--json").out
+    )
+    assert evaluation["outputs"] == wanted["outputs"]
+
+
+def test_labels_do_not_change_what_is_written(model, samples, labels, written, tmp_path) -> None:
+    np.savez(tmp_path / "calib.npz", image=np.load(samples)["image"], labels=labels)
+    assert run("quantize", model, "-c", tmp_path / "calib.npz", "-o", tmp_path / "out").code == 0
+    for file in ("inference.pb", "network.npz", "float.npz"):
+        assert (tmp_path / "out" / file).read_bytes() == (written / file).read_bytes(), file
+
+
+def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
+    made = retraining.quantized(tmp_path)
+    x, labels = retraining.task(made.floating, seed=2)
+    np.savez(tmp_path / "train.npz", image=x, labels=labels)
+    np.savez(tmp_path / "calib.npz", image=retraining.images())
+    out, data = tmp_path / "out", tmp_path / "train.npz"
+    given = ("--profile", "graffitist-int4", "--plan", retraining.PLAN, "--mode", "retrain")
+    made = run("quantize", tmp_path / "net.h5", "-c", tmp_path / "calib.npz", *given, "-o", out)
+    assert made.code == 0, made.err
+    early = run("evaluate", out, "--data", data)
+    assert early.code == 3
+    assert "is a directory to train in, without an inference graph yet" in early.err
+    assert f"qgraph finalize {out}" in early.err
+    assert run("train", out, "--data", data, "--fast", "--epochs", 1).code == 0
+    assert run("finalize", out).code == 0
+    facts = json.loads(run("evaluate", out, "--data", data, "--json").out)
+    assert facts["outputs"][0]["floating"]["top1"] == 1.0  # the labels are its own
+    moved = tmp_path / "alone"
+    shutil.copytree(out / "inference", moved)
+    alone = json.loads(run("evaluate", moved, "--data", data, "--json").out)
+    assert alone["outputs"] == facts["outputs"]

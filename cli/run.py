@@ -44,7 +44,7 @@ def run(
     from qgraph.runtime import Session
 
     session = Session.open(directory, threads, level)
-    data = converted(session.graph, load_data(inputs, session.graph, limit))
+    data = converted(session.graph, load_data(inputs, session.graph, limit, what="inputs"))
     begin = time.perf_counter()
     found = session.run(data, batch)
     seconds = time.perf_counter() - begin

@@ -71,11 +71,10 @@ def _forms(
     from qgraph.cli.console import at_work
     from qgraph.errors import ExactnessError
     from qgraph.records import to_json
-    from qgraph.verification.verify import inputs_of, verify
+    from qgraph.verification.verify import verify
 
     with at_work(as_json) as progress:
-        data = inputs_of(directory, inputs, limit)
-        found = verify(directory, data, forms=forms, progress=progress)
+        found = verify(directory, inputs, limit=limit, forms=forms, progress=progress)
     if as_json:
         print(json.dumps(to_json(found.certificate)))
     else:

@@ -7,27 +7,50 @@ result.save("out")
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qgraph.compiler import Quantized, quantize
+    from qgraph.evaluation import Evaluation, evaluate
+    from qgraph.exports import export
     from qgraph.frontends import load
     from qgraph.optimized import Optimized, optimize
+    from qgraph.runtime import Session
+    from qgraph.verification.verify import Verified, verify
 
     __version__: str
 
-__all__ = ["Optimized", "Quantized", "__version__", "load", "optimize", "quantize"]
+__all__ = [
+    "Evaluation",
+    "Optimized",
+    "Quantized",
+    "Session",
+    "Verified",
+    "__version__",
+    "evaluate",
+    "export",
+    "load",
+    "optimize",
+    "quantize",
+    "verify",
+]
 
 _HOMES = {
+    "Evaluation": "qgraph.evaluation",
     "Optimized": "qgraph.optimized",
-    "optimize": "qgraph.optimized",
     "Quantized": "qgraph.compiler",
+    "Session": "qgraph.runtime",
+    "Verified": "qgraph.verification.verify",
+    "evaluate": "qgraph.evaluation",
+    "export": "qgraph.exports",
     "load": "qgraph.frontends",
+    "optimize": "qgraph.optimized",
     "quantize": "qgraph.compiler",
+    "verify": "qgraph.verification.verify",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import on first use: `import qgraph` alone stays quick."""
     if name == "__version__":
         return _version()
@@ -36,6 +59,11 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module `qgraph` has no attribute `{name}`")
+
+
+def __dir__() -> list[str]:
+    """The public names, whether they are imported yet or not."""
+    return sorted(__all__)
 
 
 def _version() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from qgraph.files import sha256_of
 from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Shape
 from qgraph.names import path_text
+from qgraph.notebook import table_html
 from qgraph.passes import Pass, PassManager
 from qgraph.pipelines import Pipeline, describe_passes, pipeline_of
 from qgraph.progress import Progress, silent
@@ -50,6 +53,7 @@ from qgraph.static.parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.scale_inputs import scaled_features
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
+from qgraph.words import counted
 
 # Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
 # it where that is so of the report's: reconstructed weights fit what they have seen.
@@ -60,9 +64,14 @@ MODES = ("static", "retrain")
 TO_TRAIN = Plan(equalize="biases", weights="3sd")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantized:
     """A network in fixed point, with all that is known of it.
+
+    Example:
+        >>> result = qgraph.quantize("model.pb", "calib.npz")
+        >>> print(result.graph)
+        >>> result.save("out")
 
     `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
     `measured` how far one is from the other, on the samples `few` (none where they were invented);
@@ -101,8 +110,45 @@ class Quantized:
         """The integer reference of this network."""
         return Reference(self.graph)
 
+    def __repr__(self) -> str:
+        agreement = self.facts.agreement
+        near = "" if agreement is None else f", {_decibel(agreement.sqnr)} dB at the outputs"
+        layers = counted(len(self._layers()), "layer")
+        return f"Quantized({self.graph.name}, {self.profile.name}, {layers}{near})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, op, self.bounds[name].exact_in, _decibel(db)) for name, op, db in self._layers()
+        ]
+        return table_html(repr(self), ("layer", "op", "sums are exact in", "SQNR, dB"), rows)
+
+    def _layers(self) -> list[tuple[str, str, float | None]]:
+        """Name, op and SQNR of each layer."""
+        nodes = (node for node in self.graph.topological() if node.name in self.bounds)
+        return [(n.name, n.op, self._sqnr_behind(n.name)) for n in nodes if n.op in COMPUTE]
+
+    def _sqnr_behind(self, name: str) -> float | None:
+        """The SQNR at the first quantizer behind a layer that was measured."""
+        while name not in self.sqnr:
+            users = self.graph.users(name)
+            if len(users) != 1:
+                return None
+            name = users[0].name
+        return self.sqnr[name]
+
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the output directory, whole or not at all. Raises OutputError."""
+        """Write the output directory, whole or not at all.
+
+        Args:
+            path: A directory, new or empty.
+            force: Replace what an earlier run wrote there.
+
+        Returns:
+            The path.
+
+        Raises:
+            OutputError: Something else is there, or it cannot be written.
+        """
         from qgraph.artifacts import save
 
         return save(self, Path(path), force=force)
@@ -136,27 +182,54 @@ def quantize(
 ) -> Quantized:
     """Quantize a trained network.
 
-    mode: `static` is without retraining. `retrain` calibrates by the plan
-    `equalize=biases,weights=3sd`, unless an effort or plan is given: what comes is to be trained
-    further (`qgraph.retrain`).
-    model: a file or directory that `load` reads, a Keras model in memory, or a graph (left as it
-    is). `inputs`, `outputs`, `input_shapes`, `signature` and `trust` are those of `load`.
-    calibration: typical
-    inputs, unlabelled; a few dozen do (`qgraph.quant.data.load_data` says in which forms). Without,
-    thresholds come from batch-norm statistics, and nothing can be measured; `input_ranges` then
-    says within which two numbers inputs lie (the name `` stands for the only input).
-    effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part of
-    the samples and keep what does (`qgraph.static.search`), within `budget` seconds. method: how
-    activation thresholds are found at first, `kl_j`, `max`, `percentile`, `mse` or `output`. plan:
-    exactly these steps, in place of an effort and a method, as `qgraph.quant.plan.parse_plan` reads
-    them. sensitivity: work out which layers hurt, and why (`qgraph.static.analysis`); takes many
-    runs of the network. mean_bits or weight_bytes: what weights may take; their bits are chosen
-    layer by layer (`qgraph.static.mixed`). memory: bytes of live values beyond which calibration
-    uses temporary files. passes: these in place of the recipe, as text (`qgraph.pipelines`) or as
-    values; quantizers are inserted after them where the list does not. without: names of passes to
-    leave out. exponents: these in place of a calibration, from a file that `Exponents.save` or an
-    earlier run wrote, or by tensor name (`qgraph.quant.exponents`); the plan is then that of the
-    file, if none is given, and `calibration` may be left out.
+    Args:
+        model: A file or directory that `load` reads, a Keras model in memory, or a graph, which is
+            left as it is.
+        calibration: Typical inputs without labels; a few dozen are enough. A `.npz`, a `.npy`,
+            arrays by input name, or `module:function`. Without, thresholds come from batch-norm
+            statistics, and nothing can be measured.
+        profile: The target: a name (`qgraph profiles` lists them), a YAML file, or a `Profile`.
+        mode: `static` is without training. `retrain` calibrates by the plan
+            `equalize=biases,weights=3sd`, unless an effort or plan is given: the result is to be
+            trained further (`qgraph.retrain`).
+        effort: `plain` quantizes as it is; `fast`, `default` and `thorough` try what helps on part
+            of the samples and keep what does (`qgraph.static.search`).
+        plan: Exactly these steps, in place of an effort and a method, as
+            `qgraph.quant.plan.parse_plan` reads them.
+        method: How activation thresholds are found at first: `kl_j`, `max`, `percentile`, `mse` or
+            `output`.
+        budget: Seconds after which no further trial begins.
+        inputs, outputs, input_shapes, signature, trust: As in `load`.
+        limit: Use only the first samples.
+        input_ranges: Without calibration data, the two numbers that inputs lie within, by name; the
+            name `` is that of the only input.
+        sensitivity: Work out which layers hurt, and why (`qgraph.static.analysis`). This takes many
+            runs of the network.
+        mean_bits, weight_bytes: What weights may take. Their bits are then chosen layer by layer
+            (`qgraph.static.mixed`).
+        memory: Bytes of live values beyond which calibration uses temporary files.
+        passes: These in place of the recipe, as text (`qgraph.pipelines`) or as values. Quantizers
+            are inserted after them where the list does not.
+        without: Names of passes to leave out.
+        exponents: These in place of a calibration: a file that `Exponents.save` or an earlier run
+            wrote, or exponents by tensor name. The plan is then that of the file, if none is given,
+            and `calibration` may be left out.
+        progress: Called with stage, done and total.
+
+    Returns:
+        The quantized network; its `save` writes the output directory.
+
+    Raises:
+        LoadError: The model cannot be read.
+        UnsupportedError: A part of it cannot be carried.
+        CalibrationError: The samples are missing or do not fit.
+        ProfileError: The profile is not valid.
+        UsageError: Options do not fit together.
+        ExactnessError: An accumulator of the profile is too narrow.
+
+    Example:
+        >>> result = qgraph.quantize("model.pb", "calib.npz", profile="graffitist-int8")
+        >>> result.save("out")
     """
     if mode not in MODES:
         raise UsageError(f"unknown mode `{mode}`; choose {' or '.join(MODES)}")
@@ -326,6 +399,11 @@ def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
     """One batch of each input, in memory: `data` may be mapped from a file."""
     batches = {name: (graph.types[name].shape or (1,))[0] or 1 for name in data}
     return converted(graph, {n: np.array(array[: batches[n]]) for n, array in data.items()})
+
+
+def _decibel(value: float | None) -> str:
+    """`exact` where there is no noise; nothing where it was not measured."""
+    return "" if value is None else f"{value:.1f}" if isfinite(value) else "exact"
 
 
 def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Array]:

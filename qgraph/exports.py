@@ -14,6 +14,7 @@ from qgraph.artifacts import versions
 from qgraph.backends.forms import Form, Network
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
+from qgraph.stored import load_network
 
 # By name: where it is, and what it is.
 FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
@@ -44,19 +45,38 @@ def form(name: str, options: Mapping[str, Any] | None = None) -> Form:
 
 
 def export(
-    network: Network,
+    network: Network | str | Path,
     name: str,
-    path: Path,
+    path: str | Path,
     *,
     force: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
-    """Write a network in a form into the directory `path`, whole or not at all: bytes by file.
+    """Write a network in a form that computes the same codes, whole or not at all.
 
-    `force` replaces what an earlier export wrote there, and nothing else. options: see the form.
-    Raises UnsupportedError where the form cannot carry the network, UsageError, OutputError.
+    Args:
+        network: An output directory, a training directory with `inference/` inside, or what
+            `qgraph.stored.load_network` gives.
+        name: `engine`, `tensorflow`, `onnx-integer`, `onnx-qdq`, `qonnx`, `c` or `vectors`.
+        path: A directory, new or empty.
+        force: Replace what an earlier export wrote there, and nothing else.
+        options: Options of the form, by name: `samples` and `layers` for `vectors`.
+
+    Returns:
+        Bytes by file.
+
+    Raises:
+        UnsupportedError: The form cannot carry the network; it names the layer.
+        UsageError: The form or an option does not exist.
+        LoadError: The directory is not what qgraph wrote.
+        OutputError: Something else is there, or it cannot be written.
+
+    Example:
+        >>> qgraph.export("out", "c", "firmware")
     """
-    chosen = form(name, options)
+    chosen, path = form(name, options), Path(path)
+    if isinstance(network, str | Path):
+        network = load_network(network)
     replaceable = _written(path) if force else ()
     with whole_directory(path, replaceable) as draft:
         reason = chosen.refusal(network)

@@ -18,11 +18,13 @@ from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Shape
 from qgraph.names import onnx_name, tensorflow_name
+from qgraph.notebook import table_html
 from qgraph.passes import Pass, PassManager, PassResult
 from qgraph.pipelines import QUANTIZED, check_facts, pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.plan import PLAIN
 from qgraph.rewrite.trace import Trace
+from qgraph.words import counted
 
 
 def _tensorflow_bytes(graph: Graph) -> bytes:
@@ -69,26 +71,50 @@ def float_format(path: str | Path) -> FloatFormat:
     return FLOAT_FORMATS[suffix]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimized:
-    """A float graph that passes have rewritten, with the log of what they did."""
+    """A float graph that passes have rewritten, with the log of what they did.
+
+    Example:
+        >>> qgraph.optimize("model.pb").graph.outputs
+    """
 
     graph: Graph
     trace: Trace
     results: Sequence[PassResult]
 
+    def __repr__(self) -> str:
+        changes = sum(result.changes for result in self.results)
+        return f"Optimized({self.graph!r}, {counted(changes, 'change')})"
+
+    def _repr_html_(self) -> str:
+        rows = [(result.name, result.changes, result.refusals) for result in self.results]
+        return table_html(repr(self), ("pass", "changes", "refusals"), rows)
+
     def save(self, path: str | Path) -> Path:
         """Write a frozen TensorFlow graph (`.pb`) or an ONNX model (`.onnx`), whole or not at all.
 
-        Raises UsageError for another suffix, UnsupportedError naming what the format cannot hold,
-        OutputError.
+        Args:
+            path: A file; its suffix is the format.
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: The suffix is another one.
+            UnsupportedError: The format cannot hold a part of the network.
+            OutputError: The file cannot be written.
         """
         path = Path(path)
         write_whole(path, float_format(path).content(self.graph))
         return path
 
     def ends(self, path: str | Path) -> Ends:
-        """The names of inputs and outputs in such a file, by their names in the graph."""
+        """The names of inputs and outputs in such a file, by their names in the graph.
+
+        Args:
+            path: A file that `save` would write; its suffix is the format.
+        """
         return ends_of(self.graph, float_format(path).spelling)
 
 
@@ -104,11 +130,27 @@ def optimize(
     trust: bool = False,
     progress: Progress = silent,
 ) -> Optimized:
-    """Rewrite a float network: the recipe `float`, which leaves its function as it is.
+    """Rewrite a float network by the recipe `float`, which leaves its function as it is.
 
-    passes: these instead, as text (`qgraph.pipelines`) or as values; none may quantize. without:
-    names of passes to leave out. model and the other options are those of `qgraph.quantize`. Raises
-    UsageError and PassError for a pass list that is wrong.
+    Args:
+        model: As in `load`, or a graph, which is left as it is.
+        passes: These in place of the recipe, as text (`qgraph.pipelines`) or as values; none may
+            quantize.
+        without: Names of passes to leave out.
+        inputs, outputs, input_shapes, signature, trust: As in `load`.
+        progress: Called with stage, done and total.
+
+    Returns:
+        The graph, and the log of what passes did; its `save` writes a `.pb` or `.onnx` file.
+
+    Raises:
+        LoadError: The model cannot be read.
+        UnsupportedError: A part of it cannot be imported.
+        UsageError: The list of passes is wrong.
+        PassError: A pass needs what another one establishes.
+
+    Example:
+        >>> qgraph.optimize("model.pb").save("float.onnx")
     """
     names = without if isinstance(without, str) else tuple(without)
     pipeline = pipeline_of(passes, names)

@@ -17,6 +17,7 @@ LAYERS = (
         "errors",
         "files",
         "names",
+        "notebook",
         "npz",
         "ops",
         "option_text",

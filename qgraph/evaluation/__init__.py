@@ -4,7 +4,7 @@ found = evaluate("out", "test.npz")
 found.outputs[0].quantized
 """
 
-from qgraph.evaluation.evaluate import evaluate
+from qgraph.evaluation.comparison import evaluate
 from qgraph.evaluation.labelled import Labelled, has_labels, labelled
 from qgraph.evaluation.result import Accuracy, Error, Evaluation, OutputScore, Sizes, Speed
 

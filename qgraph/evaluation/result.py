@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from qgraph.notebook import table_html
+from qgraph.words import counted
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -61,12 +64,26 @@ class Evaluation:
     """Both networks on `samples` labelled samples.
 
     `speed` is None where the engine cannot run the network; the integer reference then did.
+
+    Example:
+        >>> qgraph.evaluate("out", "test.npz").facts()
     """
 
     samples: int
     outputs: tuple[OutputScore, ...]
     sizes: Sizes
     speed: Speed | None
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (output.output, name, field, f"{value:.6g}")
+            for output in self.outputs
+            for name, score in (("float", output.floating), ("quantized", output.quantized))
+            for field, value in asdict(score).items()
+            if value is not None
+        ]
+        title = f"{counted(self.samples, 'sample')}, {self.sizes.compression:.2f} times smaller"
+        return table_html(title, ("output", "network", "", ""), rows)
 
     def facts(self) -> dict[str, object]:
         """All of it, for JSON."""

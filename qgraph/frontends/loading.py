@@ -30,20 +30,33 @@ def load(
     signature: str | None = None,
     trust: bool = False,
 ) -> Graph:
-    """The network in `model`, ready to be transformed.
-
-    `model` is a model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
-    `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint with
-    its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for which TensorFlow
-    is not imported.
-    `trust` lets a Keras file run what it names: Lambda layers, functions, registered custom
-    classes. Without it, and in every other format, loading runs no code of the file.
-    `inputs` and `outputs` name nodes where the graph does not make them plain, `input_shapes`
-    overrides the shapes of placeholders, and `signature` picks one of a SavedModel. Raises
-    LoadError for a file that cannot be read, GraphError for a graph that does not hold together,
-    UnsupportedError for what cannot be imported, UsageError for names that do not exist.
+    """Load a trained network as a graph, ready to be transformed.
 
     The graph computes in float32, whatever float types the model has (`Graph.notes` says so).
+
+    Args:
+        model: A model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
+            `.pbtxt`), a SavedModel directory, a Keras file (`.h5`, `.hdf5`, `.keras`), a checkpoint
+            with its MetaGraph (the `.meta` file or the prefix) or an ONNX model (`.onnx`), for
+            which TensorFlow is not imported.
+        inputs, outputs: Names of nodes, where the graph does not make them plain.
+        input_shapes: Shapes of inputs by name, in place of those of the model.
+        signature: One of several signatures of a SavedModel.
+        trust: Let a Keras file run what it names: Lambda layers, functions, registered custom
+            classes. Without it, and in every other format, loading runs no code of the file.
+
+    Returns:
+        The graph; `print` shows its text.
+
+    Raises:
+        LoadError: The file cannot be read.
+        GraphError: The graph does not hold together.
+        UnsupportedError: A part of it cannot be imported.
+        UsageError: A name does not exist.
+
+    Example:
+        >>> graph = qgraph.load("model.onnx")
+        >>> print(graph)
     """
     if keras.is_model(model):
         return load_keras(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes)

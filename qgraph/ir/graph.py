@@ -20,6 +20,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.structure import opaque_types
 from qgraph.ir.types import Array, Moments, Shape, TensorType
+from qgraph.notebook import folded_html
 
 Attrs = Mapping[str, Any]
 OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
@@ -71,6 +72,20 @@ class Graph:
         self._control_users: dict[str, dict[str, int]] = {}
         self._order: list[Node] | None = None
         self._fresh: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        """The text form of the graph (`qgraph.ir.text`)."""
+        from qgraph.ir.text import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name} {self.types.get(name)}" for name in self.inputs)
+        outputs = ", ".join(f"{name} {self.types.get(v)}" for name, v in self.outputs.items())
+        return f"Graph({self.name}: {len(self.nodes)} nodes, {inputs} -> {outputs})"
+
+    def _repr_html_(self) -> str:
+        return folded_html(repr(self), str(self))
 
     # -- reading ---------------------------------------------------------------------------
 

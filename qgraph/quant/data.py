@@ -31,7 +31,7 @@ CALIBRATION = "calibration data"
 Data = str | Path | Array | Mapping[str, Array]
 
 
-def check_source(source: Data | None) -> None:
+def check_source(source: Data | None, what: str = CALIBRATION) -> None:
     """Raise CalibrationError for what can be told without the graph: no data, no such file."""
     if source is None:
         raise CalibrationError(
@@ -42,7 +42,7 @@ def check_source(source: Data | None) -> None:
         raise CalibrationError(
             "no such file",
             node=str(source),
-            hint="calibration data is a .npy, a .npz, or module:function",
+            hint=f"{what}: a .npy, a .npz, or module:function",
         )
 
 
@@ -51,19 +51,20 @@ def load_data(
     graph: Graph,
     limit: int | None = None,
     on_read: OnRead = lambda samples: None,
+    what: str = CALIBRATION,
 ) -> dict[str, Array]:
     """Arrays [samples, ...] by input name, checked against the inputs of `graph`.
 
     `source` is a `.npy` (one input), a `.npz` (arrays named like the inputs; any name where there
     is one of each), `module:function` that returns a `tf.data.Dataset`, an iterable of batches or
     arrays, or the arrays themselves. Files are mapped, not read; `on_read(samples)` is called as
-    batches come. Raises CalibrationError.
+    batches come. `what` the data is, for errors. Raises CalibrationError.
     """
     if not graph.inputs:
         raise CalibrationError("the network has no inputs: there is nothing to calibrate")
-    check_source(source)
+    check_source(source, what)
     assert source is not None
-    return check_arrays(_read(source, limit, on_read), graph, CALIBRATION, limit)
+    return check_arrays(_read(source, limit, on_read), graph, what, limit)
 
 
 def check_arrays(

@@ -64,6 +64,9 @@ class _Arrays(Mapping[str, Array]):
     def __len__(self) -> int:
         return len(self.members)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.members
+
     def __getitem__(self, name: str) -> Array:
         member, path = self.members[name], Path(self.archive.where)
         info = self.archive.members[member]

@@ -15,6 +15,7 @@ from qgraph.exact.reference import Reference, Value, as_float
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.narrow_floats import in_float32
 from qgraph.ir.types import Array, Fixed, QuantSpec, type_of
+from qgraph.notebook import table_html
 from qgraph.numerics import quantize
 from qgraph.program import Program
 
@@ -24,6 +25,10 @@ class Session:
 
     Layers of integers are run by `engine`, all at once; what is float in front of them or behind
     is run by the definitions of its ops, in numpy.
+
+    Example:
+        >>> session = qgraph.Session.open("out")
+        >>> outputs = session.run({"image": images})
     """
 
     def __init__(self, graph: Graph, program: Program, engine: Engine) -> None:
@@ -38,9 +43,24 @@ class Session:
     def open(
         folder: str | Path, threads: int = 1, level: str = "auto", fuse: bool = True
     ) -> Session:
-        """Open what `qgraph quantize` wrote. Options are those of `Engine.open`.
+        """Open what `qgraph quantize` wrote.
 
-        Raises LoadError, and UnsupportedError where the network has no integer program.
+        Args:
+            folder: An output directory, or a training directory with `inference/` inside.
+            threads: Threads for one run.
+            level: Instructions: `auto`, `plain`, `avx2`, `avx512vnni` or `amx`.
+            fuse: Run chains of ops as one.
+
+        Returns:
+            A session, ready to run.
+
+        Raises:
+            LoadError: The folder is not what qgraph wrote.
+            UnsupportedError: The network has no integer program.
+            UsageError: The processor does not have these instructions.
+
+        Example:
+            >>> session = qgraph.Session.open("out", threads=2)
         """
         from qgraph.stored import load_network
 
@@ -49,11 +69,23 @@ class Session:
         return Session(network.graph, network.program, engine)
 
     def run(self, feeds: Mapping[str, Array], batch: int | None = None) -> dict[str, Array]:
-        """The graph's outputs by public name, as float32.
+        """Run the network on samples.
 
-        feeds: one array for each input, of any number of samples where the batch is free; then the
-        engine runs so many of them as `batch` says at once, or all. Raises UsageError for feeds
-        that do not fit, ExactnessError for NaN. Feeds of other float types are cast to float32.
+        Args:
+            feeds: One array for each input, by name, of any number of samples where the batch is
+                free. Other float types are cast to float32.
+            batch: Samples that the engine runs at once, where the batch is free; all of them
+                without.
+
+        Returns:
+            The graph's outputs by public name, as float32.
+
+        Raises:
+            UsageError: The feeds do not fit.
+            ExactnessError: A feed holds NaN.
+
+        Example:
+            >>> outputs = session.run({"image": images}, batch=32)
         """
         feeds = {name: in_float32(np.asarray(array)) for name, array in feeds.items()}
         _check_feeds(self.graph, feeds)
@@ -69,6 +101,15 @@ class Session:
             values[name] = Fixed(found.astype(np.int64), held)
         self._step_through(self._behind, values)
         return {public: as_float(values[name]) for public, name in self.graph.outputs.items()}
+
+    def __repr__(self) -> str:
+        return f"Session({self.graph!r}, {self.engine.level})"
+
+    def _repr_html_(self) -> str:
+        inputs = [("input", name, self.graph.types[name]) for name in self.graph.inputs]
+        outputs = [("output", n, self.graph.types[v]) for n, v in self.graph.outputs.items()]
+        title = f"Session of {self.graph.name}, {self.engine.level}"
+        return table_html(title, ("", "name", "type"), [*inputs, *outputs])
 
     def _run_engine(self, codes: Mapping[str, Array], batch: int | None) -> dict[str, Array]:
         parts = [self.engine.run_codes(part) for part in self._parts(codes, batch)]

@@ -16,9 +16,9 @@ from qgraph.exports import FORMS, form
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
-from qgraph.quant.data import load_data
+from qgraph.quant.data import Data, load_data
 from qgraph.records import to_json
-from qgraph.stored import load_graph, load_network
+from qgraph.stored import inference_folder, load_network
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
 from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare
@@ -28,9 +28,13 @@ SEEDS = (1, 2)
 DELIVERED = ("tensorflow",)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verified:
-    """What was compared, which forms were not and why, and all of it as it was written."""
+    """What was compared, which forms were not and why, and all of it as it was written.
+
+    Example:
+        >>> qgraph.verify("out").equal
+    """
 
     network: Network
     compared: Compared
@@ -42,23 +46,49 @@ class Verified:
         """True if something was compared, and nothing differs."""
         return self.certificate.equal
 
+    def __repr__(self) -> str:
+        verdict = "equal" if self.equal else "NOT equal"
+        forms = ", ".join(self.compared.tallies)
+        return f"Verified({self.network.graph.name}: {verdict}; {forms or 'no form'} compared)"
+
 
 def verify(
     folder: str | Path,
-    data: Mapping[str, Array] | None = None,
+    data: Data | None = None,
     *,
+    limit: int | None = None,
     forms: Collection[str] = (),
     progress: Progress = silent,
 ) -> Verified:
-    """Compare forms of the network in an output directory, and write certificate.json there.
+    """Compare forms of a quantized network with the integer reference, tolerance zero.
 
-    data: float inputs by name; without, the samples that the directory holds. Codes at the ends of
-    their ranges and random ones are tried as well. forms: names; without, every form there is.
-    Raises LoadError, UnsupportedError where the network has no integer program.
+    Codes at the ends of their ranges and random ones are tried beside the data. Writes
+    certificate.json into the directory.
+
+    Args:
+        folder: An output directory, or a training directory with `inference/` inside.
+        data: Float inputs: a `.npy` or `.npz`, or arrays by input name. Without, the samples that
+            the directory holds.
+        limit: Use only the first inputs.
+        forms: Names of forms, as in `export`. Without, every form there is.
+        progress: Called with stage, done and total.
+
+    Returns:
+        What was compared; `equal` is True if something was, and nothing differs.
+
+    Raises:
+        LoadError: The directory is not what qgraph wrote.
+        CalibrationError: The data does not fit the network.
+        UnsupportedError: The network has no integer program.
+        UsageError: A form does not exist.
+
+    Example:
+        >>> assert qgraph.verify("out", forms=["c", "engine"]).equal
     """
-    folder = Path(folder)
-    network = load_network(folder)
+    folder = inference_folder(folder)
     chosen = [form(name) for name in forms or FORMS]
+    network = load_network(folder)
+    inputs = _inputs(network, data, limit)
     refused: dict[str, str] = {}
     runners: dict[str, Runner] = {}
     with ExitStack() as stack:
@@ -76,15 +106,15 @@ def verify(
                 reason = str(error)
             if reason is not None:
                 refused[one.name] = reason
-        cases = list(_cases(network, data))
+        cases = list(_cases(network, inputs))
         compared = compare(network, runners, _with_progress(cases, progress))
     made = certificate(folder, network, compared, refused)
     write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
 
 
-def _cases(network: Network, data: Mapping[str, Array] | None) -> Iterator[Case]:
-    yield from from_samples(network, data or network.samples or network.sample)
+def _cases(network: Network, inputs: Mapping[str, Array]) -> Iterator[Case]:
+    yield from from_samples(network, inputs)
     yield from extreme_cases(network.program)
     yield from (random_case(network.program, seed) for seed in SEEDS)
 
@@ -95,15 +125,9 @@ def _with_progress(cases: Sequence[Case], progress: Progress) -> Iterator[Case]:
         yield case
 
 
-def inputs_of(folder: Path, file: Path | None, limit: int | None) -> dict[str, Array] | None:
-    """Inputs from a file, checked against the network in `folder`; None where there is no file.
-
-    With a limit and no file: the first of the samples that the directory holds.
-    """
-    if file is None and limit is None:
-        return None
-    if file is not None:
-        return load_data(file, load_graph(folder), limit)
-    network = load_network(folder)
+def _inputs(network: Network, data: Data | None, limit: int | None) -> Mapping[str, Array]:
+    """Inputs checked against the network, or the samples that its directory holds."""
+    if data is not None:
+        return load_data(data, network.graph, limit, what="inputs")
     kept = network.samples or network.sample
     return {name: array[:limit] for name, array in kept.items()}

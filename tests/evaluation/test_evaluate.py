@@ -7,6 +7,7 @@ import tensorflow as tf
 import qgraph
 from qgraph.errors import CalibrationError, LoadError, UsageError
 from qgraph.evaluation import Accuracy, Error, evaluate
+from qgraph.evaluation.scoring import Classes
 from qgraph.evaluation.sizes import constant_bytes
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate as run_float
@@ -194,3 +195,11 @@ def test_data_that_does_not_fit_is_refused(written, tmp_path) -> None:
     (folder / "float.txt").unlink()
     with pytest.raises(LoadError, match="has no float network"):
         ask(folder, np.zeros(100, int))
+
+
+def test_of_equal_scores_the_first_class_is_the_answer() -> None:
+    """As `argmax` has it: coarse scores are equal often."""
+    scores = np.array([[1, 3, 3, 0, 0, 0, 0], [3, 3, 1, 1, 1, 1, 0]], np.float32)
+    right, near, _ = vars(Classes(7).tally(scores, np.array([2, 5]))).values()
+    assert (right, near) == (0, 1)
+    assert Classes(7).tally(scores, np.array([1, 0])).first == 2

@@ -1,0 +1,153 @@
+"""The public names: listed, documented, and short where they are printed."""
+
+import ast
+import doctest
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import qgraph
+from qgraph.ir.graph import Graph
+from tests.helpers.cli import run, small_network, typical_images
+
+FUNCTIONS = [n for n in qgraph.__all__ if inspect.isfunction(getattr(qgraph, n))]
+CLASSES = [n for n in qgraph.__all__ if inspect.isclass(getattr(qgraph, n))]
+METHODS = [
+    (name, attribute)
+    for name in CLASSES
+    for attribute, value in vars(getattr(qgraph, name)).items()
+    if not attribute.startswith("_") and callable(getattr(value, "__func__", value))
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`net.pb`, `samples.npz` with labels, and `out`, which was made of both."""
+    folder = tmp_path_factory.mktemp("public")
+    (folder / "net.pb").write_bytes(small_network().SerializeToString())
+    images = typical_images()
+    np.savez(folder / "samples.npz", image=images, labels=np.arange(len(images)) % 4)
+    given = (folder / "net.pb", "-c", folder / "samples.npz", "--effort", "plain")
+    assert run("quantize", *given, "-o", folder / "out").code == 0
+    return folder
+
+
+def test_every_public_name_is_there_before_it_is_imported() -> None:
+    code = (
+        "import sys, qgraph\n"
+        "print(dir(qgraph) == sorted(qgraph.__all__))\n"
+        "assert all(getattr(qgraph, name) for name in qgraph.__all__)\n"
+        "print('tensorflow' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["True", "False"], "")
+
+
+def test_they_are_functions_and_classes() -> None:
+    assert {*FUNCTIONS, *CLASSES, "__version__"} == {*qgraph.__all__}
+    assert {"quantize", "load", "verify", "export", "evaluate"} < {*FUNCTIONS}
+
+
+def sections(text: str) -> set[str]:
+    """The headings of a docstring."""
+    return {line.strip()[:-1] for line in text.splitlines() if line.strip().endswith(":")}
+
+
+def check_arguments(function) -> None:
+    """Every parameter is described, and no other."""
+    text = inspect.getdoc(function)
+    assert text and text[0].isupper(), function
+    names = [n for n in inspect.signature(function).parameters if n != "self"]
+    described = []
+    if names:
+        _, _, rest = text.partition("Args:\n")
+        for line in rest.partition("\n\n")[0].splitlines():
+            if line.startswith("    ") and line[4] != " ":
+                described += line.partition(":")[0].strip().split(", ")
+    assert sorted(described) == sorted(names)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_documented(name) -> None:
+    function = getattr(qgraph, name)
+    check_arguments(function)
+    assert {"Args", "Returns", "Raises", "Example"} <= sections(inspect.getdoc(function))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_are_documented(name) -> None:
+    text = inspect.getdoc(getattr(qgraph, name))
+    assert text[0].isupper() and "Example" in sections(text)
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_methods_are_documented(name, method) -> None:
+    check_arguments(getattr(getattr(qgraph, name), method))
+
+
+@pytest.mark.parametrize(
+    "name", [*FUNCTIONS, *CLASSES, *(".".join(pair) for pair in METHODS)], ids=str
+)
+def test_examples_parse_and_use_names_that_exist(name) -> None:
+    thing = qgraph
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    for example in doctest.DocTestParser().get_examples(inspect.getdoc(thing)):
+        for node in ast.walk(ast.parse(example.source)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "qgraph":
+                assert node.attr in qgraph.__all__
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("qgraph."):
+                called = qgraph
+                for part in ast.unparse(node.func).split(".")[1:]:
+                    called = getattr(called, part, None)
+                if called is not None:
+                    given = {k.arg: None for k in node.keywords}
+                    inspect.signature(called).bind(*node.args, **given)
+
+
+def test_the_verbs_do_what_the_command_line_does(folder, tmp_path) -> None:
+    out = folder / "out"
+    found = qgraph.verify(out, forms=["engine"])
+    assert found.equal and repr(found) == "Verified(net: equal; engine compared)"
+    assert "net_test.c" in {file.name for file in _exported(out, tmp_path / "c")}
+    assert qgraph.evaluate(out, folder / "samples.npz").samples == 16
+    outputs = qgraph.Session.open(out).run({"image": typical_images()})
+    assert outputs["classes"].shape == (16, 4)
+
+
+def _exported(out, path):
+    sizes = qgraph.export(out, "c", path)
+    assert sum(sizes.values()) > 0
+    return [*path.rglob("*")]
+
+
+def test_printing_a_graph_shows_its_text(folder) -> None:
+    graph = qgraph.load(folder / "net.pb")
+    assert str(graph).startswith('graph "net" {\n  %image = input {type=float32[?,8,8,3]}')
+    assert repr(graph) == (
+        f"Graph(net: {len(graph.nodes)} nodes, image float32[?,8,8,3] -> classes float32[?,4])"
+    )
+    assert repr(Graph("empty")) == "Graph(empty: 0 nodes,  -> )"
+
+
+def test_values_print_on_one_line_and_as_tables_in_notebooks(folder) -> None:
+    images, out = typical_images(), folder / "out"
+    values = [
+        qgraph.load(folder / "net.pb"),
+        qgraph.quantize(folder / "net.pb", images, effort="plain"),
+        qgraph.quantize(folder / "net.pb", input_ranges={"": (0.0, 1.0)}),
+        qgraph.optimize(folder / "net.pb"),
+        qgraph.Session.open(out),
+        qgraph.evaluate(out, folder / "samples.npz"),
+    ]
+    for value in values[:-1]:
+        assert len(repr(value)) < 150 and "\n" not in repr(value)
+    assert "graffitist-int8, 3 layers, " in repr(values[1]) and "dB at the" in repr(values[1])
+    assert repr(values[2]) == "Quantized(net, graffitist-int8, 3 layers)"
+    for value in values:
+        html = value._repr_html_()
+        assert html.count("<table>") == html.count("</table>") and "net" in html
+    assert "&lt;" not in repr(values[1]) and "<td>first</td>" in values[1]._repr_html_()

@@ -16,6 +16,7 @@ LAYERS = (
         "enums",
         "errors",
         "files",
+        "foreign",
         "names",
         "notebook",
         "npz",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
@@ -44,7 +44,7 @@ class Form(Protocol):
         """As `--format` has it."""
 
     @property
-    def lowerings(self) -> Lowerings[Any]:
+    def lowerings(self) -> Lowerings[object]:
         """How it writes each op, or why it does not."""
 
     def refusal(self, network: Network) -> str | None:

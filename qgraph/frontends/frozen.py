@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from qgraph.foreign import Proto, TFModule
 from qgraph.frontends.refused import check_inference, nodes_run
 
 
@@ -13,12 +13,12 @@ from qgraph.frontends.refused import check_inference, nodes_run
 class Frozen:
     """A frozen GraphDef. `outputs` maps public names to tensors where a signature names them."""
 
-    graph_def: Any
+    graph_def: Proto
     inputs: tuple[str, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
 
 
-def freeze_function(function: Any, output_names: Sequence[str]) -> Frozen:
+def freeze_function(function: TFModule, output_names: Sequence[str]) -> Frozen:
     """A tf.function's concrete function with its variables as constants, calls inlined.
 
     Raises UnsupportedError for a function that updates variables.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import LoadError
+from qgraph.foreign import Proto
 
 
-def parse_binary(data: bytes) -> Any | None:
+def parse_binary(data: bytes) -> Proto | None:
     """A GraphDef with at least one proper node, or None if `data` is something else."""
     graph_def = parse(data, "GraphDef")
     nodes = () if graph_def is None else graph_def.node
@@ -16,7 +16,7 @@ def parse_binary(data: bytes) -> Any | None:
     return graph_def if sound else None
 
 
-def parse(data: bytes, kind: str) -> Any | None:
+def parse(data: bytes, kind: str) -> Proto | None:
     """`data` as the protobuf message `kind` of tf.compat.v1, or None."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
@@ -29,13 +29,13 @@ def parse(data: bytes, kind: str) -> Any | None:
     return message
 
 
-def _saved_model() -> Any:
+def _saved_model() -> Proto:
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     return SavedModel()
 
 
-def parse_text(path: Path, text: str) -> Any:
+def parse_text(path: Path, text: str) -> Proto:
     """A GraphDef in text form. Raises LoadError with the line where it does not parse."""
     import tensorflow as tf
     from google.protobuf import text_format

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.errors import GraphError
+from qgraph.foreign import Proto
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BRANCHES = ("If", "StatelessIf")
@@ -16,7 +16,7 @@ BOOL = 10  # types.proto
 PASSED = ("Identity", "PlaceholderWithDefault", "ReadVariableOp")
 
 
-def inline_calls(graph_def: Any) -> Any:
+def inline_calls(graph_def: Proto) -> Proto:
     """`graph_def` itself if it calls nothing, else a copy in which the bodies stand for the calls.
 
     A call becomes an IdentityN of the same name over what its body returns, so that its users
@@ -58,7 +58,7 @@ def inline_calls(graph_def: Any) -> Any:
     return result
 
 
-def _called(node: Any, functions: dict[str, Any], nodes: dict[str, Any]) -> str | None:
+def _called(node: Proto, functions: dict[str, Proto], nodes: dict[str, Proto]) -> str | None:
     """The function that `node` is sure to call, if there is one."""
     if not functions:
         return None
@@ -70,7 +70,7 @@ def _called(node: Any, functions: dict[str, Any], nodes: dict[str, Any]) -> str 
     return name if name in functions else None
 
 
-def _condition(tensor: str, nodes: dict[str, Any]) -> bool | None:
+def _condition(tensor: str, nodes: dict[str, Proto]) -> bool | None:
     """The single boolean behind `tensor` where it is constant, else None."""
     node = nodes.get(tensor.removesuffix(":0"))
     for _ in range(len(nodes)):
@@ -83,7 +83,7 @@ def _condition(tensor: str, nodes: dict[str, Any]) -> bool | None:
     return any(value.bool_val) or value.tensor_content == b"\1"
 
 
-def _body(function: Any, functions: Mapping[str, Any]) -> Body:
+def _body(function: Proto, functions: Mapping[str, Proto]) -> Body:
     """The nodes of a function, its arguments among them, with their inputs named as in graphs."""
     import tensorflow as tf
 
@@ -107,9 +107,9 @@ def _body(function: Any, functions: Mapping[str, Any]) -> Body:
 class Body:
     """A function's body: nodes, and what its tensors `node:output:index` are called in a graph."""
 
-    nodes: list[Any]
-    inner: Mapping[str, Any]
-    functions: Mapping[str, Any]
+    nodes: list[Proto]
+    inner: Mapping[str, Proto]
+    functions: Mapping[str, Proto]
 
     def tensor(self, text: str) -> str:
         """`node:index` for `node:output:index`; arguments and control edges are as they are."""
@@ -124,7 +124,7 @@ class Body:
             first += _count(argument, node)
         raise ValueError(f"`{name}` has no output `{output}`")
 
-    def _outputs(self, op: str) -> Any:
+    def _outputs(self, op: str) -> Proto:
         from tensorflow.python.framework import op_def_registry
 
         if op in self.functions:
@@ -135,7 +135,7 @@ class Body:
         return definition.output_arg
 
 
-def _count(argument: Any, node: Any) -> int:
+def _count(argument: Proto, node: Proto) -> int:
     """How many tensors one output of an op is."""
     if argument.number_attr:
         return int(node.attr[argument.number_attr].i)
@@ -144,7 +144,7 @@ def _count(argument: Any, node: Any) -> int:
     return 1
 
 
-def _free_prefix(call: str, body: Body, nodes: dict[str, Any]) -> str:
+def _free_prefix(call: str, body: Body, nodes: dict[str, Proto]) -> str:
     """A prefix under which the body's nodes take nobody's names: the call's name if it can be."""
     prefix, count = call, 0
     while any(f"{prefix}/{node.name}" in nodes for node in body.nodes):
@@ -153,7 +153,7 @@ def _free_prefix(call: str, body: Body, nodes: dict[str, Any]) -> str:
     return prefix
 
 
-def _written_out(call: Any, prefix: str, function: Any, body: Body) -> list[Any]:
+def _written_out(call: Proto, prefix: str, function: Proto, body: Body) -> list[Proto]:
     data = [i for i in call.input if not i.startswith("^")]
     if call.op in BRANCHES:
         del data[0]

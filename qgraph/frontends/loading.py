@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UsageError
+from qgraph.foreign import KerasModel, Proto
 from qgraph.frontends import checkpoint, graphdef, keras, onnx, saved_model
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.importing import import_graph_def
@@ -22,7 +22,7 @@ TFLITE = b"TFL3"
 
 
 def load(
-    model: str | Path | Any,
+    model: str | Path | KerasModel,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -88,7 +88,7 @@ def load(
 
 
 def load_keras(
-    model: Any,
+    model: KerasModel,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -184,7 +184,7 @@ def is_onnx(path: Path) -> bool:
         return False
 
 
-def _onnx_model(path: Path) -> Any | None:
+def _onnx_model(path: Path) -> Proto | None:
     """The ONNX model in `path`, told by its content; None for all else.
 
     Raises LoadError where only the suffix says that it is one.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.foreign import Proto
 from qgraph.frontends import graphdef
 from qgraph.frontends.partial import Partial, small_constants
 from qgraph.frontends.side_effects import check_harmless, is_pure, needed_functions
@@ -87,7 +87,7 @@ def _is_pure(node_def: bytes, library: bytes) -> bool:
     return is_pure(_node(node_def), library)
 
 
-def _node(node_def: bytes) -> Any:
+def _node(node_def: bytes) -> Proto:
     import tensorflow as tf
 
     node = tf.compat.v1.NodeDef()
@@ -95,7 +95,7 @@ def _node(node_def: bytes) -> Any:
     return node
 
 
-def _alone(source: TFSource) -> Any:
+def _alone(source: TFSource) -> Proto:
     """The op behind placeholders, with the functions that it needs."""
     import tensorflow as tf
 
@@ -134,7 +134,7 @@ def infer_types(source: TFSource, known: Sequence[Partial | None]) -> tuple[Tens
     )
 
 
-def _imported(source: TFSource, known: Sequence[Partial | None]) -> Any:
+def _imported(source: TFSource, known: Sequence[Partial | None]) -> Proto:
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
@@ -166,7 +166,7 @@ def _explained(error: Exception, source: TFSource, op: str) -> QGraphError:
     return GraphError(f"TensorFlow refuses this `{op}`: {text}", node=source.node)
 
 
-def _add_input(graph_def: Any, name: str, of: TensorType, partial: Partial | None) -> None:
+def _add_input(graph_def: Proto, name: str, of: TensorType, partial: Partial | None) -> None:
     """A placeholder; or, for the sake of shape inference, what is known of its value."""
     if partial is not None and partial.complete:
         _add_constant(graph_def, name, partial.values)
@@ -184,7 +184,7 @@ def _add_input(graph_def: Any, name: str, of: TensorType, partial: Partial | Non
         _add_placeholder(graph_def, name, of)
 
 
-def _add_placeholder(graph_def: Any, name: str, of: TensorType) -> None:
+def _add_placeholder(graph_def: Proto, name: str, of: TensorType) -> None:
     node = graph_def.node.add(name=name, op="Placeholder")
     node.attr["dtype"].type = _enum(of.dtype)
     if of.shape is None:
@@ -195,7 +195,7 @@ def _add_placeholder(graph_def: Any, name: str, of: TensorType) -> None:
             node.attr["shape"].shape.dim.add(size=-1 if d is None else d)
 
 
-def _add_constant(graph_def: Any, name: str, value: Any) -> None:
+def _add_constant(graph_def: Proto, name: str, value: Array) -> None:
     import tensorflow as tf
 
     node = graph_def.node.add(name=name, op="Const")

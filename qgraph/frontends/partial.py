@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,7 @@ class Partial:
     unknown: npt.NDArray[np.object_]
 
     @classmethod
-    def known(cls, values: Any) -> Partial:
+    def known(cls, values: object) -> Partial:
         array = np.asarray(values)
         return cls(array, np.full(array.shape, None, object))
 
@@ -43,7 +42,7 @@ class Partial:
     def missing(self) -> npt.NDArray[np.bool_]:
         return np.asarray(self.unknown != np.array(None, object), bool)
 
-    def moved(self, motion: Callable[[Any], Any]) -> Partial:
+    def moved(self, motion: Callable[[Array], Array]) -> Partial:
         """The same motion on values and on what is unknown of them."""
         return Partial(np.asarray(motion(self.values)), np.asarray(motion(self.unknown), object))
 
@@ -75,7 +74,7 @@ def joint_shape(args: Iterable[Partial]) -> tuple[int, ...]:
 
 
 def elementwise(
-    function: Callable[..., Any], args: Sequence[Partial], dtype: str | None = None
+    function: Callable[..., Array], args: Sequence[Partial], dtype: str | None = None
 ) -> Partial:
     joint_shape(args)
     with np.errstate(all="ignore"):
@@ -88,10 +87,10 @@ def elementwise(
 
 
 def reduced(
-    function: Callable[..., Any], x: Partial, axes: tuple[int, ...], keepdims: bool
+    function: Callable[..., Array], x: Partial, axes: tuple[int, ...], keepdims: bool
 ) -> Partial:
     values = np.asarray(function(x.values, axis=axes, keepdims=keepdims), x.values.dtype)
-    some: Callable[..., Any] = np.any
+    some: Callable[..., Array] = np.any
     missing = some(x.missing, axis=axes, keepdims=keepdims)
     return Partial(values, _anonymous(np.asarray(missing)))
 
@@ -102,7 +101,7 @@ def _anonymous(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
     return unknown
 
 
-def joined(parts: Sequence[Partial], join: Callable[[Sequence[Any]], Any]) -> Partial:
+def joined(parts: Sequence[Partial], join: Callable[[Sequence[Array]], Array]) -> Partial:
     """Concatenation or stacking of values and of what is unknown of them."""
     values = np.asarray(join([p.values for p in parts]))
     return Partial(values, np.asarray(join([p.unknown for p in parts]), object))

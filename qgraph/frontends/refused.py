@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from qgraph.errors import QGraphError, UnsupportedError
+from qgraph.foreign import Proto
 
 # Frames of TensorFlow 1, and the functional loops of TensorFlow 2.
 FRAMES = (
@@ -86,7 +87,7 @@ def check_inference(nodes: Iterable[Named]) -> None:
             raise in_training(node) if UPDATES.search(node.name) else _updates(node)
 
 
-def nodes_run(graph_def: Any) -> Iterator[Any]:
+def nodes_run(graph_def: Proto) -> Iterator[Proto]:
     """The nodes of a graph and of all functions in its library."""
     yield from graph_def.node
     for function in graph_def.library.function:

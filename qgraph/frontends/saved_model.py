@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import LoadError, QGraphError, UsageError, first_line
 from qgraph.files import text_path
+from qgraph.foreign import Proto
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.tf_node import parse_ref
 from qgraph.frontends.variables import Prefix, freeze
@@ -49,7 +49,7 @@ def read(path: Path, signature: str | None = None) -> Frozen:
         ) from None
 
 
-def _frozen(path: Path, meta_graph: Any, signature: str | None) -> Frozen:
+def _frozen(path: Path, meta_graph: Proto, signature: str | None) -> Frozen:
     signatures = meta_graph.signature_def
     keys = [k for k in sorted(signatures) if not k.startswith("__")]
     key = _signature_key(path, keys, signature)
@@ -63,7 +63,7 @@ def _frozen(path: Path, meta_graph: Any, signature: str | None) -> Frozen:
     return Frozen(graph_def, names, outputs)
 
 
-def _named_by_signature(graph_def: Any, key: str, inputs: Mapping[str, str]) -> tuple[str, ...]:
+def _named_by_signature(graph_def: Proto, key: str, inputs: Mapping[str, str]) -> tuple[str, ...]:
     """The inputs that are used. TensorFlow 2 calls them `SIGNATURE_NAME`: they become `NAME`."""
     nodes = {node.name: node for node in graph_def.node}
     new: dict[str, str] = {}

@@ -53,7 +53,7 @@ class Construction:
             name = f"{stem}_{count}"
         return name
 
-    def const(self, value: Any, name: str) -> str:
+    def const(self, value: object, name: str) -> str:
         array = np.asarray(value)
         result = self.graph.const(array, name)
         self._constants[result] = array
@@ -146,15 +146,15 @@ class Place(Generic[C, N]):
         value = " ".join(self.node.value_as_text(key).split())
         return f"attribute `{key}` ({first_line(value, 60)})"
 
-    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
+    def emit(self, op: str, *inputs: str, **attrs: object) -> str:
         """The node of the IR that computes this node's (first) output."""
         return self.builder.graph.add(op, *inputs, name=self.name, attrs=attrs)
 
-    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
+    def helper(self, what: str, op: str, *inputs: str, **attrs: object) -> str:
         name = self.builder.free(f"{self.name}/{what}")
         return self.builder.graph.add(op, *inputs, name=name, attrs=attrs)
 
-    def const(self, value: Any, what: str | None = None) -> str:
+    def const(self, value: object, what: str | None = None) -> str:
         name = self.name if what is None else self.builder.free(f"{self.name}/{what}")
         return self.builder.const(value, name)
 
@@ -164,7 +164,7 @@ class Place(Generic[C, N]):
     def shape(self, i: int = 0) -> Shape | None:
         return self.type(i).shape
 
-    def constant(self, i: int) -> Any:
+    def constant(self, i: int) -> Array | None:
         """The array behind input `i` where it is constant, else None."""
         return self.builder.constant(self.inputs[i])
 
@@ -188,7 +188,7 @@ class Place(Generic[C, N]):
         value = self.small_constant(i)
         return None if value is None else tuple(int(v) for v in np.ravel(value))
 
-    def small_constant(self, i: int) -> Any:
+    def small_constant(self, i: int) -> Array | None:
         """Like `constant`, but None where there are too many elements for a loop in Python."""
         value = self.constant(i)
         return None if value is None or value.size > LARGEST else value

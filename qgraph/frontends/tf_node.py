@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError
+from qgraph.foreign import Proto
 from qgraph.frontends.tf_schemas import no_effect
 from qgraph.ir.types import Array, Shape
 
@@ -39,10 +39,10 @@ class TFNode:
     op: str
     inputs: tuple[Ref, ...]
     control: tuple[str, ...]
-    proto: Any
-    attrs: Mapping[str, Any]  # as in the NodeDef: name -> AttrValue
+    proto: Proto
+    attrs: Mapping[str, Proto]  # as in the NodeDef: name -> AttrValue
 
-    def with_attrs(self, attrs: Mapping[str, Any]) -> TFNode:
+    def with_attrs(self, attrs: Mapping[str, Proto]) -> TFNode:
         return replace(self, attrs=attrs)
 
     def value_as_text(self, key: str) -> str:
@@ -89,7 +89,7 @@ class TFNode:
         return shape_of(shapes[0]) if shapes else None
 
 
-def shape_of(proto: Any) -> Shape | None:
+def shape_of(proto: Proto) -> Shape | None:
     if proto.unknown_rank:
         return None
     return tuple(None if d.size < 0 else int(d.size) for d in proto.dim)
@@ -101,7 +101,7 @@ def parse_ref(text: str) -> Ref:
     return (head, int(tail)) if colon and tail.isdigit() else (text, 0)
 
 
-def read_nodes(graph_def: Any) -> dict[str, TFNode]:
+def read_nodes(graph_def: Proto) -> dict[str, TFNode]:
     """Every node by name, in file order. Raises GraphError at a name used twice."""
     nodes: dict[str, TFNode] = {}
     for proto in graph_def.node:
@@ -114,7 +114,7 @@ def read_nodes(graph_def: Any) -> dict[str, TFNode]:
     return nodes
 
 
-def _stored(proto: Any) -> int:
+def _stored(proto: Proto) -> int:
     """How many values a tensor that is written out has."""
     return sum(len(values) for field, values in proto.ListFields() if field.name.endswith("_val"))
 

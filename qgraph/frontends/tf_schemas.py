@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+
+from qgraph.foreign import Proto
 
 # By op: attributes that are notes, or checks of what the graph computes.
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -26,7 +27,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def no_effect(op: str, key: str, value: Any) -> bool:
+def no_effect(op: str, key: str, value: Proto) -> bool:
     """Whether attribute `key` of an op holds its default, or can never change a number."""
     if key.startswith("_") or key in WITHOUT_EFFECT.get(op, ()):
         return True
@@ -37,7 +38,7 @@ def no_effect(op: str, key: str, value: Any) -> bool:
 
 
 @cache
-def _definition(op: str) -> tuple[frozenset[str], Mapping[str, Any]]:
+def _definition(op: str) -> tuple[frozenset[str], Mapping[str, Proto]]:
     """The attributes that an op's inputs and outputs imply, and the defaults of the others."""
     from tensorflow.python.framework import op_def_registry
 

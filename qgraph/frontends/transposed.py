@@ -14,6 +14,7 @@ import numpy as np
 
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.site import Place
+from qgraph.ir.types import Array
 
 Pair = tuple[int, int]
 LARGEST_FILTER = 1 << 22
@@ -25,19 +26,19 @@ def taps_of(kernel: Pair, extra: Pair, strides: Pair) -> Pair:
     return h, w
 
 
-def around(taps: Pair) -> Any:
+def around(taps: Pair) -> tuple[Pair, ...] | str:
     """The padding of the convolution to phases."""
     pads = tuple((t - 1, t - 1) for t in taps)
     return pads if any(map(any, pads)) else "valid"
 
 
-def check_room(shape: tuple[int, ...], weights: Any) -> None:
+def check_room(shape: tuple[int, ...], weights: Array) -> None:
     """Steps, holes or padding far wider than the filter are no network's."""
     if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
         raise Inexpressible
 
 
-def phases(w: Any, strides: Pair, taps: Pair) -> Any:
+def phases(w: Array, strides: Pair, taps: Pair) -> Array:
     """[in, out, h, w] -> [taps, taps, in, phases * out]"""
     channels, out, height, width = w.shape
     (sh, sw), (th, tw) = strides, taps

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import LoadError
+from qgraph.foreign import Proto, TFModule
 from qgraph.frontends.inline import inline_calls
 from qgraph.frontends.refused import check_inference
 from qgraph.frontends.tf_node import DTYPES, Ref, TFNode, decode_constant, parse_ref, read_nodes
@@ -65,7 +65,7 @@ class Entry:
     part: str = ""  # `10 4 0,5:0,4`: the whole shape, then start and length on each axis
 
 
-def freeze(graph_def: Any, outputs: Sequence[str], prefix: Prefix, saver: Any | None) -> Any:
+def freeze(graph_def: Proto, outputs: Sequence[str], prefix: Prefix, saver: Proto | None) -> Proto:
     """The part of `graph_def` that `outputs` need, with its variables as constants.
 
     `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op says which
@@ -91,7 +91,7 @@ def freeze(graph_def: Any, outputs: Sequence[str], prefix: Prefix, saver: Any | 
     return convert_to_constants._replace_variables_by_constants(data)[0]
 
 
-def _fill_defaults(graph_def: Any) -> None:
+def _fill_defaults(graph_def: Proto) -> None:
     """Write out attributes that exporters leave away where they have their default."""
     from tensorflow.python.framework import op_def_registry
 
@@ -107,7 +107,7 @@ def _fill_defaults(graph_def: Any) -> None:
 # -- which tensor belongs to which variable ------------------------------------------------------
 
 
-def _restored(graph_def: Any, saver: Any | None) -> Mapping[str, Entry]:
+def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, Entry]:
     """What the restore op would assign, by variable; empty where there is none."""
     from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
@@ -176,7 +176,7 @@ def _values(
 
 
 def _read_from(
-    reader: Any, variables: Iterable[TFNode], entries: Mapping[str, Entry], room: int
+    reader: TFModule, variables: Iterable[TFNode], entries: Mapping[str, Entry], room: int
 ) -> dict[str, Array]:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     found: dict[str, Array] = {}
@@ -206,7 +206,7 @@ def _read_from(
     return found
 
 
-def _by_name(node: TFNode, keys: Mapping[str, Any]) -> Entry:
+def _by_name(node: TFNode, keys: Mapping[str, object]) -> Entry:
     names = (node.name, node.text("shared_name"))
     return Entry(next((name for name in names if name in keys), node.name))
 

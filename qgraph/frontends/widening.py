@@ -7,20 +7,21 @@ rewritten, in functions too, so that ops which travel as they are compute in flo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import Proto
 from qgraph.frontends.tf_node import DTYPES
 from qgraph.ir.narrow_floats import NARROW
+from qgraph.ir.types import Array
 
 FLOAT32 = 1  # types.proto
 REFERENCE = 100
 READ_BITS = ("Bitcast", "DecodeRaw", "DecodePaddedRaw")
 
 
-def widened(graph_def: Any) -> tuple[Any, frozenset[str]]:
+def widened(graph_def: Proto) -> tuple[Proto, frozenset[str]]:
     """`graph_def` without narrow float types, and which it had; itself where it has none.
 
     Raises UnsupportedError for an op that reads the bits of a narrow float.
@@ -42,7 +43,7 @@ def widened(graph_def: Any) -> tuple[Any, frozenset[str]]:
     return result, found
 
 
-def _nodes(graph_def: Any) -> Iterable[Any]:
+def _nodes(graph_def: Proto) -> Iterable[Proto]:
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
@@ -56,7 +57,7 @@ def _wide(enum: int) -> int:
     return enum - enum % REFERENCE + FLOAT32 if _name(enum) in NARROW else enum
 
 
-def _narrow(value: Any) -> Iterable[str]:
+def _narrow(value: Proto) -> Iterable[str]:
     """The narrow float types that an attribute names."""
     kind = value.WhichOneof("value")
     enums: list[int] = []
@@ -69,7 +70,7 @@ def _narrow(value: Any) -> Iterable[str]:
     return (name for name in map(_name, enums) if name in NARROW)
 
 
-def _widen(value: Any) -> None:
+def _widen(value: Proto) -> None:
     kind = value.WhichOneof("value")
     if kind == "type":
         value.type = _wide(value.type)
@@ -87,7 +88,7 @@ def _widen(value: Any) -> None:
                 _widen(inner)
 
 
-def _widen_tensor(tensor: Any) -> None:
+def _widen_tensor(tensor: Proto) -> None:
     """A tensor stays as it is stored, as bytes or as few values of which the last one repeats."""
     dtype = _name(tensor.dtype)
     if dtype not in NARROW:
@@ -101,13 +102,13 @@ def _widen_tensor(tensor: Any) -> None:
     tensor.ClearField("half_val")
 
 
-def _from_bits(bits: Any, dtype: str) -> Any:
+def _from_bits(bits: Array, dtype: str) -> Array:
     if dtype == "bfloat16":  # the upper half of a float32
         return (bits.astype(np.uint32) << 16).view(np.float32)
     return bits.astype(np.uint16).view(np.float16).astype(np.float32)
 
 
-def _check_bits(node: Any) -> None:
+def _check_bits(node: Proto) -> None:
     if node.op in READ_BITS and any(name for v in node.attr.values() for name in _narrow(v)):
         raise UnsupportedError(
             f"`{node.op}` reads the bits of a half-precision number, which is taken in as float32",

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from qgraph.errors import GraphError, UnsupportedError
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Refusal:
     hint: str | None = None
 
 
-class Lowerings(Generic[T]):
+class Lowerings(Generic[T_co]):
     """One entry for each op: lowered or refused.
 
     place: where the table is, like `backends/c`; errors name it. ops: all that there are.
@@ -29,7 +29,7 @@ class Lowerings(Generic[T]):
         self,
         place: str,
         ops: Collection[str],
-        lowered: Mapping[str, T],
+        lowered: Mapping[str, T_co],
         refused: Mapping[str, Refusal] | None = None,
     ) -> None:
         self.place = place
@@ -37,7 +37,7 @@ class Lowerings(Generic[T]):
         self.lowered = lowered
         self.refused = refused or {}
 
-    def of(self, op: str, node: str) -> T:
+    def of(self, op: str, node: str) -> T_co:
         """The entry for an op.
 
         Raises UnsupportedError for an op that the target refuses, GraphError for one that the table

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from qgraph.errors import UsageError
+from qgraph.foreign import TFModule
 from qgraph.train.freezing import FreezeSchedule
 from qgraph.train.keep import save_checkpoint
 
-Logs = dict[str, Any] | None
+Logs = dict[str, float] | None
 
 
 class FreezeThresholds(keras.callbacks.Callback):  # type: ignore[misc]
@@ -104,7 +104,7 @@ class ThresholdBoard(keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self, log_dir: str | Path, every: int | None = None) -> None:
         super().__init__()
         self.log_dir, self.every = str(log_dir), every
-        self._writer: Any = None
+        self._writer: TFModule = None
         self._written = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec
 from qgraph.train.forward import Piece
 
-Tensor = Any
 LAYERS = ("conv2d", "depthwise_conv2d", "matmul", "max_pool")
 MOVES = ("pad", "reshape", "max_pool")  # keep codes and their range
 BYTE = 8
@@ -40,10 +38,10 @@ def keeping_codes(piece: Piece, spec: QuantSpec, log2_t: Tensor) -> Piece:
     step = tf.pow(2.0, exponent)
     byte = tf.int8 if spec.signed else tf.uint8
 
-    def run(x: Tensor, *weights: Tensor) -> Any:
+    def run(x: Tensor, *weights: Tensor) -> Tensor:
         codes = tf.cast(x / step, byte)
 
-        def gradient(upstream: Tensor) -> Any:
+        def gradient(upstream: Tensor) -> Tensor:
             # Waits for the upstream gradient, or x would be back in memory at once.
             with tf.control_dependencies([upstream]):
                 again = (tf.cast(tf.identity(codes), x.dtype) * step, *weights)

@@ -6,18 +6,20 @@ import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from qgraph.errors import CalibrationError
+from qgraph.foreign import DatasetLike
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
 from qgraph.quant.sources import is_entry_point, read_file
 
-Source = Any  # a path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset
+# A path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset.
+Source: TypeAlias = DatasetLike
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
     return ArrayBatches(inputs, labels, max(batch_size // step, 1) * step, seed)
 
 
-def _read(source: Source) -> Any:
+def _read(source: Source) -> DatasetLike:
     if not isinstance(source, str | Path):
         return source
     if is_entry_point(source):
@@ -86,7 +88,7 @@ def _read(source: Source) -> Any:
     return _saved_dataset(path) if path.is_dir() else read_file(path)
 
 
-def _saved_dataset(path: Path) -> Any:
+def _saved_dataset(path: Path) -> DatasetLike:
     import tensorflow as tf
 
     try:
@@ -97,7 +99,7 @@ def _saved_dataset(path: Path) -> Any:
         ) from error
 
 
-def _labels_apart(made: Any, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
+def _labels_apart(made: DatasetLike, graph: Graph) -> tuple[Mapping[str, Array], Array | None]:
     if isinstance(made, tuple) and len(made) == 2:
         inputs, labels = made
         named = inputs if isinstance(inputs, Mapping) else {"": inputs}
@@ -147,7 +149,7 @@ class ArrayBatches:
 class DatasetBatches:
     """A `tf.data.Dataset`, whose order is its own affair."""
 
-    def __init__(self, dataset: Any, graph: Graph, batch_size: int, where: str) -> None:
+    def __init__(self, dataset: DatasetLike, graph: Graph, batch_size: int, where: str) -> None:
         import tensorflow as tf
 
         self.graph, self.where = graph, where

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from qgraph.foreign import Tensor
 from qgraph.train.model import TrainingGraph
-
-Tensor = Any
 
 
 def first_not_finite(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from qgraph.foreign import Tensor, TFModule
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import QuantSpec
 from qgraph.train.quantizer import chosen
 
-Tensor = Any
 MOST_CHANNELS = 4096  # sums of more, block by block, would take the memory of a tensor
 
 
@@ -38,7 +37,7 @@ class Epilogue:
         return self.inner.inputs[0]
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """As the op calls them."""
         inner: QuantSpec = self.inner.attrs["spec"]
         outer: QuantSpec = self.outer.attrs["spec"]
@@ -109,6 +108,6 @@ def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -
     return same_shape and inner.attrs["spec"].rounding == outer.attrs["spec"].rounding
 
 
-def epilogue_op() -> Any | None:
+def epilogue_op() -> TFModule | None:
     """The fused op, where there is one now; its gradients go to all five inputs."""
     return getattr(chosen().ops, "qgraph_epilogue", None)

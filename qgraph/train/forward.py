@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import TensorType
 
-Tensor = Any
 # Stands in for an op: called with a node and the tensor of its first input.
 Override = Callable[[Node, Tensor], Tensor]
 # Stands around a node: called with it, a function of its inputs that runs it, and its inputs.
@@ -32,7 +31,7 @@ class Chain:
     run: Callable[[Mapping[str, Tensor]], Tensor]
 
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
@@ -54,7 +53,7 @@ def piece_of(graph: Graph, node: Node, dtype: str | None = None) -> Piece:
     types = [alone.types[name] for name in feeds]
     signature = [tf.TensorSpec(kind.shape, kind.dtype) for kind in types]
 
-    def imported(*inputs: Tensor) -> Any:
+    def imported(*inputs: Tensor) -> Tensor:
         fed = {f"{name}:0": tensor for name, tensor in zip(feeds, inputs, strict=True)}
         return tf.graph_util.import_graph_def(made, fed, [f"{r}:0" for r in results], name="")
 

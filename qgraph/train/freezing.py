@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Tensor = Any
+from qgraph.foreign import Tensor, Variable
+
 MOMENTUM = 0.99  # of moving averages
 
 
@@ -34,10 +34,10 @@ class Freezing:
     ranges: the variable [scales] of a training graph (`State.ranges`).
     """
 
-    def __init__(self, ranges: Any) -> None:
+    def __init__(self, ranges: Variable) -> None:
         import tensorflow as tf
 
-        def held(value: Tensor, name: str) -> Any:
+        def held(value: Tensor, name: str) -> Tensor:
             return tf.Variable(
                 value,
                 trainable=False,
@@ -52,7 +52,7 @@ class Freezing:
         self.latest = held(tf.zeros_like(ranges), "latest")  # a gradient, to look at
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Variable]:
         return [self.frozen, self.average, self.gradient]
 
     def observe(self, gradient: Tensor) -> None:

@@ -11,11 +11,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import qgraph
 from qgraph import kernels
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor, TFModule
 
 LIBRARY = "_tf_ops.so"
 
@@ -24,7 +24,7 @@ LIBRARY = "_tf_ops.so"
 class FusedOps:
     """The loaded module of ops, or None; and which file, or why there is none."""
 
-    ops: Any | None
+    ops: TFModule | None
     why: str
 
 
@@ -69,16 +69,16 @@ def set_threads(count: int) -> None:
         ctypes.CDLL(str(path)).qgraph_set_threads(count)
 
 
-def _gradient(op: Any, upstream: Any) -> Any:
+def _gradient(op: TFModule, upstream: Tensor) -> Tensor:
     names = ("bits", "signed", "rounding", "offset")
     return _called("qgraph_quantize_grad", names, op, upstream)
 
 
-def _epilogue_gradient(op: Any, upstream: Any) -> Any:
+def _epilogue_gradient(op: TFModule, upstream: Tensor) -> Tensor:
     names = ("inner_bits", "inner_signed", "bits", "signed", "rounding", "activation")
     return _called("qgraph_epilogue_grad", names, op, upstream)
 
 
-def _called(gradient: str, attributes: Sequence[str], op: Any, upstream: Any) -> Any:
+def _called(gradient: str, attributes: Sequence[str], op: TFModule, upstream: Tensor) -> Tensor:
     known = {name: op.get_attr(name) for name in attributes}
     return getattr(fused_ops().ops, gradient)(upstream, *op.inputs, **known)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from qgraph.errors import UsageError
+from qgraph.foreign import KerasModel, Tensor, TFModule, Variable
 from qgraph.ir.graph import Graph
 from qgraph.static.agreement import decisions
 from qgraph.train.diagnosis import refusing_nan
@@ -23,8 +24,7 @@ from qgraph.train.norms import MOMENTUM
 from qgraph.train.optimizer import TqtAdam, adam_for
 from qgraph.train.options import Options
 
-Tensor = Any
-Losses = Any  # a keras.losses.Loss, or a dictionary of them by output
+Losses: TypeAlias = KerasModel  # a keras.losses.Loss, or a dictionary of them by output
 
 
 class QuantizedModel(keras.Model):  # type: ignore[misc]
@@ -58,17 +58,17 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     # -- what is in it ------------------------------------------------------------------------
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[Variable]:
         """Weights, biases and multipliers."""
         return self.network.kernels
 
     @property
-    def gammas(self) -> list[Any]:
+    def gammas(self) -> list[Variable]:
         """Scales of batch norms."""
         return self.network.gammas
 
     @property
-    def thresholds(self) -> list[Any]:
+    def thresholds(self) -> list[Variable]:
         """The ranges of all scales, one variable."""
         return self.network.thresholds
 
@@ -106,7 +106,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     # -- for compile --------------------------------------------------------------------------
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
+    def compile(self, *args: object, **kwargs: object) -> None:
         """As Keras does. Raises UsageError for an optimizer that averages weights."""
         super().compile(*args, **kwargs)
         if getattr(self.optimizer, "use_ema", False):
@@ -130,14 +130,14 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
 
     # -- what Keras calls ---------------------------------------------------------------------
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Outputs; in training, batch norms that are not frozen use the batch, and gather."""
         fed = by_name(self.network.graph, inputs)
         if not training:
             return self._public(self.network(fed))
         return self._public(learn(self.network, fed, batch_statistics=not self.norms_frozen))
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data: Tensor) -> Tensor:
         """One step, by any optimizer; frozen thresholds are as before."""
         inputs, targets, weights = self._unpacked(data)
         ranges, variables = self.network.state.ranges, self.trainable_variables
@@ -160,23 +160,23 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
             self.freezing.hold(before, next(g for g, v in pairs if v is ranges))
         return self.compute_metrics(inputs, targets, found, weights)
 
-    def test_step(self, data: Any) -> Any:
+    def test_step(self, data: Tensor) -> Tensor:
         """Loss and metrics, as inference has it."""
         inputs, targets, weights = self._unpacked(data)
         found = self._inference(inputs)
         self.compute_loss(inputs, targets, found, weights)
         return self.compute_metrics(inputs, targets, found, weights)
 
-    def predict_step(self, data: Any) -> Any:
+    def predict_step(self, data: Tensor) -> Tensor:
         """Outputs, as inference has it."""
         return self._inference(keras.utils.unpack_x_y_sample_weight(data)[0])
 
-    def make_test_function(self, force: bool = False) -> Any:
+    def make_test_function(self, force: bool = False) -> TFModule:
         """As Keras does, for the weights as they are now."""
         self._look_at_widths()
         return super().make_test_function(force)
 
-    def make_predict_function(self, force: bool = False) -> Any:
+    def make_predict_function(self, force: bool = False) -> TFModule:
         """As Keras does, for the weights as they are now."""
         self._look_at_widths()
         return super().make_predict_function(force)
@@ -187,13 +187,13 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         if wide != self._wide:
             self._wide, self.test_function, self.predict_function = wide, None, None
 
-    def _inference(self, inputs: Any) -> Any:
+    def _inference(self, inputs: Tensor) -> Tensor:
         fed = by_name(self.network.graph, inputs)
         wanted = self.network.graph.outputs.values()
         values, _ = self.network.values(fed, wide=self._wide, wanted=wanted)
         return self._public(self.network.outputs(values))
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
+    def save(self, *args: object, **kwargs: object) -> None:
         """Not this: a model is made from its training directory. Raises UsageError."""
         raise UsageError(
             "a quantized model is not saved whole",
@@ -201,11 +201,11 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
             "retrain.save_checkpoint makes a network to finalize of it",
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """What Keras asks for when it saves weights."""
         return {"name": self.name}
 
-    def _unpacked(self, data: Any) -> tuple[Any, Any, Any]:
+    def _unpacked(self, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs, targets and weights of samples; the float network's outputs for no targets."""
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
         if targets is None:
@@ -217,7 +217,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
     def _outputs(self) -> list[str]:
         return [*self.network.graph.outputs]
 
-    def _public(self, outputs: dict[str, Tensor]) -> Any:
+    def _public(self, outputs: dict[str, Tensor]) -> Tensor:
         return outputs if len(self._outputs) > 1 else outputs[self._outputs[0]]
 
 
@@ -241,7 +241,7 @@ class Divergence(keras.losses.Loss):  # type: ignore[misc]
             return tf.nn.log_softmax(y)
         return tf.math.log(tf.maximum(y, np.finfo(np.float32).tiny))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """As Keras rebuilds it."""
         return {"from_logits": self.from_logits, "name": self.name}
 

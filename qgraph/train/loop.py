@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import CalibrationError, TrainingError, UsageError
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array
@@ -152,7 +152,7 @@ class Trainer:
             self.freezing.count(), len(self.model.state.names), self.best_score,
         )  # fmt: skip
 
-    def _tensors(self, batch: Batch) -> tuple[dict[str, Any], Any, int]:
+    def _tensors(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor, int]:
         import tensorflow as tf
 
         graph = self.model.graph
@@ -163,7 +163,7 @@ class Trainer:
             return inputs, None, count
         return inputs, tf.constant(_checked(batch.labels, self.loss.classes, count)), count
 
-    def _not_finite(self, inputs: Mapping[str, Any]) -> TrainingError:
+    def _not_finite(self, inputs: Mapping[str, Tensor]) -> TrainingError:
         name = first_not_finite(self.model, inputs, not self.steps.norms_frozen)
         what = "the loss or a gradient is" if name is None else "is the first that is"
         hint = "smaller rates may do; the newest checkpoint is from before this"
@@ -172,13 +172,13 @@ class Trainer:
 
     # -- checkpoints --------------------------------------------------------------------------
 
-    def _variables(self) -> dict[str, Any]:
+    def _variables(self) -> dict[str, Variable]:
         """All that a run goes on from."""
         own = {f"freezing/{i}": v for i, v in enumerate(self.freezing.variables)}
         optimizer = {f"optimizer/{i}": v for i, v in enumerate(self.optimizer.variables)}
         return {**self.model.named_variables(), **own, **optimizer}
 
-    def _checkpoint(self, variables: Mapping[str, Any]) -> Checkpoint:
+    def _checkpoint(self, variables: Mapping[str, Variable]) -> Checkpoint:
         arrays: dict[str, Array] = {name: np.array(v.numpy()) for name, v in variables.items()}
         record = TrainingRecord(
             self.options, self.loss.kind, self.at, self.history, self.best_score
@@ -214,13 +214,13 @@ def network_of(graph: Graph) -> str:
     return hashlib.sha256(print_graph(graph).encode()).hexdigest()
 
 
-def restore(variables: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+def restore(variables: Mapping[str, Variable], checkpoint: Checkpoint) -> None:
     """Give `variables` the values they have in a checkpoint."""
     for name, variable in variables.items():
         variable.assign(checkpoint.variables[name])
 
 
-def _learning(model: TrainingGraph, options: Options) -> list[Any]:
+def _learning(model: TrainingGraph, options: Options) -> list[Variable]:
     weights = [*model.kernels, *model.gammas] if options.learn != "thresholds" else []
     thresholds = model.thresholds if options.learn != "weights" else []
     if not weights + thresholds:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Shape
 from qgraph.static.agreement import decisions
 
-Tensor = Any
 KINDS = ("labels", "teacher", "mse")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import TrainingError
 from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS, sources
@@ -22,8 +22,6 @@ from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.quantizer import Spec, quantize
 from qgraph.train.standardize import standardize
 from qgraph.train.state import TRAINED, State, state_of
-
-Tensor = Any
 
 
 class TrainingGraph:
@@ -125,21 +123,21 @@ class TrainingGraph:
         return self.norms.folded(self.state.constants)
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[Variable]:
         """Weights, biases and multipliers."""
         return list(self.state.constants.values())
 
     @property
-    def gammas(self) -> list[Any]:
+    def gammas(self) -> list[Variable]:
         """Scales of batch norms."""
         return self.norms.gammas
 
     @property
-    def thresholds(self) -> list[Any]:
+    def thresholds(self) -> list[Variable]:
         """The ranges of all scales, one variable (`State.ranges`); empty for a float graph."""
         return [self.state.ranges] if self.state.names else []
 
-    def named_variables(self) -> dict[str, Any]:
+    def named_variables(self) -> dict[str, Variable]:
         """All that makes the state of the graph, by a name that stays."""
         found = {f"constant/{name}": v for name, v in self.state.constants.items()}
         found.update(self.norms.named_variables())
@@ -264,7 +262,7 @@ def _clipped(x: Tensor, high: Tensor) -> Tensor:
     """
     import tensorflow as tf
 
-    def run(x: Tensor) -> Any:
+    def run(x: Tensor) -> Tensor:
         y = tf.raw_ops.ClipByValue(t=x, clip_value_min=0.0, clip_value_max=high)
         return y, lambda upstream: tf.raw_ops.Relu6Grad(gradients=upstream, features=y)
 

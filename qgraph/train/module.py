@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.train.folded import Norm
 from qgraph.train.forward import shaped
 from qgraph.train.freezing import Freezing
 from qgraph.train.model import TrainingGraph
 from qgraph.train.norms import MOMENTUM
-
-Tensor = Any
 
 
 class TrainingModule(tf.Module):  # type: ignore[misc]
@@ -39,7 +37,7 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
         self.state = variables_of(self.network, self.freezing)
         self.norms_frozen = not norms
 
-    def __call__(self, inputs: Any, training: bool = False) -> dict[str, Tensor]:
+    def __call__(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         """Outputs by public name; `inputs` as `by_name` takes them.
 
         In training, batch norms that are not frozen use the statistics of the batch, and gather.
@@ -54,13 +52,13 @@ class TrainingModule(tf.Module):  # type: ignore[misc]
         return self.network.finalized()
 
 
-def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Any]:
+def variables_of(network: TrainingGraph, freezing: Freezing) -> dict[str, Variable]:
     """All variables by a name that stays."""
     held = {f"freezing/{i}": v for i, v in enumerate(freezing.variables)}
     return {**network.named_variables(), **held}
 
 
-def by_name(graph: Graph, inputs: Any) -> dict[str, Tensor]:
+def by_name(graph: Graph, inputs: Tensor) -> dict[str, Tensor]:
     """Tensors by input name, of the types and shapes they have there.
 
     inputs: by name, or a sequence in the order of `graph.inputs`, or the only one. Raises

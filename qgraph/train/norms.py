@@ -11,18 +11,17 @@ work on the input of that layer, likewise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.train.folded import Norm
 
-Tensor = Any
 # A variable and what it becomes.
-Update = tuple[Any, Tensor]
+Update = tuple[Tensor, Tensor]
 MOMENTUM = 0.99  # of running statistics, as Keras has it
 EPSILON = 1e-3  # any would do
 
@@ -33,7 +32,7 @@ class Statistics:
     def __init__(self, norm: Norm) -> None:
         import tensorflow as tf
 
-        def running(value: Array, name: str) -> Any:
+        def running(value: Array, name: str) -> Tensor:
             return tf.Variable(
                 tf.cast(value, tf.float32),
                 trainable=False,
@@ -94,7 +93,7 @@ def _scaled(x: Tensor, unit: Tensor) -> Tensor:
     """`x * unit`, which keeps no x for the backward pass: what comes of it is kept anyway."""
     import tensorflow as tf
 
-    def run(x: Tensor, unit: Tensor) -> Any:
+    def run(x: Tensor, unit: Tensor) -> Tensor:
         made = x * unit
 
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,7 +167,11 @@ class NormedLayer:
         )
 
     def run(
-        self, weights: Tensor, layer: Any, inputs: Sequence[Tensor], momentum: float
+        self,
+        weights: Tensor,
+        layer: Callable[..., Tensor],
+        inputs: Sequence[Tensor],
+        momentum: float,
     ) -> tuple[Tensor, list[Update]]:
         """`layer` of (x, folded weights), with the statistics of this batch.
 
@@ -219,18 +222,18 @@ class BatchNorms:
         }
 
     @property
-    def gammas(self) -> list[Any]:
+    def gammas(self) -> list[Variable]:
         """Trained scales."""
         return [n.output.gamma for n in self.by_layer.values() if n.output is not None]
 
     @property
-    def statistics(self) -> list[Any]:
+    def statistics(self) -> list[Variable]:
         """Running means and variances."""
         return [v for name, v in self.named_variables().items() if not name.startswith("gamma/")]
 
-    def named_variables(self) -> dict[str, Any]:
+    def named_variables(self) -> dict[str, Variable]:
         """All variables, by a name that stays."""
-        found: dict[str, Any] = {}
+        found: dict[str, Variable] = {}
         for name, layer in self.by_layer.items():
             if layer.output is not None:
                 found[f"gamma/{name}"] = layer.output.gamma

@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.train.freezing import Freezing
 from qgraph.train.options import ANNEALED, Options
-
-Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.weight_rate, self.threshold_rate, self.freezing = weights, thresholds, freezing
         self.betas, self.epsilon = tuple(betas), epsilon
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[Variable]) -> None:
         """Make the moments of `variables`."""
         super().build(variables)
         if getattr(self, "_built", False):
@@ -71,7 +69,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.first = [self.add_variable_from_reference(v, "m") for v in variables]
         self.second = [self.add_variable_from_reference(v, "v") for v in variables]
 
-    def update_step(self, gradient: Tensor, variable: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: Variable) -> None:
         """One variable, one step."""
         index = self._index_dict[self._var_key(variable)]
         first, second = self.first[index], self.second[index]
@@ -90,7 +88,7 @@ class TqtAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
             variable.assign(tf.where(self.freezing.frozen, before, variable))
             self.freezing.observe(gradient)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Rates as plain numbers."""
         rates = {"weights": self.weight_rate, "thresholds": self.threshold_rate}
         return {**super().get_config(), **{name: vars(rate) for name, rate in rates.items()}}

@@ -9,9 +9,10 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor
 from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
@@ -21,20 +22,20 @@ MAX_EXPONENT = 126
 FLOATS = ("float32", "bfloat16", "float16")
 
 Form = Literal["auto", "fused", "native"]
-Forward = Callable[[Any, Any], Any]
-Backward = Callable[[Any, Any, Any], tuple[Any, Any]]
+Forward = Callable[[Tensor, Tensor], Tensor]
+Backward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def quantize(
-    x: Any,
-    log2_t: Any,
+    x: Tensor,
+    log2_t: Tensor,
     bits: int,
     signed: bool,
     rounding: str = "half_even",
     *,
     offset: int = 0,
     form: Form = "auto",
-) -> Any:
+) -> Tensor:
     """`clip(round(x * 2^f), n, p) * 2^-f` with `f = bits - signed + offset - ceil(log2_t)`.
 
     x: float32, bfloat16 or float16; narrow types are computed in float32, and a result of more
@@ -54,7 +55,7 @@ def quantize(
     return run(tf.convert_to_tensor(x), tf.convert_to_tensor(log2_t, tf.float32), spec, form)
 
 
-def _quantize(x: Any, log2_t: Any, spec: Spec, form: Form) -> Any:
+def _quantize(x: Tensor, log2_t: Tensor, spec: Spec, form: Form) -> Tensor:
     if x.dtype.name not in FLOATS:
         raise UsageError(f"cannot quantize {x.dtype.name}: only {', '.join(FLOATS)}")
     _check_shapes(x.shape, log2_t.shape)
@@ -64,7 +65,7 @@ def _quantize(x: Any, log2_t: Any, spec: Spec, form: Form) -> Any:
     return ops.qgraph_quantize(x, log2_t, **spec.attributes)
 
 
-def _check_shapes(x: Any, log2_t: Any) -> None:
+def _check_shapes(x: Tensor, log2_t: Tensor) -> None:
     if not log2_t.is_fully_defined():
         raise UsageError(f"the shape of log2_t must be known when the graph is built: {log2_t}")
     if x.rank is None:
@@ -103,8 +104,8 @@ def _compiles_with_xla() -> bool:
 def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
     import tensorflow as tf
 
-    def run(x: Any, log2_t: Any) -> Any:
-        def gradient(upstream: Any) -> tuple[Any, Any]:
+    def run(x: Tensor, log2_t: Tensor) -> Tensor:
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
             # Waits for the upstream gradient, or the graph optimiser would keep what the forward
             # pass computed from x, instead of computing it again.
             with tf.control_dependencies([upstream]):
@@ -137,7 +138,7 @@ class Spec:
             raise UsageError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {self.rounding}")
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """As the fused ops call them."""
         return {
             "bits": self.bits,
@@ -156,7 +157,7 @@ class Spec:
         """The greatest code."""
         return 2.0 ** (self.bits - self.signed) - 1.0
 
-    def forward(self, x: Any, log2_t: Any) -> Any:
+    def forward(self, x: Tensor, log2_t: Tensor) -> Tensor:
         """float32 in, float32 out; or float64."""
         import tensorflow as tf
 
@@ -166,7 +167,7 @@ class Spec:
         code = tf.where(whole < low, low, tf.where(whole > high, high, whole))
         return tf.where(tf.equal(code, zero), zero, code * step)  # no -0
 
-    def backward(self, upstream: Any, x: Any, log2_t: Any) -> tuple[Any, Any]:
+    def backward(self, upstream: Tensor, x: Tensor, log2_t: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients for x and log2_t; the sum in the order of fused_ops/core/quantize.h."""
         import tensorflow as tf
 
@@ -181,7 +182,7 @@ class Spec:
         grad_x = tf.where(below | above, tf.zeros_like(upstream), upstream)
         return grad_x, tf.cast(grad_t, tf.float32)
 
-    def _scales(self, log2_t: Any) -> tuple[Any, Any]:
+    def _scales(self, log2_t: Tensor) -> tuple[Tensor, Tensor]:
         """2^f and 2^-f, made of bits: no `pow` is exact everywhere."""
         import tensorflow as tf
 
@@ -195,7 +196,7 @@ class Spec:
         scale, step = (tf.where(fits, power, nan) for power in powers)
         return scale, step
 
-    def _rounded(self, scaled: Any, x: Any) -> Any:
+    def _rounded(self, scaled: Tensor, x: Tensor) -> Tensor:
         import tensorflow as tf
 
         if self.rounding == Rounding.HALF_EVEN:
@@ -209,14 +210,14 @@ class Spec:
         return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
 
 
-def _half_up(v: Any) -> Any:
+def _half_up(v: Tensor) -> Tensor:
     import tensorflow as tf
 
     whole = tf.floor(v)
     return tf.where(v - whole >= 0.5, whole + 1.0, whole)
 
 
-def _ordered_sum(products: Any, log2_t: Any) -> Any:
+def _ordered_sum(products: Tensor, log2_t: Tensor) -> Tensor:
     """Sums over all axes but those of log2_t, one addition after the other where it matters."""
     import tensorflow as tf
 
@@ -235,7 +236,7 @@ def _ordered_sum(products: Any, log2_t: Any) -> Any:
     return tf.reshape(sums, log2_t.shape)
 
 
-def _padded(values: Any, size: int) -> Any:
+def _padded(values: Tensor, size: int) -> Tensor:
     """Flat, with zeros up to a multiple of size."""
     import tensorflow as tf
 
@@ -243,7 +244,7 @@ def _padded(values: Any, size: int) -> Any:
     return tf.pad(flat, [[0, tf.math.floormod(-tf.size(flat), size)]])
 
 
-def _added_up(values: Any, axis: int) -> Any:
+def _added_up(values: Tensor, axis: int) -> Tensor:
     import tensorflow as tf
 
     first, *rest = tf.unstack(values, axis=axis)
@@ -252,7 +253,7 @@ def _added_up(values: Any, axis: int) -> Any:
     return first
 
 
-def _added_in_turn(values: Any, start: Any) -> Any:
+def _added_in_turn(values: Tensor, start: Tensor) -> Tensor:
     """The sum along the first axis, whose size may be unknown."""
     import tensorflow as tf
 

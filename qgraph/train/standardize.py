@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from qgraph.foreign import Tensor
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.standardize import SQUARE_BITS, largest_square
-
-Tensor = Any
 
 
 def standardize(node: Node, x: Tensor, exponent: Tensor) -> Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Overflow, QuantSpec, Role
@@ -17,8 +17,6 @@ from qgraph.quant.topology import QUANTIZERS
 TRAINED = ("weight", "bias", "scale")
 # Halfway between the thresholds that round up to the calibrated power of two.
 START = -0.5
-
-Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,9 @@ class State:
     to that of a bias at its accumulator's scale.
     """
 
-    constants: Mapping[str, Any]
+    constants: Mapping[str, Variable]
     names: tuple[str, ...]
-    ranges: Any
+    ranges: Variable
     fixed: Mapping[str, int]
     follows: Mapping[str, tuple[Node, ...]]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from qgraph.foreign import KerasModel, Tensor, Variable
 from qgraph.ir.graph import Graph
 from qgraph.train.forward import Forward
 from qgraph.train.losses import Loss
 from qgraph.train.model import TrainingGraph
-
-Tensor = Any
 
 
 class Steps:
@@ -25,8 +23,8 @@ class Steps:
         graph: TrainingGraph,
         floating: Graph,
         loss: Loss,
-        optimizer: Any,
-        variables: Sequence[Any],
+        optimizer: KerasModel,
+        variables: Sequence[Variable],
         weight_decay: float = 0.0,
     ) -> None:
         import tensorflow as tf
@@ -40,17 +38,17 @@ class Steps:
         self._train = tf.function(self._train_step, reduce_retracing=True, autograph=False)
         self._evaluate = tf.function(self._evaluate_step, reduce_retracing=True, autograph=False)
 
-    def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
+    def train(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
         """(loss, samples that were right, whether all was finite, gradient of the thresholds).
 
         Where something is not finite, no variable is changed.
         """
-        made: tuple[Any, ...] = self._train(inputs, labels, self.norms_frozen)
+        made: tuple[Tensor, ...] = self._train(inputs, labels, self.norms_frozen)
         return made
 
-    def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Any, ...]:
+    def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
         """(loss, samples that were right), as inference has it."""
-        made: tuple[Any, ...] = self._evaluate(inputs, labels, self.wide)
+        made: tuple[Tensor, ...] = self._evaluate(inputs, labels, self.wide)
         return made
 
     def _taught(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
@@ -58,7 +56,7 @@ class Steps:
 
     def _train_step(
         self, inputs: Mapping[str, Tensor], labels: Tensor | None, norms_frozen: bool
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Tensor, ...]:
         import tensorflow as tf
 
         taught = self._taught(inputs)
@@ -98,7 +96,7 @@ class Steps:
 
     def _evaluate_step(
         self, inputs: Mapping[str, Tensor], labels: Tensor | None, wide: frozenset[str]
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Tensor, ...]:
         import tensorflow as tf
 
         taught = self._taught(inputs)

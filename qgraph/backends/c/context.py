@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.backends.c.kernels import KERNELS
 from qgraph.backends.c.text import short
@@ -33,7 +33,7 @@ class Source:
             self.data[name] = (self.program.tensors[tensor].storage, self.program.constants[tensor])
         return name
 
-    def array(self, values: Any, text: str) -> str:
+    def array(self, values: npt.ArrayLike, text: str) -> str:
         """An array of numbers that a step holds."""
         codes = np.asarray(values, np.int64)
         kind = storage(int(codes.min()), int(codes.max()))

@@ -36,7 +36,7 @@ class CForm:
     """A .c, a .h and a test that reads samples; and a sample with its answer."""
 
     name: ClassVar[str] = "c"
-    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
+    lowerings: ClassVar[Lowerings[object]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         return refused(network.program)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+
+from qgraph.ir.types import Array
 
 Shape = Sequence[int]
 INT32 = 2**31 - 1
@@ -129,7 +130,7 @@ def named(sizes: Shape) -> list[tuple[str, int]]:
     return [*zip(names, sizes, strict=True)]
 
 
-def numbers(values: Any, before: str = "    ") -> str:
+def numbers(values: Array, before: str = "    ") -> str:
     """Integers as the lines of an initialiser: no line longer than about 100 characters."""
     flat = values.reshape(-1)
     widest = max(len(str(flat.min())), len(str(flat.max()))) + 2

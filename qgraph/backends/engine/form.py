@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class EngineForm:
     """The engine's file; its runner shows every tensor."""
 
     name: str = "engine"
-    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
+    lowerings: ClassVar[Lowerings[object]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         try:

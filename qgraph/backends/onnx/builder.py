@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from qgraph.errors import UnsupportedError
 from qgraph.files import write_whole
+from qgraph.foreign import AttrValue
 from qgraph.names import Namespace, onnx_name
 
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
@@ -38,7 +39,7 @@ class Builder:
         return self._names.fresh(stem)
 
     def add(
-        self, op: str, inputs: Sequence[str], stem: str, *, domain: str = "", **attrs: Any
+        self, op: str, inputs: Sequence[str], stem: str, *, domain: str = "", **attrs: AttrValue
     ) -> str:
         """A node with one output, named after the stem; the name of that output."""
         output = self.fresh(stem)
@@ -46,22 +47,22 @@ class Builder:
         return output
 
     def append(
-        self, op: str, inputs: Sequence[str], output: str, *, domain: str = "", **attrs: Any
+        self, op: str, inputs: Sequence[str], output: str, *, domain: str = "", **attrs: AttrValue
     ) -> None:
         """A node whose output has exactly this name."""
         self.nodes.append(
             helper.make_node(op, inputs, [output], name=output, domain=domain, **attrs)
         )
 
-    def constant(self, value: Any, stem: str, *, own: bool = False) -> str:
+    def constant(self, value: npt.ArrayLike, stem: str, *, own: bool = False) -> str:
         """An initializer; equal ones are held once, unless it is to be `own`."""
-        value = np.ascontiguousarray(value).reshape(np.shape(value))
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
         if own:
-            return self.raw_constant(numpy_helper.from_array(value, stem))
-        key = (value.dtype.name, value.shape, value.tobytes())
+            return self.raw_constant(numpy_helper.from_array(array, stem))
+        key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self.constants:
             self.constants[key] = self.fresh(stem)
-            self._initializers.append(numpy_helper.from_array(value, self.constants[key]))
+            self._initializers.append(numpy_helper.from_array(array, self.constants[key]))
         return self.constants[key]
 
     def raw_constant(self, tensor: onnx.TensorProto) -> str:
@@ -80,7 +81,7 @@ class Builder:
         """The type of what an op gives that ONNX does not know."""
         self.known.append(value_info(name, dtype, shape))
 
-    def model(self, metadata: Mapping[str, Any]) -> onnx.ModelProto:
+    def model(self, metadata: Mapping[str, object]) -> onnx.ModelProto:
         """The model, checked. Raises UnsupportedError for one that no file can hold."""
         graph = helper.make_graph(
             self.nodes,
@@ -130,6 +131,6 @@ def save(model: onnx.ModelProto, path: Path) -> None:
     write_whole(path, model.SerializeToString(deterministic=True))
 
 
-def metadata_of(model: onnx.ModelProto) -> dict[str, Any]:
+def metadata_of(model: onnx.ModelProto) -> dict[str, AttrValue]:
     """What qgraph wrote about entries, exits and inner tensors."""
     return next(json.loads(p.value) for p in model.metadata_props if p.key == "qgraph")

@@ -12,10 +12,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from qgraph.backends.onnx.builder import Builder, element_type
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
 from qgraph.names import Namespace
 from qgraph.ops.lowerings import Lowerings
@@ -82,7 +84,7 @@ class Emission(ABC):
         """The type that arithmetic on these tensors is done in."""
 
     @abstractmethod
-    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+    def units(self, tensor: Tensor, codes: Array, dtype: str) -> Array:
         """Codes of a tensor as numbers of the type that the form computes with."""
 
     @abstractmethod
@@ -90,7 +92,7 @@ class Emission(ABC):
         """The model's inputs, and what is held of entries."""
 
     @abstractmethod
-    def leave(self) -> dict[str, dict[str, Any]]:
+    def leave(self) -> dict[str, dict[str, AttrValue]]:
         """Outputs of the model; what metadata says about them, by tensor name."""
 
     # -- the whole ---------------------------------------------------------------------------
@@ -123,7 +125,7 @@ class Emission(ABC):
             }
         )
 
-    def described(self, name: str) -> dict[str, Any]:
+    def described(self, name: str) -> dict[str, AttrValue]:
         """What its codes mean: `value = code * 2^-exponent`, codes in `low..high`."""
         tensor = self.tensors[name]
         return {
@@ -133,7 +135,7 @@ class Emission(ABC):
             "dtype": tensor.storage,
         }
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _shown(self, name: str) -> dict[str, AttrValue]:
         (_, nchw), value = next(iter(self.held[name].items()))
         return {
             "value": value,
@@ -179,7 +181,7 @@ class Emission(ABC):
         """Type and layout that a tensor's step made it in."""
         return next(iter(self.held[name]))
 
-    def numbers(self, name: str, codes: Any, dtype: str, nchw: bool, stem: str) -> str:
+    def numbers(self, name: str, codes: npt.ArrayLike, dtype: str, nchw: bool, stem: str) -> str:
         """A constant of codes of a tensor: one number, or one for each channel."""
         array = self.units(self.tensors[name], np.asarray(codes), dtype)
         return self.model.constant(array.reshape(-1, 1, 1) if nchw and array.ndim else array, stem)
@@ -330,12 +332,12 @@ class Emission(ABC):
         flat = codes.reshape(kh, kw, 1, channels * multiplier)
         return flat.transpose(3, 2, 0, 1), channels
 
-    def convolution(self, step: Step, groups: int) -> dict[str, Any]:
+    def convolution(self, step: Step, groups: int) -> dict[str, AttrValue]:
         """The attributes of a Conv."""
         attrs = step.attrs_as(WindowAttrs)
         return {**_window(attrs), "dilations": attrs.dilations, "group": groups}
 
-    def pool(self, attrs: MaxPoolAttrs) -> dict[str, Any]:
+    def pool(self, attrs: MaxPoolAttrs) -> dict[str, AttrValue]:
         """The attributes of a MaxPool."""
         return {**_window(attrs), "kernel_shape": attrs.ksize}
 
@@ -349,7 +351,7 @@ class Emission(ABC):
         return self.program.constants[weights]
 
 
-def _window(attrs: WindowAttrs | MaxPoolAttrs) -> dict[str, Any]:
+def _window(attrs: WindowAttrs | MaxPoolAttrs) -> dict[str, AttrValue]:
     (top, bottom), (left, right) = attrs.pads
     return {"strides": attrs.strides, "pads": (top, left, bottom, right)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import onnx
 
@@ -30,7 +30,7 @@ class OnnxForm:
     emission: ClassVar[type[Emission]]
 
     @property
-    def lowerings(self) -> Lowerings[Any]:
+    def lowerings(self) -> Lowerings[object]:
         return self.emission.lowerings
 
     def refusal(self, network: Network) -> str | None:

@@ -18,6 +18,7 @@ import numpy as np
 from qgraph.backends.onnx.emission import SHARED, Emission, Lower
 from qgraph.backends.onnx.requantize import INT32, Requantize
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
 from qgraph.program import Step, Tensor
@@ -54,7 +55,7 @@ class IntegerEmission(Emission):
         fits = all(t.low >= -INT32 and t.high <= INT32 for t in tensors)
         return "int32" if fits else "int64"
 
-    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+    def units(self, tensor: Tensor, codes: Array, dtype: str) -> Array:
         return np.asarray(codes).astype(dtype)
 
     def operate(self, op: str, a: str, b: str, dtype: str, stem: str) -> str:
@@ -78,8 +79,8 @@ class IntegerEmission(Emission):
             value = name if dtype in BYTES else self.cast(name, self.working(name), f"{name}/wide")
             self.put(name, value, dtype if dtype in BYTES else self.working(name))
 
-    def leave(self) -> dict[str, dict[str, Any]]:
-        exits: dict[str, dict[str, Any]] = {}
+    def leave(self) -> dict[str, dict[str, AttrValue]]:
+        exits: dict[str, dict[str, AttrValue]] = {}
         for name in self.program.exits:
             dtype = self.tensors[name].storage
             value = self.get(name, dtype)
@@ -222,7 +223,7 @@ class IntegerEmission(Emission):
         channels = tensor.shape[-1]
         axis = self.model.constant(np.array([-1], np.int64), f"{stem}/axis")
 
-        def add(op: str, *values: str, **attrs: Any) -> str:
+        def add(op: str, *values: str, **attrs: AttrValue) -> str:
             return self.model.add(op, [*values], stem, **attrs)
 
         def square_is(op: str, root: str) -> str:

@@ -7,7 +7,7 @@ bounds of `values` make both the same codes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 from qgraph.backends.onnx.emission import NO_NAMES, turned
 from qgraph.backends.onnx.values import ValueEmission, value_lowerings
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, QuantSpec, Rounding
 from qgraph.program import Program, Step
 from qgraph.program.ops import RequantizeAttrs
@@ -72,7 +73,7 @@ class QdqEmission(ValueEmission):
             self.bytes.add(made)
         return made
 
-    def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, Any]]:
+    def _grid(self, name: str, dtype: str, axis: int) -> tuple[list[str], dict[str, AttrValue]]:
         """Scale and zero point of a tensor; along `axis` where each channel has its own.
 
         They are its own: ONNX Runtime may rewrite those of one tensor, and then of all.
@@ -126,7 +127,7 @@ class QdqEmission(ValueEmission):
             )
         ]
         inputs = [held[0], self.scale(exponent, name), held[1]]
-        attrs: dict[str, Any] = {"axis": axis} if shape else {}
+        attrs: dict[str, AttrValue] = {"axis": axis} if shape else {}
         return self.model.add("DequantizeLinear", inputs, name, **attrs)
 
     def bias(self, name: str) -> str:

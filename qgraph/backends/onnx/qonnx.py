@@ -8,7 +8,7 @@ Sums past 2^24 are float64, which every op but Conv has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import onnx
@@ -123,7 +123,7 @@ class QonnxEmission(ValueEmission):
         exponent = np.asarray(self.tensors[name].exponent)
         if exponent.ndim:
             exponent = exponent.reshape((-1,) + (1,) * (codes.ndim - 1 - axis))
-        values: Any = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
+        values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(np.float32)
         return self._constant_quant(name, values, axis)
 
     # -- ops ---------------------------------------------------------------------------------

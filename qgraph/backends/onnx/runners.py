@@ -16,6 +16,7 @@ from qgraph.backends.forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.emission import TO_NHWC
 from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
 
 Meta = Mapping[str, Any]
@@ -73,7 +74,7 @@ def qonnx_executor(path: Path) -> Runner:
 
 
 @contextmanager
-def _readable(executor: Any, ir_version: int) -> Iterator[None]:
+def _readable(executor: OnnxObject, ir_version: int) -> Iterator[None]:
     """The executor makes a model of each node, of onnx's newest IR: ONNX Runtime's may be older."""
     make = executor.qonnx_make_model
     executor.qonnx_make_model = partial(make, ir_version=ir_version)
@@ -83,7 +84,7 @@ def _readable(executor: Any, ir_version: int) -> Iterator[None]:
         executor.qonnx_make_model = make
 
 
-def session(model: onnx.ModelProto | Path, optimised: bool) -> Any:
+def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
     """An ONNX Runtime session on the CPU. Raises UnsupportedError where it is not installed."""
     try:
         import onnxruntime

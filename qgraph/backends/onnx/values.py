@@ -16,6 +16,7 @@ import numpy as np
 from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Emission, Lower
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
+from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings, Refusal
@@ -68,8 +69,8 @@ class ValueEmission(Emission):
             value = self.quantized(self.inputs[name], name, entry.spec, False)
             self.put(name, value, "float32")
 
-    def leave(self) -> dict[str, dict[str, Any]]:
-        exits: dict[str, dict[str, Any]] = {}
+    def leave(self) -> dict[str, dict[str, AttrValue]]:
+        exits: dict[str, dict[str, AttrValue]] = {}
         for name in self.program.exits:
             dtype = self.working(name)
             output = self.outputs[name]
@@ -95,7 +96,7 @@ class ValueEmission(Emission):
     def working(self, *names: str) -> str:
         return "float32"
 
-    def units(self, tensor: Tensor, codes: Any, dtype: str) -> Array:
+    def units(self, tensor: Tensor, codes: Array, dtype: str) -> Array:
         codes = np.asarray(codes)
         exponent = aligned(tensor.exponent, codes.shape)
         values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(dtype)
@@ -139,7 +140,9 @@ class ValueEmission(Emission):
             weights = self.weights(w, constant, 1, value)
         self._with_bias(step, "MatMul", [value, weights], nchw=False)
 
-    def _with_bias(self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: Any) -> None:
+    def _with_bias(
+        self, step: Step, op: str, inputs: list[str], nchw: bool, **attrs: AttrValue
+    ) -> None:
         """A layer and the constant that is added to nothing but its sums, as one node."""
         made, add = step.output, self._bias_step(step)
         bias = self.bias(add.inputs[1 - add.inputs.index(step.output)]) if add else None
@@ -193,7 +196,7 @@ class ValueEmission(Emission):
     ) -> str:
         """Values limited to those of two codes of a tensor; None limits nothing."""
         exponent, dtype = self.tensors[name].exponent, self.working(name)
-        if isinstance(exponent, tuple) or self._fine or None in (low, high):
+        if isinstance(exponent, tuple) or self._fine or low is None or high is None:
             for op, code in (("Max", low), ("Min", high)):
                 if code is not None:
                     limit = self.numbers(name, code, dtype, nchw, f"{stem}/limit")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
+from qgraph.foreign import AttrValue, Proto
 from qgraph.ir.types import Array
 from qgraph.names import Namespace, tensorflow_name
 
@@ -26,7 +26,7 @@ class GraphDefBuilder:
             tf.compat.v1.get_default_graph().graph_def_versions.producer
         )
         self._names = Namespace(tensorflow_name, reserved)
-        self._scalars: dict[tuple[str, Any], str] = {}
+        self._scalars: dict[tuple[str, object], str] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.dtypes: dict[str, str] = {}
 
@@ -34,14 +34,16 @@ class GraphDefBuilder:
         """A name that TensorFlow allows, and no other node has."""
         return self._names.fresh(name)
 
-    def add(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: Any) -> str:
+    def add(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: AttrValue) -> str:
         """Append a node, its name made unique.
 
         Attributes are Python values, dtypes and shapes as DType and Dims.
         """
         return self.add_exactly(op, self.unique(name), inputs, **attrs)
 
-    def add_exactly(self, op: str, name: str, inputs: Sequence[str] = (), **attrs: Any) -> str:
+    def add_exactly(
+        self, op: str, name: str, inputs: Sequence[str] = (), **attrs: AttrValue
+    ) -> str:
         """Append a node under a name that was reserved for it."""
         node = self.graph_def.node.add()
         node.op, node.name = op, name
@@ -59,7 +61,7 @@ class GraphDefBuilder:
             if function.signature.name not in known:
                 self.graph_def.library.function.add().CopyFrom(function)
 
-    def const(self, value: Any, name: str) -> str:
+    def const(self, value: AttrValue, name: str) -> str:
         array = np.asarray(value)
         node = self.graph_def.node.add()
         node.op, node.name = "Const", self.unique(name)
@@ -88,7 +90,7 @@ class GraphDefBuilder:
             self._scalars[key] = self.const(np.asarray(value, dtype), f"qgraph/constants/{dtype}")
         return self._scalars[key]
 
-    def _set(self, attr: Any, value: Any) -> None:
+    def _set(self, attr: Proto, value: AttrValue) -> None:
         if isinstance(value, DType):
             attr.type = self.tf.as_dtype(value.name).as_datatype_enum
         elif isinstance(value, bool):

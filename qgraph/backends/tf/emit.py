@@ -7,13 +7,13 @@ bound is past float32's 2^24 is computed in float64, and the quantizer behind it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from qgraph.backends.ends import Ends, ends_of
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.exact.bounds import Bound, bounds
+from qgraph.foreign import AttrValue, Proto
 from qgraph.ir.graph import Graph, Node
 from qgraph.names import tensorflow_name
 from qgraph.numerics import quantized_constant
@@ -26,7 +26,7 @@ def end_names(graph: Graph) -> Ends:
     return ends_of(graph, tensorflow_name)
 
 
-def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Any:
+def emit_graph_def(graph: Graph, known: Mapping[str, Bound] | None = None) -> Proto:
     """The GraphDef of a graph: float, or quantized and calibrated.
 
     Placeholders are named as the graph's inputs, results as its public outputs, as far as
@@ -55,7 +55,7 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
         emission.constants[node.name] = node.attrs["value"]
     elif node.op == "input":
         kind = emission.graph.types[node.name]
-        attrs: dict[str, Any] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
+        attrs: dict[str, AttrValue] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
         made = builder.add_exactly("Placeholder", ends.inputs[node.name], **attrs)
         emission.tensors[node.name] = made
     elif node.op == "quantize" and node.inputs[0] in emission.constants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
+from qgraph.foreign import Proto
 from qgraph.ir.types import Array
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings
@@ -26,7 +27,7 @@ class TensorFlowForm:
     """A frozen graph of stock ops."""
 
     name: ClassVar[str] = "tensorflow"
-    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
+    lowerings: ClassVar[Lowerings[object]] = LOWERINGS
 
     def refusal(self, network: Network) -> str | None:
         return None
@@ -60,7 +61,7 @@ class TensorFlowForm:
         return run
 
 
-def _cut(data: bytes, names: set[str]) -> Any:
+def _cut(data: bytes, names: set[str]) -> Proto:
     """The graph with placeholders in place of the nodes `names`.
 
     TensorFlow can be fed a tensor in the middle of a graph, but its graph optimiser may move those

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from qgraph.foreign import Proto
 from qgraph.ir.types import Array
 
 
@@ -18,7 +18,7 @@ class TFProgram:
     (probabilities,) = program.run({"image": x}, ["probabilities"])
     """
 
-    def __init__(self, graph_def: Any) -> None:
+    def __init__(self, graph_def: Proto) -> None:
         import tensorflow as tf
 
         if isinstance(graph_def, str | Path):

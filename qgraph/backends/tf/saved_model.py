@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from qgraph.backends.tf.emit import end_names
+from qgraph.foreign import Proto, Tensor, TFModule
 from qgraph.ir.graph import Graph
 
 
-def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
+def write_saved_model(graph_def: Proto, graph: Graph, path: Path) -> None:
     """Write `graph_def` as `serving_default`; the signature has the user's names of both ends.
 
     Raises OSError, as any other writer does: for TensorFlow a full disk is an error of its own.
@@ -34,7 +34,7 @@ def write_saved_model(graph_def: Any, graph: Graph, path: Path) -> None:
             raise OSError(error.message.rpartition("; ")[2]) from error
 
 
-def _signature(tf: Any, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+def _signature(tf: TFModule, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> Proto:
     with _quiet(tf):
         info = tf.compat.v1.saved_model.build_tensor_info
         return tf.compat.v1.saved_model.build_signature_def(
@@ -47,7 +47,7 @@ def _signature(tf: Any, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
 class _quiet:
     """Keeps TensorFlow's deprecation notices about its own v1 API off the terminal."""
 
-    def __init__(self, tf: Any) -> None:
+    def __init__(self, tf: TFModule) -> None:
         self.logger = tf.get_logger()
 
     def __enter__(self) -> None:

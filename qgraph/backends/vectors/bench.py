@@ -23,12 +23,13 @@ from qgraph.program.ops import (
     WindowAttrs,
 )
 from qgraph.program.ops.layout import PerChannel
+from qgraph.records import JSON
 
 # Products that a check takes, and may take for one row: simulators do some millions in a second.
 PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
 FAR = 1 << 60
-Check = tuple[str, dict[str, Any]]  # kind and parameters
+Check = tuple[str, dict[str, JSON]]  # kind and parameters
 # What `pair_check` of modules.sv computes of the codes p and q; q is p where there is one operand.
 PAIRS = {
     "add": "p + q",
@@ -37,7 +38,7 @@ PAIRS = {
     "maximum": "p > q ? p : q",
     "minimum": "p < q ? p : q",
 }
-Facts = Callable[[str], Mapping[str, Any]]
+Facts = Callable[[str], Mapping[str, JSON]]
 
 # Modules that check a step each, and the head of the bench.
 MODULES = Path(__file__).with_name("modules.sv")
@@ -60,7 +61,7 @@ def bench(
 
     tried: places with their folders. Shifts by channel are written to files, in `folder`.
     """
-    checks: list[tuple[str, str, dict[str, Any]]] = []
+    checks: list[tuple[str, str, dict[str, JSON]]] = []
     for place, one in tried:
         for step in one.place.program.steps:
             made = _check(_Step(program, place, one, step, stems, facts, folder))
@@ -117,12 +118,12 @@ class _Step:
     def there(self, names: Sequence[str]) -> bool:
         return all((self.folder / self.file(name)).exists() for name in names)
 
-    def width(self, letter: str, name: str) -> dict[str, Any]:
+    def width(self, letter: str, name: str) -> dict[str, JSON]:
         facts = self.facts(name)
         return {
             letter: self.file(name),
             f"{letter}_BITS": facts["bits"],
-            f"{letter}_SIGNED": int(facts["signed"]),
+            f"{letter}_SIGNED": int(bool(facts["signed"])),
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qgraph.backends.forms import Network, Runner
 from qgraph.backends.vectors.bench import LOWERINGS
@@ -25,7 +25,7 @@ class VectorsForm:
     """
 
     name: ClassVar[str] = "vectors"
-    lowerings: ClassVar[Lowerings[Any]] = LOWERINGS
+    lowerings: ClassVar[Lowerings[object]] = LOWERINGS
     samples: int = 2
     most: int = 1 << 24
     layers: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from qgraph.ir.types import Codes
 from qgraph.names import identifier
 from qgraph.program import Step, Tensor, run
 from qgraph.program.layers import Layer
+from qgraph.records import JSON
 
 FORMAT = 1
 ABOUT = {
@@ -34,9 +35,9 @@ ABOUT = {
 
 @dataclass
 class _Index:
-    constants: dict[str, Any] = field(default_factory=dict)
-    cases: list[Any] = field(default_factory=list)
-    places: list[Any] = field(default_factory=list)
+    constants: dict[str, JSON] = field(default_factory=dict)
+    cases: list[JSON] = field(default_factory=list)
+    places: list[JSON] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -88,7 +89,7 @@ class _Writer:
         }
         (self.folder / "index.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
-    def _facts(self, name: str) -> dict[str, Any]:
+    def _facts(self, name: str) -> dict[str, JSON]:
         tensor = self.program.tensors[name]
         return {
             "file": self.stems[name],
@@ -115,7 +116,7 @@ class _Writer:
         spec = self._spec(tensor)
         return bool(spec.signed) if spec is not None else tensor.low < 0
 
-    def _layer(self, layer: Layer) -> dict[str, Any]:
+    def _layer(self, layer: Layer) -> dict[str, JSON]:
         constants = [v for v in layer.read if v in self.program.constants]
         return {
             "name": layer.head.output,
@@ -126,7 +127,7 @@ class _Writer:
             "steps": [*layer.made],
         }
 
-    def _tensor(self, folder: str, name: str, codes: Codes) -> dict[str, Any]:
+    def _tensor(self, folder: str, name: str, codes: Codes) -> dict[str, JSON]:
         place = self.folder / folder / self.stems[name]
         place.parent.mkdir(parents=True, exist_ok=True)
         tensor = self.program.tensors[name]
@@ -195,7 +196,7 @@ class _Writer:
         )
 
 
-def _row(one: Any) -> dict[str, Any]:
+def _row(one: Any) -> dict[str, JSON]:
     return {
         "exercises": one.goal,
         "tensor": one.tensor,
@@ -205,7 +206,7 @@ def _row(one: Any) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, JSON]:
     return {
         "op": step.op,
         "inputs": [*step.inputs],

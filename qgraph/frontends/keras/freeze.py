@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from qgraph.errors import LoadError, QGraphError, first_line
+from qgraph.foreign import KerasModel, Tensor
 from qgraph.frontends.frozen import Frozen, freeze_function
 
 PACKAGES = ("keras", "tf_keras")
@@ -17,7 +17,7 @@ def is_model(value: object) -> bool:
     return any(package in PACKAGES and name == "Model" for package, name in bases)
 
 
-def freeze_model(model: Any) -> Frozen:
+def freeze_model(model: KerasModel) -> Frozen:
     """A built model in inference mode; inputs and outputs have the names that it gives them.
 
     Raises LoadError for a model that is not built, or that does not run on TensorFlow.
@@ -35,7 +35,7 @@ def freeze_model(model: Any) -> Frozen:
         for tensor, input_name in zip(model.inputs, _input_names(model), strict=True)
     ]
 
-    def call(*tensors: Any) -> Any:
+    def call(*tensors: Tensor) -> Tensor:
         return tuple(tf.nest.flatten(model(_arranged(model, tensors), training=False)))
 
     try:
@@ -49,7 +49,7 @@ def freeze_model(model: Any) -> Frozen:
         ) from None
 
 
-def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
+def _arranged(model: KerasModel, tensors: Sequence[Tensor]) -> Tensor:
     """The inputs in the structure that the model takes: a tensor, a list or a dict.
 
     A sequential model takes one tensor; in Keras 3 it has no `input` until it has been called.
@@ -61,7 +61,7 @@ def _arranged(model: Any, tensors: Sequence[Any]) -> Any:
     return tf.nest.pack_sequence_as(model.input, list(tensors))
 
 
-def _check_backend(model: Any, name: str) -> None:
+def _check_backend(model: KerasModel, name: str) -> None:
     import sys
 
     keras = sys.modules.get("keras")
@@ -75,18 +75,18 @@ def _check_backend(model: Any, name: str) -> None:
         )
 
 
-def _input_names(model: Any) -> list[str]:
+def _input_names(model: KerasModel) -> list[str]:
     names = getattr(model, "input_names", None) or [tensor.name for tensor in model.inputs]
     return _distinct(str(name).removesuffix(":0") for name in names)
 
 
-def _output_names(model: Any) -> list[str]:
+def _output_names(model: KerasModel) -> list[str]:
     """Names of the layers that make the outputs, as Keras has them."""
     names = getattr(model, "output_names", None) or [model.layers[-1].name] * len(model.outputs)
     return _distinct(map(str, names))
 
 
-def _distinct(names: Any) -> list[str]:
+def _distinct(names: Iterable[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         free = (n for n in (name, *(f"{name}_{i}" for i in range(1, len(found) + 2))))

@@ -14,15 +14,16 @@ import math
 import resource
 import signal
 import sys
-from typing import Any
 
 import h5py
+
+from qgraph.foreign import Hdf5Object
 
 KINDS = "fiubSV"  # of dtypes; V stands for bfloat16
 SKIPPED = ("optimizer_weights", "optimizer")  # never read
 
 
-def text_of(value: Any) -> Any:
+def text_of(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
@@ -33,7 +34,7 @@ class Walk:
         self.most, self.bytes, self.objects = most, 0, 0
         self.seen: set[int] = set()
 
-    def group(self, group: Any) -> None:
+    def group(self, group: Hdf5Object) -> None:
         for name in group:
             if group.name == "/" and name in SKIPPED:
                 continue
@@ -53,7 +54,7 @@ class Walk:
             else:
                 raise ValueError(f"`{name}` is neither a group nor an array")
 
-    def dataset(self, dataset: Any) -> None:
+    def dataset(self, dataset: Hdf5Object) -> None:
         if dataset.external or dataset.is_virtual:
             raise ValueError(f"`{dataset.name}` lies in another file")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None

@@ -10,14 +10,14 @@ import json
 import math
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from qgraph.archives import Archive, parse_json, reading
 from qgraph.errors import LoadError, first_line
+from qgraph.foreign import KerasModel
 from qgraph.frontends.frozen import Frozen
 from qgraph.frontends.keras.freeze import freeze_model, is_model
 from qgraph.frontends.keras.hdf5 import look_through
@@ -41,7 +41,7 @@ def read(path: Path, *, zipped: bool, trust: bool) -> Frozen:
         return freeze_model(model)
 
 
-def _of_zip(path: Path, trust: bool, folder: Path) -> Any:
+def _of_zip(path: Path, trust: bool, folder: Path) -> KerasModel:
     archive = Archive(path)
     if CONFIG not in archive.members or METADATA not in archive.members:
         raise LoadError(
@@ -51,7 +51,7 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> Any:
         raise LoadError(f"`{WEIGHTS}` is missing from the file", node=str(path), hint=EXPORT)
     with reading(path, "its metadata cannot be read"):
         version = parse_json(archive.read(METADATA)).get("keras_version")
-        config = parse_json(archive.read(CONFIG))
+        config: object = parse_json(archive.read(CONFIG))
     archive.copy(WEIGHTS, folder / WEIGHTS)
     weights = look_through(folder / WEIGHTS, str(path))
     source = path
@@ -67,7 +67,7 @@ def _of_zip(path: Path, trust: bool, folder: Path) -> Any:
     return _loaded(source, path, version, config, weights.size, trust)
 
 
-def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
+def _of_hdf5(path: Path, trust: bool, folder: Path) -> KerasModel:
     contents = look_through(path, str(path))
     text = contents.attributes.get("model_config")
     if text is None:
@@ -90,7 +90,9 @@ def _of_hdf5(path: Path, trust: bool, folder: Path) -> Any:
     return _loaded(source, path, version, config, contents.size, trust)
 
 
-def _loaded(source: Path, path: Path, version: Any, config: Any, weights: int, trust: bool) -> Any:
+def _loaded(
+    source: Path, path: Path, version: object, config: object, weights: int, trust: bool
+) -> KerasModel:
     """The model that Keras makes of `source`, in the version that wrote it."""
     name, load_model = _library(version, path)
     if name == KERAS_2:
@@ -113,14 +115,14 @@ def _loaded(source: Path, path: Path, version: Any, config: Any, weights: int, t
     return found
 
 
-def _library(version: Any, path: Path) -> tuple[str, Any]:
+def _library(version: object, path: Path) -> tuple[str, KerasModel]:
     """Keras 2 or 3: its name here, and what loads a model."""
     if not str(version).startswith("3."):
         import tf_keras
 
         return KERAS_2, tf_keras.models.load_model
     try:
-        keras: Any = import_module("keras")
+        keras: KerasModel = import_module("keras")
     except ImportError:
         keras = None
     if keras is None or not str(keras.__version__).startswith("3."):
@@ -145,7 +147,7 @@ def _bounded_variables(most: int) -> Iterator[None]:
 
     made = 0
 
-    def creator(create: Any, **options: Any) -> Any:
+    def creator(create: KerasModel, **options: KerasModel) -> KerasModel:
         nonlocal made
         made += _elements(options)
         if made > most:
@@ -156,7 +158,7 @@ def _bounded_variables(most: int) -> Iterator[None]:
         yield
 
 
-def _elements(options: Any) -> int:
+def _elements(options: Mapping[str, KerasModel]) -> int:
     """How many elements a variable will have; its initializer is traced, not run."""
     import tensorflow as tf
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.errors import LoadError
 from qgraph.frontends.keras.known import (
@@ -44,7 +43,7 @@ class Stranger:
         return f"`{_short(self.kind)}`" + (f" (layer `{_short(self.layer)}`)" if self.layer else "")
 
 
-def check(config: Any) -> None:
+def check(config: object) -> None:
     """Raise LoadError unless all in a model's `config` is known and harmless."""
     found = list(dict.fromkeys(_strangers(config, "", 0)))
     if not found:
@@ -61,7 +60,7 @@ def check(config: Any) -> None:
     raise LoadError(f"custom or unknown classes: {listed}", hint=f"{EXPORT}; {TRUST}")
 
 
-def without_compile(config: Any) -> Any:
+def without_compile(config: object) -> object:
     """`config` without how models are trained: losses, metrics and optimizers are not needed."""
     if isinstance(config, Mapping):
         return {k: without_compile(v) for k, v in config.items() if k != "compile_config"}
@@ -70,7 +69,7 @@ def without_compile(config: Any) -> Any:
     return config
 
 
-def _strangers(config: Any, layer: str, depth: int) -> Iterator[Stranger]:
+def _strangers(config: object, layer: str, depth: int) -> Iterator[Stranger]:
     if depth > DEEPEST:
         raise LoadError(f"the model's config is nested more than {DEEPEST} deep")
     if isinstance(config, list):
@@ -94,7 +93,7 @@ def _strangers(config: Any, layer: str, depth: int) -> Iterator[Stranger]:
             yield from _strangers(value, layer, depth + 1)
 
 
-def _judged(config: Mapping[str, Any], layer: str) -> Iterator[Stranger]:
+def _judged(config: Mapping[str, object], layer: str) -> Iterator[Stranger]:
     """What is wrong with one object of a config, if anything is."""
     kind, module = config["class_name"], config.get("module")
     registered, inner = config.get("registered_name"), config.get("config")
@@ -118,7 +117,7 @@ def _judged(config: Mapping[str, Any], layer: str) -> Iterator[Stranger]:
         yield Stranger(str(registered), layer)
 
 
-def _called(kind: str, inner: Any) -> str | None:
+def _called(kind: str, inner: object) -> str | None:
     """The function or op that a layer would call, unless it is known to be harmless."""
     inner = inner if isinstance(inner, Mapping) else {}
     if kind == OP_LAYER:
@@ -132,14 +131,14 @@ def _called(kind: str, inner: Any) -> str | None:
     return None if known else f"tf.{function}"
 
 
-def _is_at_home(module: Any) -> bool:
+def _is_at_home(module: object) -> bool:
     """Whether a module is one of those that Keras writes for its own classes; some write none."""
     if module in (None, ""):
         return True
     match = ROOT.match(module) if isinstance(module, str) else None
     if match is None:
         return False
-    home = module[match.end() :].split(".")[0]
+    home = match.string[match.end() :].split(".")[0]
     return home in HOMES or not home
 
 

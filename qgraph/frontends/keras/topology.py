@@ -7,17 +7,16 @@ it does not end; Keras 3 raises an error of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from qgraph.errors import LoadError
 
 CONSTANT = "_CONSTANT_VALUE"  # stands in place of a layer's name
 SHAPES = ("batch_input_shape", "batch_shape", "input_shape")
 
-Reference = tuple[Any, Any]  # a layer's name, and which of its calls
+Reference = tuple[object, object]  # a layer's name, and which of its calls
 
 
-def check_calls(config: Any) -> None:
+def check_calls(config: object) -> None:
     """Raise LoadError, naming the layer, where a call takes what no layer ever makes.
 
     config: of a model, with models in it.
@@ -32,11 +31,11 @@ def check_calls(config: Any) -> None:
             check_calls(value)
 
 
-def _check_model(layers: Sequence[Any]) -> None:
+def _check_model(layers: Sequence[object]) -> None:
     entries = [entry for entry in layers if isinstance(entry, Mapping)]
     inputs = {_name(e) for e in entries if e.get("class_name") == "InputLayer"}
-    waiting: dict[Any, list[list[Reference]]] = {}
-    made: dict[Any, int] = {}
+    waiting: dict[object, list[list[Reference]]] = {}
+    made: dict[object, int] = {}
     for entry in entries:
         calls = entry.get("inbound_nodes")
         nodes = waiting.setdefault(_name(entry), [])
@@ -62,11 +61,11 @@ def _check_model(layers: Sequence[Any]) -> None:
             )
 
 
-def _name(entry: Mapping[str, Any]) -> str:
+def _name(entry: Mapping[str, object]) -> str:
     return str(entry.get("name"))
 
 
-def _first_call(entry: Mapping[str, Any]) -> int:
+def _first_call(entry: Mapping[str, object]) -> int:
     """1 for a model with inputs of its own, whose first call is not in the file; else 0."""
     config = entry.get("config")
     layers = config.get("layers") if isinstance(config, Mapping) else None
@@ -80,7 +79,7 @@ def _first_call(entry: Mapping[str, Any]) -> int:
     return int(shaped or first.get("class_name") == "InputLayer")
 
 
-def _references(data: Any) -> Iterator[Reference]:
+def _references(data: object) -> Iterator[Reference]:
     """Calls that one call takes results of: `[layer, call, output]`, arguments by name behind."""
     if isinstance(data, Mapping):
         for value in data.values():

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError, UnsupportedError
+from qgraph.foreign import OnnxObject
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.node import OnnxNode, Ref
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
@@ -47,10 +47,10 @@ class Site(Place["Builder", OnnxNode]):
     def has(self, i: int) -> bool:
         return i < len(self.inputs) and bool(self.inputs[i])
 
-    def emit(self, op: str, *inputs: str, **attrs: Any) -> str:
+    def emit(self, op: str, *inputs: str, **attrs: object) -> str:
         return self.builder.make(self.name, op, inputs, attrs)
 
-    def helper(self, what: str, op: str, *inputs: str, **attrs: Any) -> str:
+    def helper(self, what: str, op: str, *inputs: str, **attrs: object) -> str:
         return self.builder.make(self.builder.free(f"{self.name}/{what}"), op, inputs, attrs)
 
     def derived(self, key: Hashable, compute: Callable[[], Array], what: str) -> str:
@@ -63,7 +63,7 @@ class Site(Place["Builder", OnnxNode]):
         given = outputs[i] if i < len(outputs) else ""
         return given or self.builder.free(f"{self.name}/output{i}")
 
-    def constant(self, i: int) -> Any:
+    def constant(self, i: int) -> Array | None:
         return super().constant(i) if self.has(i) else None
 
     def setting(self, key: str, i: int) -> tuple[int, ...] | None:
@@ -121,7 +121,7 @@ class Builder(Construction):
 
     # -- for importers ---------------------------------------------------------------------
 
-    def make(self, name: str, op: str, inputs: tuple[str, ...], attrs: dict[str, Any]) -> str:
+    def make(self, name: str, op: str, inputs: tuple[str, ...], attrs: dict[str, object]) -> str:
         """A node of the IR, or its result where that is a constant that is only moved."""
         value = self.graph.add(op, *inputs, name=name, attrs=attrs)
         definition, made = op_definition(op), self.graph.nodes[value]
@@ -150,7 +150,7 @@ class Builder(Construction):
         self._computed += size if fits else 0
         return fits
 
-    def decoded(self, tensor: Any, node: str) -> Array:
+    def decoded(self, tensor: OnnxObject, node: str) -> Array:
         """The array of a graphsurgeon constant."""
         values = tensor._values
         if not isinstance(values, np.ndarray):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from qgraph.errors import GraphError, LoadError
+from qgraph.foreign import Proto
 
 LARGEST = 1 << 18  # nodes, all calls inlined
 
 Key = tuple[str, str]  # domain, name
 
 
-def inlined(proto: Any) -> Any:
+def inlined(proto: Proto) -> Proto:
     """The model without functions.
 
     Raises GraphError for a function that calls itself, LoadError where the result is a giant.
@@ -29,7 +29,7 @@ def inlined(proto: Any) -> Any:
     return inline_local_functions(proto)
 
 
-def _measure(key: Key, bodies: dict[Key, Any], sizes: dict[Key, int]) -> None:
+def _measure(key: Key, bodies: dict[Key, Proto], sizes: dict[Key, int]) -> None:
     """Write the size of each function that `key` needs, its own last."""
     path = {key: _calls(bodies[key], bodies)}
     while path:
@@ -45,15 +45,15 @@ def _measure(key: Key, bodies: dict[Key, Any], sizes: dict[Key, int]) -> None:
             sizes[current] = _total(bodies[current], bodies, sizes)
 
 
-def _calls(nodes: Sequence[Any], bodies: dict[Key, Any]) -> Iterator[Key]:
+def _calls(nodes: Sequence[Proto], bodies: dict[Key, Proto]) -> Iterator[Key]:
     return iter(dict.fromkeys(k for n in _all(nodes) if (k := (n.domain, n.op_type)) in bodies))
 
 
-def _total(nodes: Sequence[Any], bodies: dict[Key, Any], sizes: dict[Key, int]) -> int:
+def _total(nodes: Sequence[Proto], bodies: dict[Key, Proto], sizes: dict[Key, int]) -> int:
     return sum(sizes.get((n.domain, n.op_type), 1) for n in _all(nodes))
 
 
-def _all(nodes: Sequence[Any]) -> Iterator[Any]:
+def _all(nodes: Sequence[Proto]) -> Iterator[Proto]:
     """The nodes, and those of graphs inside of them."""
     for node in nodes:
         yield node

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.foreign import AttrValue, OnnxObject, Proto
 from qgraph.frontends.onnx.functions import inlined
 from qgraph.frontends.onnx.node import INITIALIZER, INPUT, OnnxNode, Ref, ir_name
 from qgraph.frontends.onnx.tensors import dtype_name, narrow_types
@@ -39,7 +39,7 @@ class Model:
     narrow: frozenset[str] = frozenset()
 
 
-def parse(data: bytes) -> Any | None:
+def parse(data: bytes) -> Proto | None:
     """`data` as an ONNX ModelProto, or None if it is something else, or damaged."""
     import onnx
     from google.protobuf.message import DecodeError
@@ -52,7 +52,7 @@ def parse(data: bytes) -> Any | None:
     return proto if proto.ir_version > 0 and proto.HasField("graph") else None
 
 
-def read(proto: Any, folder: Path | None = None) -> Model:
+def read(proto: Proto, folder: Path | None = None) -> Model:
     """A parsed model as nodes.
 
     Raises LoadError for what is no sound model, UnsupportedError for one of another age.
@@ -71,11 +71,11 @@ def read(proto: Any, folder: Path | None = None) -> Model:
         ) from None
 
 
-def _domains(proto: Any) -> dict[str, int]:
+def _domains(proto: Proto) -> dict[str, int]:
     return {entry.domain: int(entry.version) for entry in proto.opset_import}
 
 
-def _opset(proto: Any) -> int:
+def _opset(proto: Proto) -> int:
     import onnx
 
     domains = _domains(proto)
@@ -90,7 +90,7 @@ def _opset(proto: Any) -> int:
     return found
 
 
-def _through_graphsurgeon(proto: Any) -> Any:
+def _through_graphsurgeon(proto: Proto) -> Proto:
     """The model as an onnx-graphsurgeon graph, calls of its own functions inlined."""
     import onnx_graphsurgeon as gs
 
@@ -118,7 +118,7 @@ def _quiet() -> Iterator[None]:
 class _Reader:
     """From graphsurgeon's graph, whose tensors know each other by name."""
 
-    def __init__(self, graph: Any, opset: int, domains: dict[str, int], folder: Path | None):
+    def __init__(self, graph: OnnxObject, opset: int, domains: dict[str, int], folder: Path | None):
         self.graph, self.opset, self.domains, self.folder = graph, opset, domains, folder
         self.nodes: dict[str, OnnxNode] = {}
         self.tensors: dict[str, Ref] = {}
@@ -144,7 +144,7 @@ class _Reader:
         outputs = list(dict.fromkeys(t.name for t in self.graph.outputs))
         return Model(self.nodes, self.tensors, self.types, inputs, outputs, self.opset, self.folder)
 
-    def _add_node(self, node: Any, index: int) -> None:
+    def _add_node(self, node: OnnxObject, index: int) -> None:
         domain = node.domain or ""
         version = self.opset if domain in DEFAULT_DOMAINS else self.domains.get(domain, 1)
         outputs = tuple(t.name for t in node.outputs)
@@ -159,7 +159,7 @@ class _Reader:
         self,
         op: str,
         tensors: tuple[str, ...],
-        attrs: Mapping[str, Any],
+        attrs: Mapping[str, AttrValue],
         domain: str = "",
         version: int = 0,
         slots: tuple[str, ...] = (),
@@ -193,7 +193,7 @@ class _Reader:
         self.taken.add(name)
         return name
 
-    def _type(self, tensor: Any) -> TensorType:
+    def _type(self, tensor: OnnxObject) -> TensorType:
         if getattr(tensor, "type", "tensor_type") not in ("tensor_type", None):
             raise UnsupportedError(f"a {tensor.type}: only tensors are supported", node=tensor.name)
         if tensor.dtype is None:
@@ -201,7 +201,7 @@ class _Reader:
         return TensorType(dtype_name(tensor.dtype, tensor.name), _shape(tensor.shape))
 
 
-def _shape(dims: Any) -> Shape | None:
+def _shape(dims: OnnxObject) -> Shape | None:
     """Symbolic dimensions, and those below 1 that some exporters write, are unknown."""
     if dims is None:
         return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.foreign import AttrValue
 from qgraph.frontends.onnx.schemas import no_effect
 
 Ref = tuple[str, int]  # node name, output index
@@ -34,12 +34,12 @@ class OnnxNode:
     version: int
     slots: tuple[Ref | None, ...]
     outputs: tuple[str, ...]
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, AttrValue]
     label: str = ""  # the node's own name in the file
 
     control: tuple[str, ...] = ()
 
-    def with_attrs(self, attrs: Mapping[str, Any]) -> OnnxNode:
+    def with_attrs(self, attrs: Mapping[str, AttrValue]) -> OnnxNode:
         return replace(self, attrs=attrs)
 
     def value_as_text(self, key: str) -> str:

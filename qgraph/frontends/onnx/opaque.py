@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.errors import GraphError, LoadError, QGraphError, UnsupportedError
+from qgraph.foreign import OnnxObject, Proto
 from qgraph.frontends.onnx.model import parse
 from qgraph.frontends.onnx.node import OnnxNode
 from qgraph.frontends.onnx.opsets import in_newest_opset
 from qgraph.frontends.partial import Partial, small_constants
-from qgraph.ir.types import Array, TensorType
+from qgraph.ir.types import Array, Shape, TensorType
 
 RANDOM = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
@@ -34,7 +35,7 @@ TYPE_ATTRS = (
     "to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type",
     "softmax_precision",
 )  # fmt: skip
-Decoded = Callable[[Any, str], Array]
+Decoded = Callable[[Proto, str], Array]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class OnnxSource:
         return arrays[0] if len(arrays) == 1 else arrays
 
     @cached_property
-    def _evaluator(self) -> Any:
+    def _evaluator(self) -> OnnxObject:
         from onnx.reference import ReferenceEvaluator
 
         return ReferenceEvaluator(in_newest_opset(_parsed(self), self.node))
@@ -148,7 +149,7 @@ def _label(node: OnnxNode) -> str:
     return f" (`{node.label}`)" if given and node.label != node.name else ""
 
 
-def _tensors(kinds: Sequence[Any]) -> bool:
+def _tensors(kinds: Sequence[Proto]) -> bool:
     """Whether every input and output may be a tensor."""
     return all(any(t.startswith("tensor(") for t in kind.types) for kind in kinds)
 
@@ -171,7 +172,7 @@ def infer_types(source: OnnxSource, known: Sequence[Partial | None]) -> tuple[Te
     return tuple(_inferred(output, source.node, model) for output in inferred.graph.output)
 
 
-def _inferred(output: Any, node: str, model: Any) -> TensorType:
+def _inferred(output: Proto, node: str, model: Proto) -> TensorType:
     from qgraph.frontends.onnx.tensors import dtype_name
 
     kind = output.type.tensor_type
@@ -184,13 +185,13 @@ def _inferred(output: Any, node: str, model: Any) -> TensorType:
     return TensorType(dtype_name(kind.elem_type, node), dims)
 
 
-def _parsed(source: OnnxSource) -> Any:
+def _parsed(source: OnnxSource) -> Proto:
     import onnx
 
     return onnx.load_model_from_string(source.model)
 
 
-def _info(name: str, dtype: str, shape: Any) -> Any:
+def _info(name: str, dtype: str, shape: Shape | None) -> Proto:
     from onnx import TensorProto, helper
 
     kind = TensorProto.STRING
@@ -199,7 +200,7 @@ def _info(name: str, dtype: str, shape: Any) -> Any:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def _element_type(key: str, value: Any) -> Any:
+def _element_type(key: str, value: object) -> Proto:
     """`value`, where attribute `key` names an element type the one that stands for it here."""
     import onnx
 
@@ -207,7 +208,7 @@ def _element_type(key: str, value: Any) -> Any:
     return int(onnx.TensorProto.FLOAT) if key in TYPE_ATTRS and value in narrow else value
 
 
-def _attribute(value: Any, node: str, decoded: Decoded) -> Any:
+def _attribute(value: object, node: str, decoded: Decoded) -> Proto:
     import onnx
 
     if hasattr(value, "nodes"):

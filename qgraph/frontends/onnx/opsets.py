@@ -5,9 +5,8 @@ ONNX's reference has most ops in their newest version only, whatever opset a mod
 
 from __future__ import annotations
 
-from typing import Any
-
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import Proto
 
 DEFAULT_DOMAIN = ("", "ai.onnx")
 # ONNX's converter gives the 2-D form of older opsets to `Softmax`, but not to `Hardmax`.
@@ -15,14 +14,14 @@ FLATTENED, FLATTENED_BEFORE = {"Hardmax": "Softmax"}, 13
 INTERPOLATED_BEFORE = 11  # no coordinate_transformation_mode yet: asymmetric
 
 
-def in_newest_opset(model: Any, node: str) -> Any:
+def in_newest_opset(model: Proto, node: str) -> Proto:
     """`model`, which is one op, in the newest opset; see `in_opset`."""
     import onnx
 
     return in_opset(model, node, onnx.defs.onnx_opset_version())
 
 
-def same_in(model: Any, opset: int) -> bool:
+def same_in(model: Proto, opset: int) -> bool:
     """True where `model`, which is one op, means the same in another opset."""
     op, own = model.graph.node[0], model.opset_import[0].version
     return op.domain not in DEFAULT_DOMAIN or _version(op.op_type, own) == _version(
@@ -30,7 +29,7 @@ def same_in(model: Any, opset: int) -> bool:
     )
 
 
-def in_opset(model: Any, node: str, newest: int) -> Any:
+def in_opset(model: Proto, node: str, newest: int) -> Proto:
     """`model`, which is one op, in a newer opset: itself where nothing has changed since.
 
     Raises UnsupportedError where ONNX cannot convert it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+
+from qgraph.foreign import AttrValue
 
 # By op: attributes that matter in training only, or to outputs or types that are refused.
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -19,7 +20,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def no_effect(op: str, version: int, domain: str, key: str, value: Any) -> bool:
+def no_effect(op: str, version: int, domain: str, key: str, value: AttrValue) -> bool:
     """Whether attribute `key` of an op holds its default, or can never change a number."""
     if key in WITHOUT_EFFECT.get(op, ()):
         return True
@@ -28,7 +29,7 @@ def no_effect(op: str, version: int, domain: str, key: str, value: Any) -> bool:
 
 
 @cache
-def attribute_defaults(op: str, version: int, domain: str) -> Mapping[str, Any]:
+def attribute_defaults(op: str, version: int, domain: str) -> Mapping[str, AttrValue]:
     """The defaults of an op's attributes, those that have one, in that opset."""
     from onnx import defs, helper
 

@@ -6,11 +6,11 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import LoadError, UnsupportedError
+from qgraph.foreign import OnnxObject, Proto
 from qgraph.ir.narrow_floats import widened_array, widened_dtype
 from qgraph.ir.types import Array
 
@@ -23,7 +23,7 @@ NUMPY = frozenset(
 HINT = "the file is damaged, or was cut short"
 
 
-def dtype_name(kind: Any, node: str) -> str:
+def dtype_name(kind: OnnxObject, node: str) -> str:
     """The IR's name of an element type: ONNX's number for it, or a numpy dtype.
 
     Float types narrower than float32 are float32.
@@ -31,7 +31,7 @@ def dtype_name(kind: Any, node: str) -> str:
     return widened_dtype(_stored_dtype(kind, node))
 
 
-def _stored_dtype(kind: Any, node: str) -> str:
+def _stored_dtype(kind: OnnxObject, node: str) -> str:
     import onnx
 
     if isinstance(kind, int):
@@ -48,7 +48,7 @@ def _stored_dtype(kind: Any, node: str) -> str:
     return str(dtype.name)
 
 
-def narrow_types(proto: Any) -> frozenset[str]:
+def narrow_types(proto: Proto) -> frozenset[str]:
     """The float types narrower than float32 that a model's ends, constants and casts have."""
     import onnx
 
@@ -59,7 +59,7 @@ def narrow_types(proto: Any) -> frozenset[str]:
     return frozenset(names[kind] for kind in _element_types(proto.graph) if kind in names)
 
 
-def _element_types(graph: Any) -> Iterator[int]:
+def _element_types(graph: Proto) -> Iterator[int]:
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.type.tensor_type.elem_type
     yield from (tensor.data_type for tensor in graph.initializer)
@@ -70,7 +70,7 @@ def _element_types(graph: Any) -> Iterator[int]:
                 yield attribute.i
 
 
-def decode(proto: Any, folder: Path | None, node: str) -> Array:
+def decode(proto: Proto, folder: Path | None, node: str) -> Array:
     """The array of a TensorProto; over the bytes of the file where they are plain.
 
     Values of float types narrower than float32 are given in float32.
@@ -81,7 +81,7 @@ def decode(proto: Any, folder: Path | None, node: str) -> Array:
     return array
 
 
-def _as_stored(proto: Any, folder: Path | None, node: str) -> Array:
+def _as_stored(proto: Proto, folder: Path | None, node: str) -> Array:
     import onnx
 
     kind, shape = _stored_dtype(proto.data_type, node), tuple(int(d) for d in proto.dims)
@@ -108,7 +108,7 @@ def _misfit(found: int, wanted: int, node: str) -> LoadError:
 
 
 def _external(
-    proto: Any, folder: Path | None, shape: tuple[int, ...], kind: str, node: str
+    proto: Proto, folder: Path | None, shape: tuple[int, ...], kind: str, node: str
 ) -> Array:
     entries = {entry.key: entry.value for entry in proto.external_data}
     path = _inside(folder, entries.get("location", ""), node)
@@ -175,4 +175,4 @@ def _number(entries: dict[str, str], key: str, default: int, node: str) -> int:
     return value
 
 
-Decoder = Callable[[Any, str], Array]
+Decoder = Callable[[Proto, str], Array]

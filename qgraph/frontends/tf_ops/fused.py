@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.tf_ops.layout import channels_first, padding, spatial
@@ -15,7 +14,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-def _activation_attrs(site: Site, name: str) -> dict[str, Any]:
+def _activation_attrs(site: Site, name: str) -> dict[str, object]:
     if name == "LeakyRelu":
         return {"alpha": site.node.real("leakyrelu_alpha", 0.2)}
     return {"approximate": name == "GeluApproximate"} if name.startswith("Gelu") else {}
@@ -23,7 +22,7 @@ def _activation_attrs(site: Site, name: str) -> dict[str, Any]:
 
 def _fused_step(
     site: Site, name: str, args: list[str]
-) -> tuple[str, list[str], dict[str, Any]] | None:
+) -> tuple[str, list[str], dict[str, object]] | None:
     """The op, its further inputs (taken from `args`) and attributes of one fused step."""
     if name == "BiasAdd":
         return "bias_add", [args.pop(0)], {}
@@ -37,7 +36,7 @@ def _fused_step(
     return None
 
 
-def _split(site: Site, op: str, compute: dict[str, Any], x: str, w: str) -> Result:
+def _split(site: Site, op: str, compute: Mapping[str, object], x: str, w: str) -> Result:
     steps = site.node.texts("fused_ops")
     if channels_first(site.node) and "Add" in steps:
         return None
@@ -46,7 +45,7 @@ def _split(site: Site, op: str, compute: dict[str, Any], x: str, w: str) -> Resu
     if "LeakyRelu" not in steps:
         site.without_effect("leakyrelu_alpha")
     args = list(site.inputs[2 : 2 + site.node.integer("num_args", len(site.inputs) - 2)])
-    plan: list[tuple[str, list[str], dict[str, Any]]] = [(op, [w], compute)]
+    plan: list[tuple[str, list[str], Mapping[str, object]]] = [(op, [w], compute)]
     for name in steps:
         step = _fused_step(site, name, args)
         if step is None:

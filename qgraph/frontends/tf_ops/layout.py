@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from qgraph.frontends.builder import Site
 from qgraph.frontends.tf_node import TFNode
 
@@ -16,7 +14,7 @@ def channels_first(node: TFNode) -> bool:
     return node.text("data_format", "NHWC") == "NCHW"
 
 
-def in_nhwc(site: Site, op: str, x: str, *others: str, **attrs: Any) -> str:
+def in_nhwc(site: Site, op: str, x: str, *others: str, **attrs: object) -> str:
     """The node as `op`, between two transposes if it is in NCHW."""
     if not channels_first(site.node):
         return site.emit(op, x, *others, **attrs)

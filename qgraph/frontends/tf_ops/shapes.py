@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, redu
 from qgraph.frontends.site import Partials, of_all
 from qgraph.frontends.tf_node import NOT_NUMPY
 from qgraph.frontends.tf_ops.slicing import strided_spec
+from qgraph.ir.types import Array
 
 
 def _shape(site: Site) -> Partials:
@@ -33,11 +33,11 @@ def _rank(site: Site) -> Partials:
     return None if rank is None else (Partial.known(np.int32(rank)),)
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
+def _binary(function: Callable[[Array, Array], Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args))
 
 
-def _comparison(function: Callable[..., Any]) -> Evaluator:
+def _comparison(function: Callable[..., Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
@@ -54,7 +54,7 @@ def _divide(site: Site, args: list[Partial]) -> Partial | None:
     return elementwise(lambda x, y: x // _nonzero(y), args)
 
 
-def _nonzero(values: Any) -> Any:
+def _nonzero(values: Array) -> Array:
     """Unknown elements hold 0: any other number will do to divide by."""
     return np.where(values == 0, 1, values)
 
@@ -65,7 +65,7 @@ def _modulo(site: Site, args: list[Partial]) -> Partial | None:
     return elementwise(lambda x, y: x % _nonzero(y), args)
 
 
-def _reduction(function: Callable[..., Any]) -> Evaluator:
+def _reduction(function: Callable[..., Array]) -> Evaluator:
     def evaluate(site: Site, args: list[Partial]) -> Partial | None:
         x, axes = args
         if not axes.complete:

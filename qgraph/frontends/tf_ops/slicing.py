@@ -95,7 +95,7 @@ def _strided_slice(site: Site) -> Result:
     parts, dropped, inserted = strided_spec(site.node, begin, end, strides).per_axis(rank)
     if len(parts) != rank:
         return None
-    steps: list[tuple[str, dict[str, Any]]] = []
+    steps: list[tuple[str, dict[str, object]]] = []
     if any(p != FULL for p in parts):
         steps.append(("slice", _slice_attrs(parts)))
     if dropped:
@@ -104,12 +104,12 @@ def _strided_slice(site: Site) -> Result:
     return _chain(site, steps or [("identity", {})])
 
 
-def _slice_attrs(parts: Sequence[Part]) -> dict[str, Any]:
+def _slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
     begin, end, strides = zip(*parts, strict=True)
     return {"begin": begin, "end": end, "strides": strides}
 
 
-def _chain(site: Site, steps: Sequence[tuple[str, dict[str, Any]]]) -> str:
+def _chain(site: Site, steps: Sequence[tuple[str, dict[str, object]]]) -> str:
     """The steps one after the other; the last one carries the node's name."""
     value = site.inputs[0]
     for op, attrs in steps[:-1]:
@@ -136,7 +136,7 @@ def _pieces(site: Site, i: int, axis: int, bounds: Sequence[tuple[int, int]], dr
     for k, (low, high) in enumerate(bounds):
         attrs = _slice_attrs([(low, high, 1) if a == axis else FULL for a in range(rank)])
         if drop:
-            attrs_of_last: dict[str, Any] = {"axes": (axis,)}
+            attrs_of_last: dict[str, object] = {"axes": (axis,)}
             value = site.helper(f"slice{k}", "slice", site.inputs[i], **attrs)
             op = "squeeze"
         else:

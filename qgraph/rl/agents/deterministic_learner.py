@@ -5,13 +5,12 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.rl.agents.deterministic_config import DeterministicConfig
-from qgraph.rl.agents.replay_learner import ReplayLearner, Tensor, Weights
+from qgraph.rl.agents.replay_learner import ReplayLearner, Weights
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
@@ -71,7 +70,7 @@ class DeterministicLearner(ReplayLearner):
         """Move target networks by a share `tau` of the way to the networks that learn."""
         for learnt, target in ((self.policy, self.target), (self.critic, self.critic_target)):
             for name, variable in target.items():
-                value: Any = learnt[name]
+                value: Tensor = learnt[name]
                 variable.assign(value if tau == 1 else variable + tau * (value - variable))
 
     def _act(self, weights: Weights, x: Tensor) -> Tensor:

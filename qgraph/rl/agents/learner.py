@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.form import PolicySpec
@@ -22,7 +23,7 @@ class Teacher:
     """
 
     spec: PolicySpec
-    weights: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
 
 
 class Learner(Protocol):
@@ -37,13 +38,13 @@ class Learner(Protocol):
 
     program: ActorProgram
     head: Head
-    policy: dict[str, Any]
+    policy: dict[str, Tensor]
 
     @property
     def teacher(self) -> Teacher | None: ...
 
     @property
-    def state(self) -> dict[str, Any]: ...
+    def state(self) -> dict[str, Variable]: ...
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """Learn from a batch: the error of each transition, for priorities, and the loss."""

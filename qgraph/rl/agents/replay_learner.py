@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.agents.precision import LearnerPrecision
@@ -18,8 +18,7 @@ from qgraph.rl.agents.replay_config import ReplayConfig
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of
 
-Tensor = Any
-Weights = Mapping[str, Any]
+Weights = Mapping[str, Tensor]
 
 
 class ReplayLearner(ABC):
@@ -45,7 +44,7 @@ class ReplayLearner(ABC):
         """One step: the error [n] of each transition, and the loss. Runs as a TensorFlow graph."""
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """Every variable that a run goes on from, as `part/name`."""
         return {**by_name(self.parts), "taken": self.taken}
 

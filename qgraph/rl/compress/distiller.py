@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.compress.form import shared, silent
@@ -24,7 +24,6 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.tensors import run, variables
 
-Tensor = Any
 NORM = 10.0  # that gradients are held to
 RANDOM, UNIT = "random numbers", "unit of values"
 LEAST = 1e-3  # of a value: by how much less values do not differ
@@ -83,7 +82,7 @@ class Distiller:
         self.rng.bit_generator.state, self.fresh = json.loads(str(state[RANDOM])), False
         self.unknown = False
 
-    def _variables(self) -> dict[str, Any]:
+    def _variables(self) -> dict[str, Variable]:
         adam = {f"adam/{name}": v for name, v in self.adam.state.items()}
         return {**self.policy, **adam, UNIT: self.unit}
 

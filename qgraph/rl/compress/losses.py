@@ -5,14 +5,11 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.rl.head import LOG_STD, Head
-
-Tensor = Any
 
 
 def divergence(head: Head, wanted: Tensor, found: Tensor) -> Tensor:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import QGraphError, UnsupportedError, UsageError
+from qgraph.foreign import Namespace, Tensor
 from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS, name_of
-from qgraph.rl.correct.trajectories import Corrector, Tensor, Trajectories
+from qgraph.rl.correct.trajectories import Corrector, Trajectories
 
 NONE = "none"
 LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,(?=.)|$)")
@@ -73,7 +73,7 @@ class Correction:
         """Whether the critic has to know values of actions."""
         return any(link.of_actions for link in self.links if link.corrects == TARGETS)
 
-    def __call__(self, steps: Trajectories, xp: Any = np) -> Corrected:
+    def __call__(self, steps: Trajectories, xp: Namespace = np) -> Corrected:
         """xp: `numpy`, or `tensorflow` for tensors.
 
         Raises what correctors raise, such as UsageError for what steps lack, with the name of the
@@ -91,7 +91,7 @@ class Correction:
         return Corrected(targets, advantages, weights)
 
 
-def _given(link: Corrector, steps: Trajectories, xp: Any) -> Tensor:
+def _given(link: Corrector, steps: Trajectories, xp: Namespace) -> Tensor:
     name, wanted = name_of(link), steps.rewards
     try:
         as_array = np.asarray if xp is np else xp.convert_to_tensor
@@ -111,7 +111,7 @@ def _given(link: Corrector, steps: Trajectories, xp: Any) -> Tensor:
     return found
 
 
-def n_step(steps: Trajectories, xp: Any) -> Tensor:
+def n_step(steps: Trajectories, xp: Namespace) -> Tensor:
     """Returns as they were, to the end of each trajectory and V from there on."""
     every = xp.ones_like(steps.rewards)
     return steps.values + steps.summed(steps.errors(steps.values), every, xp)
@@ -158,7 +158,7 @@ def _made(name: str, arguments: str) -> Corrector:
     return corrector
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str) -> Tensor:
     module, _, inside = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), inside)

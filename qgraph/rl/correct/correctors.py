@@ -5,10 +5,11 @@ paper's sum, is in `reference.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.correct.trajectories import Tensor, Trajectories
+from qgraph.foreign import Namespace, Tensor
+from qgraph.rl.correct.trajectories import Trajectories
 
 TARGETS, WEIGHTS = "targets", "weights"
 
@@ -36,7 +37,7 @@ class VTrace:
                 hint="rho of at least c, without which it need not converge",
             )
 
-    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+    def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor:
         ratios = steps.ratios(xp)
         errors = xp.minimum(ratios, self.rho) * steps.errors(steps.values)
         return steps.values + steps.summed(errors, xp.minimum(ratios, self.c), xp)
@@ -54,7 +55,7 @@ class ImportanceSampling:
     def __post_init__(self) -> None:
         _above_zero(self, "rho")
 
-    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+    def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor:
         return xp.minimum(steps.ratios(xp), self.rho)
 
 
@@ -75,7 +76,7 @@ class Retrace:
         _share(self, self.lambda_)
         _above_zero(self, "c")
 
-    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+    def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor:
         traces = self.lambda_ * xp.minimum(steps.ratios(xp), self.c)
         return steps.q + steps.summed(steps.errors(steps.q), _later(traces, xp), xp)
 
@@ -92,7 +93,7 @@ class TreeBackup:
     def __post_init__(self) -> None:
         _share(self, self.lambda_)
 
-    def __call__(self, steps: Trajectories, xp: Any) -> Tensor:
+    def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor:
         traces = self.lambda_ * xp.exp(steps.log_pi)
         return steps.q + steps.summed(steps.errors(steps.q), _later(traces, xp), xp)
 
@@ -100,14 +101,14 @@ class TreeBackup:
 NAMES = {"vtrace": VTrace, "is": ImportanceSampling, "retrace": Retrace, "tree_backup": TreeBackup}
 
 
-def name_of(corrector: Any) -> str:
+def name_of(corrector: object) -> str:
     """As lists of correctors have it."""
     kind = type(corrector)
     own = f"{kind.__module__}.{kind.__qualname__}"
     return next((name for name, known in NAMES.items() if known is kind), own)
 
 
-def _later(traces: Tensor, xp: Any) -> Tensor:
+def _later(traces: Tensor, xp: Namespace) -> Tensor:
     """One row later: the first action is given, so that only those after it are weighed.
 
     The last row stays; it does not count.
@@ -116,7 +117,7 @@ def _later(traces: Tensor, xp: Any) -> Tensor:
     return xp.stack([traces[min(t + 1, last)] for t in range(last + 1)])
 
 
-def _above_zero(corrector: Any, *names: str) -> None:
+def _above_zero(corrector: object, *names: str) -> None:
     for name in names:
         value = getattr(corrector, name)
         if not value > 0:
@@ -126,6 +127,6 @@ def _above_zero(corrector: Any, *names: str) -> None:
             )
 
 
-def _share(corrector: Any, value: float) -> None:
+def _share(corrector: object, value: float) -> None:
     if not 0 <= value <= 1:
         raise UsageError(f"{name_of(corrector)}: lambda is {value:g}, but has to be in 0..1")

@@ -7,13 +7,12 @@ Arrays are numpy's or TensorFlow's; `xp` is the module whose functions take them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from qgraph.errors import UsageError
-
-Tensor = Any
+from qgraph.foreign import Namespace, Tensor
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Trajectories:
     next_values: Tensor
     action_values: Tensor | None = None
 
-    def ratios(self, xp: Any) -> Tensor:
+    def ratios(self, xp: Namespace) -> Tensor:
         """pi / mu of each action. Raises UsageError without log probabilities of mu, and for arrays
         of such as are not finite.
         """
@@ -76,7 +75,7 @@ class Trajectories:
         """Temporal differences: r_t + gamma V(x_{t+1}) less `base`, V(x_t) or Q(x_t, a_t)."""
         return self.rewards + self.discounts * self.next_values - base
 
-    def ahead(self, targets: Tensor, xp: Any) -> Tensor:
+    def ahead(self, targets: Tensor, xp: Namespace) -> Tensor:
         """The targets one row later; V of where a step led to, where no row follows."""
         last = self.rewards.shape[0] - 1
         rows = [
@@ -85,7 +84,7 @@ class Trajectories:
         ]
         return xp.stack([*rows, self.next_values[last]])
 
-    def summed(self, errors: Tensor, traces: Tensor, xp: Any) -> Tensor:
+    def summed(self, errors: Tensor, traces: Tensor, xp: Namespace) -> Tensor:
         """s_t = errors_t + gamma traces_t s_{t+1}, where the next row follows; else errors_t.
 
         traces_t says how much of the row t + 1 counts for row t.
@@ -107,4 +106,4 @@ class Corrector(Protocol):
     corrects: ClassVar[str]
     of_actions: ClassVar[bool]
 
-    def __call__(self, steps: Trajectories, xp: Any) -> Tensor: ...
+    def __call__(self, steps: Trajectories, xp: Namespace) -> Tensor: ...

@@ -6,17 +6,16 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.foreign import Tensor, Variable
 from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
-Tensor = Any
 SCALE = 2.0**12  # float16 then holds weights up to 16, and changes of 1e-11
 
 
@@ -31,7 +30,7 @@ class Average:
 
     def __init__(
         self,
-        source: Mapping[str, Any],
+        source: Mapping[str, Tensor],
         share: float,
         *,
         kahan: bool = False,
@@ -46,7 +45,7 @@ class Average:
         self.lost = {name: _beside(tf.zeros_like(v), f"lost/{name}") for name, v in lost.items()}
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """What it goes on from, by name."""
         return {**self.kept, **{f"lost/{name}": v for name, v in self.lost.items()}}
 
@@ -84,5 +83,5 @@ class Average:
                 kept.assign(self.rounded(old + self.rounded(self.share * source)))
 
 
-def _beside(value: Tensor, name: str) -> Any:
+def _beside(value: Tensor, name: str) -> Tensor:
     return tf.Variable(value, trainable=False, name=f"average/{name}")

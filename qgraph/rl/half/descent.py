@@ -6,14 +6,12 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.rl.half.hadam import CLIPS, Adam, finite
 from qgraph.rl.half.scaling import LossScale
-
-Tensor = Any
 
 
 class Descent:
@@ -29,7 +27,7 @@ class Descent:
 
     def __init__(
         self,
-        variables: Mapping[str, Any],
+        variables: Mapping[str, Variable],
         optimizer: Adam,
         scale: LossScale | None = None,
         *,
@@ -44,7 +42,7 @@ class Descent:
             optimizer.rescale(scale.value / optimizer.gradient_scale)
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """What it goes on from, by name."""
         scale = {} if self.scale is None else self.scale.state
         return {**self.optimizer.state, **{f"scale/{name}": v for name, v in scale.items()}}

@@ -13,10 +13,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor, Variable
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
 
-Tensor = Any
 CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 MARGIN = 1.1  # numbers that are more than float16 ends at by rounding alone
 
@@ -43,7 +43,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         gradient_scale: float = 1.0,
         rounded: Rounding = exact,
         name: str = "Adam",
-        **settings: Any,
+        **settings: object,
     ) -> None:
         super().__init__(name=name, **{**settings, "jit_compile": False})
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -51,7 +51,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.kahan, self.rounded = kahan, rounded
         self.gradient_scale = tf.Variable(gradient_scale, trainable=False, name="gradient_scale")
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[Variable]) -> None:
         """Make what is remembered of `variables`."""
         if any(v.dtype == tf.float16 for v in variables):
             self.check_without((*CLIPS, "weight_decay"), "variables in float16")
@@ -75,13 +75,13 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
                 )
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """What it goes on from, by name."""
         parts = {"first": self.first, "second": self.second, "lost": self.lost}
         slots = {f"{part}/{i}": v for part, found in parts.items() for i, v in enumerate(found)}
         return {**slots, "steps": self.iterations, "gradient_scale": self.gradient_scale}
 
-    def update_step(self, gradient: Tensor, variable: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: Variable) -> None:
         """One variable, one step."""
         gradient = tf.convert_to_tensor(gradient)  # one of rows alone
         index = self._index_dict[self._var_key(variable)]
@@ -137,7 +137,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         first = [v * tf.cast(factor, v.dtype) for v in self.first]
         return first + [self._rescaled(v, tf.cast(factor, v.dtype)) for v in self.second]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """All but the rounding."""
         return {
             **super().get_config(),

@@ -5,14 +5,11 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
+from qgraph.foreign import Tensor
 from qgraph.rl.half.precision import Rounding, exact
 
-Tensor = Any
 
-
-def kahan_add(total: Any, lost: Any, value: Tensor, rounded: Rounding = exact) -> None:
+def kahan_add(total: Tensor, lost: Tensor, value: Tensor, rounded: Rounding = exact) -> None:
     """Add `value` to the variable `total`; `lost`, zeros at first, is what it has too much.
 
     Algorithm 2. All three are of one type and shape.

@@ -6,11 +6,10 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
-Tensor = Any
+from qgraph.foreign import Tensor
 
 
 def log_density(x: Tensor, mean: Tensor, std: Tensor, *, fix: bool = True) -> Tensor:

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.foreign import Tensor, TensorDType, TFModule
 from qgraph.ir.types import Array
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.train.quantizer import chosen
 
-Tensor = Any
 Rounding = Callable[[Tensor], Tensor]
 SAFE = 2.0**15  # every format holds what is less
 
@@ -34,8 +33,8 @@ def exact(x: Tensor) -> Tensor:
 class Precision:
     """The type of what is kept, that of what is computed, and what rounds each result."""
 
-    stored: Any
-    computed: Any
+    stored: TensorDType
+    computed: TensorDType
     rounded: Rounding = exact
 
     def check(self, what: str, x: Array) -> None:
@@ -81,7 +80,7 @@ def _narrowed(x: Tensor, bits: int) -> Tensor:
     return plain_round(x, bits) if op is None else op(x, bits=bits)
 
 
-def fused_op() -> Any | None:
+def fused_op() -> TFModule | None:
     """Our op, many times as fast as TensorFlow's; None where it is not built, and under XLA.
 
     None beside a GPU too: it runs on the CPU, and tensors would go there and back.

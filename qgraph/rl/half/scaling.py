@@ -6,13 +6,12 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor, Variable
 
-Tensor = Any
 # As the code published with the paper has it, whose first scale is 1e4.
 FIRST, INTERVAL = 2.0**13, 10_000
 MOST = 2.0**15  # float16 ends at 2^16
@@ -40,7 +39,7 @@ class LossScale:
         self.interval, self.most = interval, most
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """What it goes on from, by name."""
         return {"value": self.value, "fine": self.fine}
 

@@ -6,12 +6,11 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-Tensor = Any
+from qgraph.foreign import Tensor, TensorDType
 
 
 def log_slope(u: Tensor, *, fix: bool = True) -> Tensor:
@@ -37,7 +36,7 @@ def softplus(u: Tensor, *, fix: bool = True) -> Tensor:
     return tf.where(u < limit, -2 * u, curved)
 
 
-def linear_below(dtype: Any) -> float:
+def linear_below(dtype: TensorDType) -> float:
     """K of equation 2: log(eps) / 2, about -3.5 in float16, -8 in float32, -18 in float64."""
     eps = {tf.bfloat16: 2.0**-7}.get(dtype) or float(np.finfo(dtype.as_numpy_dtype).eps)
     return math.log(eps) / 2

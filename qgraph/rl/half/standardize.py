@@ -5,12 +5,10 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 import tf_keras as keras
 
-Tensor = Any
+from qgraph.foreign import Tensor
 
 
 def standardized(kernel: Tensor) -> Tensor:

@@ -6,11 +6,10 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-Tensor = Any
+from qgraph.foreign import Tensor, Variable
 
 
 class Adam:
@@ -21,10 +20,14 @@ class Adam:
     """
 
     def __init__(
-        self, variables: Mapping[str, Any], rate: float, norm: float = 0.0, epsilon: float = 1e-8
+        self,
+        variables: Mapping[str, Variable],
+        rate: float,
+        norm: float = 0.0,
+        epsilon: float = 1e-8,
     ) -> None:
         self.variables, self.rate, self.norm, self.epsilon = variables, rate, norm, epsilon
-        self.state: dict[str, Any] = {
+        self.state: dict[str, Tensor] = {
             f"{moment}/{name}": tf.Variable(tf.zeros_like(variable), trainable=False)
             for moment in ("first", "second")
             for name, variable in variables.items()

@@ -5,15 +5,12 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import UsageError
+from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
-
-Tensor = Any
 
 
 def strategy_of(replicas: int) -> tf.distribute.Strategy:

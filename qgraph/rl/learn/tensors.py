@@ -6,16 +6,16 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import Tensor, TensorDType
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.learn.replay import Batch
 
-Tensor = Any
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "elu": tf.nn.elu,
@@ -51,7 +51,7 @@ def run(
     x: Tensor,
     *,
     bfloat16: bool = False,
-    dtype: Any = tf.float32,
+    dtype: TensorDType = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """The first output [n, m] of observations [n, *shape]; else as `run_all`."""
@@ -64,7 +64,7 @@ def run_all(
     x: Tensor,
     *,
     bfloat16: bool = False,
-    dtype: Any = tf.float32,
+    dtype: TensorDType = tf.float32,
     through: Callable[[Tensor], Tensor] | None = None,
 ) -> list[Tensor]:
     """Every output [n, m] of observations [n, *shape].
@@ -80,7 +80,9 @@ def run_all(
     return [values[name] for name in program.outputs]
 
 
-def variables(weights: Mapping[str, Array], prefix: str, dtype: Any = tf.float32) -> dict[str, Any]:
+def variables(
+    weights: Mapping[str, Array], prefix: str, dtype: TensorDType = tf.float32
+) -> dict[str, Tensor]:
     """A variable for each weight, by its name."""
     return {
         name: tf.Variable(value, name=f"{prefix}/{name}", dtype=dtype)
@@ -88,7 +90,7 @@ def variables(weights: Mapping[str, Array], prefix: str, dtype: Any = tf.float32
     }
 
 
-def by_name(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def by_name(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Variables of several parts in one, as `part/name`."""
     return {f"{part}/{name}": v for part, found in parts.items() for name, v in found.items()}
 
@@ -160,7 +162,7 @@ def _activated(step: Step, x: Tensor) -> Tensor:
     return x if step.activation == "linear" else ACTIVATIONS[step.activation](x)
 
 
-def copies(pairs: Sequence[tuple[Any, Any]]) -> None:
+def copies(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
     """Give each second variable the value of the first."""
     for source, target in pairs:
         target.assign(source)

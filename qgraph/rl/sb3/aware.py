@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from torch.nn import functional
 
+from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.rl.policy import affine
 from qgraph.rl.policy.affine import FLOAT, HALF
 from qgraph.rl.sb3.modules import layers
@@ -31,7 +31,7 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
     def __init__(self, bits: int = 8, quant_delay: int = 0, verbose: int = 0) -> None:
         super().__init__(verbose)
         self.bits, self.quant_delay = bits, quant_delay
-        self._changed: list[Any] = []
+        self._changed: list[TorchModule] = []
 
     def _on_training_start(self) -> None:
         self._begin()
@@ -49,26 +49,26 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
 
     def _on_training_end(self) -> None:
         for layer in self._changed:
-            vars(layer).pop("forward", None)
+            layer.__dict__.pop("forward", None)
         self._changed = []
 
 
 class Quantized:
     """The forward of a layer, dense or conv, on D(Q(W)) and D(Q(x))."""
 
-    def __init__(self, layer: Any, bits: int) -> None:
+    def __init__(self, layer: TorchModule, bits: int) -> None:
         self.layer, self.bits = layer, bits
-        self._weight: Any = None  # as it was when it was last quantized
-        self._rounded: Any = None
+        self._weight: TorchTensor = None  # as it was when it was last quantized
+        self._rounded: TorchTensor = None
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TorchTensor) -> TorchTensor:
         layer, bits = self.layer, self.bits
         if isinstance(layer, torch.nn.Linear):
             return functional.linear(dequantized(x, bits, (-1,)), self._kernel(None), layer.bias)
         kernel = self._kernel((1, 2, 3))
         return layer._conv_forward(dequantized(x, bits, (1, 2, 3)), kernel, layer.bias)
 
-    def _kernel(self, axes: tuple[int, ...] | None) -> Any:
+    def _kernel(self, axes: tuple[int, ...] | None) -> TorchTensor:
         """D(Q(W)), made again only where W has changed.
 
         Values are compared: updates of target networks do not count in a tensor's version.
@@ -81,7 +81,7 @@ class Quantized:
 
 
 @contextmanager
-def in_float(policy: Any) -> Iterator[None]:
+def in_float(policy: TorchModule) -> Iterator[None]:
     """For a while layers compute in float, whatever training is aware of."""
     changed = [m for m in layers(policy) if isinstance(vars(m).get("forward"), Quantized)]
     kept = [vars(layer).pop("forward") for layer in changed]
@@ -92,17 +92,17 @@ def in_float(policy: Any) -> Iterator[None]:
             layer.forward = forward
 
 
-def dequantized(x: Any, bits: int, axes: tuple[int, ...] | None = None) -> Any:
+def dequantized(x: TorchTensor, bits: int, axes: tuple[int, ...] | None = None) -> TorchTensor:
     """`qgraph.rl.policy.affine.dequantized` on a tensor; its gradient is that of x."""
     return x if bits >= FLOAT else _straight_through(rounded(x.detach(), bits, axes), x)
 
 
-def _straight_through(found: Any, x: Any) -> Any:
+def _straight_through(found: TorchTensor, x: TorchTensor) -> TorchTensor:
     """`found` with the gradient of x."""
     return found + (x - x.detach()) if x.requires_grad and torch.is_grad_enabled() else found
 
 
-def rounded(x: Any, bits: int, axes: tuple[int, ...] | None) -> Any:
+def rounded(x: TorchTensor, bits: int, axes: tuple[int, ...] | None) -> TorchTensor:
     """D(Q(x)) of a tensor without gradients; by numpy on a CPU, which is quicker on small ones."""
     if bits >= FLOAT:
         return x
@@ -111,7 +111,7 @@ def rounded(x: Any, bits: int, axes: tuple[int, ...] | None) -> Any:
     return rounded_on_device(x, bits, axes)
 
 
-def rounded_on_device(x: Any, bits: int, axes: tuple[int, ...] | None) -> Any:
+def rounded_on_device(x: TorchTensor, bits: int, axes: tuple[int, ...] | None) -> TorchTensor:
     """The same by operations of PyTorch, on any device."""
     if bits == HALF:
         largest = torch.finfo(torch.float16).max

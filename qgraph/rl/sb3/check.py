@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchModule
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram, Weights
 from qgraph.rl.head import Head
@@ -20,7 +20,7 @@ NEAR = 1e-3  # of the largest output: rounding of float32 in another order
 
 
 def check_actions(
-    model: Any,
+    model: TorchModule,
     program: ActorProgram,
     weights: Weights,
     head: Head,
@@ -37,7 +37,7 @@ def check_actions(
     model.policy.set_training_mode(training)
     outputs = floats.run(program, weights, as_seen(observations))[program.outputs[0]]
     found = head.actions(outputs)
-    near: Any = NEAR * float(np.abs(outputs).max()) + 1e-6
+    near: Array | float = NEAR * float(np.abs(outputs).max()) + 1e-6
     if head.discrete:
         rows = np.arange(len(outputs))
         apart = outputs[rows, found] - outputs[rows, wanted]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchTensor
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.sb3.families import ARS, family_of
 from qgraph.rl.sb3.read import Sb3Policy, read_normalized
@@ -73,13 +72,15 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
     def _on_step(self) -> bool:
         return True
 
-    def _outputs(self, observations: Any) -> Any:
+    def _outputs(self, observations: TorchTensor) -> TorchTensor:
         assert self.actor is not None
         seen = self.network.as_seen(observations.cpu().numpy())
         self.steps += len(seen)
         return torch.from_numpy(self.actor(seen)).to(observations.device)
 
-    def _forward(self, observations: Any, deterministic: bool = False) -> tuple[Any, Any, Any]:
+    def _forward(
+        self, observations: TorchTensor, deterministic: bool = False
+    ) -> tuple[TorchTensor, TorchTensor, TorchTensor]:
         """What `ActorCriticPolicy.forward` gives: actions, values, log probabilities."""
         policy, outputs = self.model.policy, self._outputs(observations)
         if isinstance(policy.action_dist, DiagGaussianDistribution):
@@ -90,7 +91,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
         values = policy.predict_values(observations)
         return actions.reshape(-1, *policy.action_space.shape), values, drawn.log_prob(actions)
 
-    def _predict(self, observations: Any, deterministic: bool = False) -> Any:
+    def _predict(self, observations: TorchTensor, deterministic: bool = False) -> TorchTensor:
         """What `_predict` of DQN, TD3, DDPG and SAC gives: collecting, they do not ask for what is
         deterministic.
         """

@@ -6,19 +6,21 @@ import io
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import torch
 from stable_baselines3.common.vec_env import VecNormalize
 
 from qgraph.files import write_whole
+from qgraph.foreign import GymObject, TorchModule, TorchTensor
 from qgraph.rl.sb3.aware import in_float
 from qgraph.rl.sb3.families import family_of
 from qgraph.rl.sb3.read import read
 
 
-def export_onnx(model: Any, path: str | Path, normalizer: VecNormalize | None = None) -> Path:
+def export_onnx(
+    model: TorchModule, path: str | Path, normalizer: VecNormalize | None = None
+) -> Path:
     """Write what the actor computes: `observation` to `action`, outputs before any head.
 
     Observations are as the environment has them, uint8 images too, [n, ...] float32 in the file; a
@@ -31,7 +33,7 @@ def export_onnx(model: Any, path: str | Path, normalizer: VecNormalize | None = 
     policy, family = model.policy, family_of(model.policy)
 
     class Actor(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, observation: Any) -> Any:
+        def forward(self, observation: TorchTensor) -> TorchTensor:
             if found.normalizer is not None:
                 observation = found.normalizer.tensor(observation)
             return family.outputs(policy, observation)
@@ -62,7 +64,7 @@ def export_onnx(model: Any, path: str | Path, normalizer: VecNormalize | None = 
     return path
 
 
-def _environment(model: Any) -> str | None:
+def _environment(model: TorchModule) -> str | None:
     """The name of its environment, where gymnasium makes the same one by it."""
     environment = model.get_env()
     specs = [] if environment is None else environment.get_attr("spec")
@@ -73,5 +75,5 @@ def _environment(model: Any) -> str | None:
     return spec.id if _settings(usual) == _settings(spec) else None
 
 
-def _settings(spec: Any) -> dict[str, Any]:
+def _settings(spec: GymObject) -> dict[str, object]:
     return {name: value for name, value in spec.kwargs.items() if name != "render_mode"}

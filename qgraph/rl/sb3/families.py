@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -22,6 +21,7 @@ from stable_baselines3.sac import policies as sac
 from stable_baselines3.td3 import policies as td3
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.rl.sb3.modules import ModuleReader
 
 ALGORITHMS = (
@@ -38,12 +38,12 @@ class Family:
     [n, ...] to what the head takes; head: the kind of head, which refuses action spaces.
     """
 
-    read: Callable[[ModuleReader, Any], None]
-    outputs: Callable[[Any, Any], Any]
-    head: Callable[[Any], str | None]
+    read: Callable[[ModuleReader, TorchModule], None]
+    outputs: Callable[[TorchModule, TorchTensor], TorchTensor]
+    head: Callable[[TorchModule], str | None]
 
 
-def family_of(policy: Any) -> Family:
+def family_of(policy: TorchModule) -> Family:
     """Raises UnsupportedError for a class that is not read."""
     found = families().get(type(policy))
     if found is None:
@@ -63,32 +63,32 @@ REASONS: Mapping[str, str] = {
 }
 
 
-def _read_actor_critic(reader: ModuleReader, policy: Any) -> None:
+def _read_actor_critic(reader: ModuleReader, policy: TorchModule) -> None:
     shared = policy.share_features_extractor
     reader.features(policy.features_extractor if shared else policy.pi_features_extractor)
     reader.modules(policy.mlp_extractor.policy_net, "policy_net")
     reader.module(policy.action_net, "action_net")
 
 
-def _run_actor_critic(policy: Any, observation: Any) -> Any:
+def _run_actor_critic(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     found = policy.extract_features(observation)
     latent = found if policy.share_features_extractor else found[0]
     return policy.action_net(policy.mlp_extractor.forward_actor(latent))
 
 
-def _actor_critic_head(policy: Any) -> str | None:
+def _actor_critic_head(policy: TorchModule) -> str | None:
     if isinstance(policy.action_space, spaces.Discrete):
         return "categorical" if type(policy.action_dist) is CategoricalDistribution else None
     gaussian = type(policy.action_dist) is DiagGaussianDistribution and not policy.squash_output
     return "gaussian" if gaussian else None
 
 
-def _read_dqn(reader: ModuleReader, policy: Any) -> None:
+def _read_dqn(reader: ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.q_net.features_extractor)
     reader.modules(policy.q_net.q_net, "q_net")
 
 
-def _read_qrdqn(reader: ModuleReader, policy: Any) -> None:
+def _read_qrdqn(reader: ModuleReader, policy: TorchModule) -> None:
     """The value of an action is the mean of its quantiles: a mean of the last layer's columns."""
     network = policy.quantile_net
     *before, last = network.quantile_net
@@ -97,12 +97,12 @@ def _read_qrdqn(reader: ModuleReader, policy: Any) -> None:
     reader.linear(last, f"quantile_net.{len(before)}", partial(_mean_of_rows, network.n_quantiles))
 
 
-def _mean_of_rows(quantiles: int, rows: Any) -> Any:
+def _mean_of_rows(quantiles: int, rows: TorchTensor) -> TorchTensor:
     """[quantiles * m, k] to [m, k], of arrays and tensors."""
     return rows.reshape(quantiles, -1, rows.shape[1]).mean(0)
 
 
-def _run_qrdqn(policy: Any, observation: Any) -> Any:
+def _run_qrdqn(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     network = policy.quantile_net
     *before, last = network.quantile_net
     latent = network.extract_features(observation, network.features_extractor)
@@ -113,12 +113,12 @@ def _run_qrdqn(policy: Any, observation: Any) -> Any:
     return torch.nn.functional.linear(latent, weight, bias)
 
 
-def _read_td3(reader: ModuleReader, policy: Any) -> None:
+def _read_td3(reader: ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.actor.features_extractor)
     reader.modules(policy.actor.mu, "actor")
 
 
-def _read_sac(reader: ModuleReader, policy: Any) -> None:
+def _read_sac(reader: ModuleReader, policy: TorchModule) -> None:
     actor = policy.actor
     reader.features(actor.features_extractor)
     reader.modules(actor.latent_pi, "latent_pi")
@@ -131,22 +131,22 @@ def _read_sac(reader: ModuleReader, policy: Any) -> None:
     reader.add("concat", "output", *parts)
 
 
-def _run_sac(policy: Any, observation: Any) -> Any:
+def _run_sac(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     actor = policy.actor
     latent = actor.latent_pi(actor.extract_features(observation, actor.features_extractor))
     return torch.cat([actor.mu(latent), actor.log_std(latent)], -1)
 
 
-def _read_ars(reader: ModuleReader, policy: Any) -> None:
+def _read_ars(reader: ModuleReader, policy: TorchModule) -> None:
     reader.features(policy.features_extractor)
     reader.modules(policy.action_net, "action_net")
 
 
-def _run_ars(policy: Any, observation: Any) -> Any:
+def _run_ars(policy: TorchModule, observation: TorchTensor) -> TorchTensor:
     return policy.action_net(policy.extract_features(observation, policy.features_extractor))
 
 
-def _ars_head(policy: Any) -> str | None:
+def _ars_head(policy: TorchModule) -> str | None:
     if isinstance(policy.action_space, spaces.Discrete):
         return "argmax"
     return "scale" if policy.squash_output else "clip"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from stable_baselines3.common.torch_layers import FlattenExtractor, NatureCNN
 from torch import nn
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram, Step
 from qgraph.rl.sb3.normalizer import Normalizer
 
-ACTIVATIONS: Mapping[Any, str] = {
+ACTIVATIONS: Mapping[TorchModule, str] = {
     nn.ReLU: "relu",
     nn.Tanh: "tanh",
     nn.Sigmoid: "sigmoid",
@@ -47,7 +47,14 @@ class ModuleReader:
         shapes = {name: read().shape for name, read in self.parameters.items()}
         return ActorProgram(self.shape, tuple(self.steps), (self.value,), shapes)
 
-    def add(self, op: str, name: str, *inputs: str, attrs: Any = None, **weights: Read) -> None:
+    def add(
+        self,
+        op: str,
+        name: str,
+        *inputs: str,
+        attrs: Mapping[str, object] | None = None,
+        **weights: Read,
+    ) -> None:
         names = {role: f"{name}/{role}" for role in weights}
         self.parameters.update({names[role]: read for role, read in weights.items()})
         made = inputs or (self.value,)
@@ -68,7 +75,7 @@ class ModuleReader:
             high=lambda: np.full(size, normalizer.limit(), np.float32),
         )  # fmt: skip
 
-    def features(self, extractor: Any) -> None:
+    def features(self, extractor: TorchModule) -> None:
         if self.images:
             channels = self.shape[-1]
             scale = np.full(channels, 1 / 255, np.float32)
@@ -85,11 +92,11 @@ class ModuleReader:
                 hint="FlattenExtractor, or NatureCNN on images of 0..255",
             )
 
-    def modules(self, sequence: Any, name: str) -> None:
+    def modules(self, sequence: TorchModule, name: str) -> None:
         for index, module in enumerate(sequence):
             self.module(module, f"{name}.{index}")
 
-    def module(self, module: Any, name: str) -> None:
+    def module(self, module: TorchModule, name: str) -> None:
         kind = type(module)
         if kind in NOTHING:
             return
@@ -111,7 +118,7 @@ class ModuleReader:
             raise UnsupportedError(f"no actor has `{kind.__name__}`", node=name)
 
     def linear(
-        self, module: Any, name: str, change: Callable[[Array], Array] = lambda rows: rows
+        self, module: TorchModule, name: str, change: Callable[[Array], Array] = lambda rows: rows
     ) -> None:
         """A dense layer. change: of its weight [m, k] and of its bias [m, 1], along the first."""
         self.add(
@@ -135,7 +142,7 @@ class ModuleReader:
 
         return ordered
 
-    def _activation(self, module: Any, name: str) -> None:
+    def _activation(self, module: TorchModule, name: str) -> None:
         kind = ACTIVATIONS[type(module)]
         alpha = getattr(module, "alpha", getattr(module, "negative_slope", None))
         if kind == "softplus" and (module.beta != 1 or module.threshold < SOFTPLUS_THRESHOLD):
@@ -143,7 +150,7 @@ class ModuleReader:
                 f"no actor has a softplus with beta {module.beta} and threshold {module.threshold}",
                 node=name,
             )
-        attrs: dict[str, Any] = {"activation": kind}
+        attrs: dict[str, object] = {"activation": kind}
         if alpha is not None:
             attrs["alpha"] = float(alpha)
         last = self.steps[-1] if self.steps else None
@@ -154,7 +161,7 @@ class ModuleReader:
         else:
             self.add("activate", name, attrs=attrs)
 
-    def _conv(self, module: Any, name: str) -> None:
+    def _conv(self, module: TorchModule, name: str) -> None:
         plain = module.groups == 1 and module.dilation == (1, 1)
         if not plain or module.padding_mode != "zeros" or isinstance(module.padding, str):
             raise UnsupportedError("no actor has such a convolution", node=name)
@@ -165,7 +172,7 @@ class ModuleReader:
             bias=_bias(module, module.out_channels),
         )  # fmt: skip
 
-    def _layer_norm(self, module: Any, name: str) -> None:
+    def _layer_norm(self, module: TorchModule, name: str) -> None:
         size = module.normalized_shape[0]
         flattened = self.flattened
         gamma = _reads(module.weight) if module.weight is not None else lambda: np.ones(size)
@@ -176,7 +183,7 @@ class ModuleReader:
         self.flattened = flattened  # the order stays for what follows
         self.add("layer_norm", name, attrs={"epsilon": float(module.eps)}, **reads)
 
-    def _batch_renorm(self, module: Any, name: str) -> None:
+    def _batch_renorm(self, module: TorchModule, name: str) -> None:
         """CrossQ's, as it acts: by running statistics."""
         flattened = self.flattened
 
@@ -188,11 +195,11 @@ class ModuleReader:
             bias = numbers(module.bias) if module.affine else 0.0
             return np.asarray(bias - numbers(module.ra_mean) * scale())
 
-        reads = {"scale": self._ordered(scale)}
+        read_scale = self._ordered(scale)
         self.flattened = flattened
-        reads["offset"] = self._ordered(offset)
+        read_offset = self._ordered(offset)
         self.flattened = flattened
-        self.add("affine", name, **reads)
+        self.add("affine", name, scale=read_scale, offset=read_offset)
 
     def _flatten(self, name: str) -> None:
         before = self.program().shapes()[self.value]
@@ -203,18 +210,18 @@ class ModuleReader:
         self.add("flatten", name)
 
 
-def numbers(parameter: Any) -> Array:
+def numbers(parameter: TorchTensor) -> Array:
     return np.asarray(parameter.detach().cpu().numpy())
 
 
-def _reads(parameter: Any) -> Read:
+def _reads(parameter: TorchTensor) -> Read:
     return lambda: numbers(parameter)
 
 
-def _bias(module: Any, size: int) -> Read:
+def _bias(module: TorchModule, size: int) -> Read:
     return (lambda: np.zeros(size, np.float32)) if module.bias is None else _reads(module.bias)
 
 
-def layers(policy: Any) -> Iterator[Any]:
+def layers(policy: TorchModule) -> Iterator[TorchModule]:
     """Its layers with kernels, of actors and critics."""
     return (m for m in policy.modules() if isinstance(m, nn.Linear | nn.Conv2d))

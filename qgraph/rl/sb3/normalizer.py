@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium.wrappers import NormalizeObservation
 from stable_baselines3.common.vec_env import (
@@ -16,6 +14,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
 
 # Wrappers that pass observations of vectors on as they are.
@@ -51,7 +50,7 @@ class Normalizer:
     def limit(self) -> float:
         return float(self.wrapper.clip_obs)
 
-    def tensor(self, observation: Any) -> Any:
+    def tensor(self, observation: TorchTensor) -> TorchTensor:
         """The same on a torch tensor [n, *shape]."""
         statistics = self.wrapper.obs_rms
         mean = observation.new_tensor(statistics.mean)
@@ -59,7 +58,7 @@ class Normalizer:
         return ((observation - mean) / deviation).clamp(-self.limit(), self.limit())
 
 
-def normalizer_of(model: Any, given: VecNormalize | None = None) -> Normalizer | None:
+def normalizer_of(model: TorchModule, given: VecNormalize | None = None) -> Normalizer | None:
     """What normalizes observations before the policy sees them; None where nothing does.
 
     given: statistics loaded from a file, for a model that has no environment. Raises

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -12,6 +11,7 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecNormalize
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import TorchModule
 from qgraph.ir.types import Array
 from qgraph.rl.actor.form import ActorProgram
 from qgraph.rl.head import Head
@@ -52,7 +52,7 @@ class Sb3Policy:
         return np.ascontiguousarray(np.moveaxis(found, 1, -1)) if self.images else found
 
 
-def read(model: Any, normalizer: VecNormalize | None = None) -> Sb3Policy:
+def read(model: TorchModule, normalizer: VecNormalize | None = None) -> Sb3Policy:
     """The actor of a model, from observations as its environment gives them to actions.
 
     A VecNormalize around the model's environment becomes part of the program. normalizer: the
@@ -65,12 +65,12 @@ def read(model: Any, normalizer: VecNormalize | None = None) -> Sb3Policy:
     return _read(model, normalizer_of_box(model, normalizer))
 
 
-def read_normalized(model: Any) -> Sb3Policy:
+def read_normalized(model: TorchModule) -> Sb3Policy:
     """The same from observations that are normalized already, as a model gets them in training."""
     return _read(model, None)
 
 
-def normalizer_of_box(model: Any, given: VecNormalize | None = None) -> Normalizer | None:
+def normalizer_of_box(model: TorchModule, given: VecNormalize | None = None) -> Normalizer | None:
     """The normalizer of a model; raises UnsupportedError for observations that are not arrays."""
     if not isinstance(model.observation_space, spaces.Box):
         raise UnsupportedError(
@@ -79,7 +79,7 @@ def normalizer_of_box(model: Any, given: VecNormalize | None = None) -> Normaliz
     return normalizer_of(model, given)
 
 
-def _read(model: Any, normalizer: Normalizer | None) -> Sb3Policy:
+def _read(model: TorchModule, normalizer: Normalizer | None) -> Sb3Policy:
     policy, space = model.policy, model.observation_space
     if not isinstance(space, spaces.Box):
         raise UnsupportedError(f"observations are {space}; only arrays are supported")
@@ -98,7 +98,11 @@ def _read(model: Any, normalizer: Normalizer | None) -> Sb3Policy:
 
 
 def _program(
-    shape: tuple[int, ...], images: bool, policy: Any, family: Family, normalizer: Normalizer | None
+    shape: tuple[int, ...],
+    images: bool,
+    policy: TorchModule,
+    family: Family,
+    normalizer: Normalizer | None,
 ) -> ModuleReader:
     reader = ModuleReader(shape, images)
     if normalizer is not None:
@@ -107,7 +111,7 @@ def _program(
     return reader
 
 
-def _head_of(policy: Any, family: Family) -> Callable[[], Head]:
+def _head_of(policy: TorchModule, family: Family) -> Callable[[], Head]:
     space, kind = policy.action_space, family.head(policy)
     discrete = isinstance(space, spaces.Discrete) and int(space.start) == 0
     if kind is None or not (discrete or (isinstance(space, spaces.Box) and len(space.shape) == 1)):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.composed import steps_of
 from qgraph.ir.types import TensorType
@@ -44,7 +44,7 @@ def of_floats(lower: Lower) -> Lower:
     return checked
 
 
-def simple(op: str, **attrs: Any) -> Lower:
+def simple(op: str, **attrs: AttrValue) -> Lower:
     """An op that ONNX has with the same inputs."""
     return elementwise(lambda e, node, *names: e.op(op, *names, stem=node.name, **attrs))
 

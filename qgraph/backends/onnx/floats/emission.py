@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.backends.onnx.builder import Builder, element_type
 from qgraph.backends.onnx.emission import TO_NCHW, TO_NHWC, axis_in, turned
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.types import Array, TensorType
@@ -100,7 +102,7 @@ class FloatEmission:
 
     # -- nodes -------------------------------------------------------------------------------
 
-    def numbers(self, values: Any, stem: str, dtype: Any = np.int64) -> str:
+    def numbers(self, values: npt.ArrayLike, stem: str, dtype: Any = np.int64) -> str:
         """A constant."""
         return self.model.constant(np.asarray(values, dtype), stem)
 
@@ -108,7 +110,7 @@ class FloatEmission:
         """A number in the type of a value."""
         return self.numbers(number, f"{like}/number", self.dtype(like))
 
-    def op(self, op: str, *inputs: str, stem: str, **attrs: Any) -> str:
+    def op(self, op: str, *inputs: str, stem: str, **attrs: AttrValue) -> str:
         return self.model.add(op, inputs, stem, **attrs)
 
     def cast(self, name: str, dtype: str, stem: str) -> str:

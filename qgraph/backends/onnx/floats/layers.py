@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from qgraph.backends.onnx.emission import axis_in
 from qgraph.backends.onnx.floats.elementwise import Lower, elementwise, of_floats
 from qgraph.backends.onnx.floats.emission import SIZES_HINT, FloatEmission
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.windows import explicit_pads
 
@@ -16,11 +16,11 @@ OIHW = (3, 2, 0, 1)  # of filters [height, width, inputs, outputs]
 NO_DILATION = (1, 1)
 
 
-def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
+def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, AttrValue]:
     """Attributes that convolutions and pools share."""
     strides, padding = tuple(node.attrs["strides"]), node.attrs["padding"]
     dilations = tuple(node.attrs.get("dilations", NO_DILATION))
-    made: dict[str, Any] = {"kernel_shape": kernel, "strides": strides}
+    made: dict[str, AttrValue] = {"kernel_shape": kernel, "strides": strides}
     if "dilations" in node.attrs:
         made["dilations"] = dilations
     sizes = e.shape(node.inputs[0], node)[1:3]
@@ -39,7 +39,7 @@ def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, A
     return {**made, "pads": (top, left, bottom, right)}
 
 
-def _layer(e: FloatEmission, node: Node, op: str, inputs: list[str], **attrs: Any) -> None:
+def _layer(e: FloatEmission, node: Node, op: str, inputs: list[str], **attrs: AttrValue) -> None:
     """A layer, together with the bias that follows it alone."""
     bias, value = e.fused.get(node.name), node.name
     if bias is not None:
@@ -94,7 +94,7 @@ def _bias_add(e: FloatEmission, node: Node) -> None:
     elementwise(lambda e, node, *names: e.op("Add", *names, stem=node.name))(e, node)
 
 
-def _pool(op: str, **attrs: Any) -> Lower:
+def _pool(op: str, **attrs: AttrValue) -> Lower:
     def lower(e: FloatEmission, node: Node) -> None:
         x, kernel = node.inputs[0], tuple(node.attrs["ksize"])
         made = {**window(e, node, kernel), **attrs}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.ir.graph import Node
+from qgraph.ir.types import Array
 
 Lower = Callable[[Emission, Node], str]
 
@@ -25,14 +26,17 @@ def simple(op: str, dtype_attr: str = "T") -> Lower:
     return lower
 
 
-def factor(e: Emission, name: str, factor: Any) -> str:
+Bounds: TypeAlias = Sequence[int | None]
+
+
+def factor(e: Emission, name: str, factor: Array) -> str:
     if factor.ndim == 0:
         return e.builder.scalar(float(factor), factor.dtype.name)
     return e.builder.const(factor, f"{name}/factors")
 
 
 def strided_slice(
-    e: Emission, name: str, x: str, begin: Any, end: Any, strides: Any, dtype: str
+    e: Emission, name: str, x: str, begin: Bounds, end: Bounds, strides: Bounds, dtype: str
 ) -> str:
     consts = [
         e.builder.const(

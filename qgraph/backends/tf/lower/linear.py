@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,17 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.errors import UnsupportedError
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Attrs, Node
 from qgraph.ir.ops.windows import explicit_pads
 
 
 def _pad_spatial(
-    e: Emission, node: Node, x: str, pads: Any, dtype: str, fill: float | None = None
+    e: Emission,
+    node: Node,
+    x: str,
+    pads: Sequence[tuple[int, int]],
+    dtype: str,
+    fill: float | None = None,
 ) -> str:
     paddings = e.builder.const(np.array([(0, 0), *pads, (0, 0)], np.int32), f"{node.name}/paddings")
     types = {"T": DType(dtype), "Tpaddings": DType("int32")}
@@ -73,7 +78,7 @@ def _conv2d(e: Emission, node: Node) -> str:
     return _grouped(e, node, x, w, groups, attrs)
 
 
-def _grouped(e: Emission, node: Node, x: str, w: str, groups: int, attrs: Mapping[str, Any]) -> str:
+def _grouped(e: Emission, node: Node, x: str, w: str, groups: int, attrs: Attrs) -> str:
     """TensorFlow's CPU kernels have no groups: split, convolve, join."""
     axis = e.builder.scalar(3, "int32")
     split = {"T": attrs["T"], "num_split": groups}
@@ -150,7 +155,7 @@ def _dilated(e: Emission, node: Node, w: str, shape: Any, dtype: str) -> str:
         zeros[::down, ::across] = filters
         return e.builder.shared(zeros, f"{node.name}/dilated")
 
-    def step(op: str, what: str, x: str, *numbers: Any, **types: DType) -> str:
+    def step(op: str, what: str, x: str, *numbers: object, **types: DType) -> str:
         held = [e.builder.const(np.array(n, np.int32), f"{node.name}/{what}/n") for n in numbers]
         return e.builder.add(op, f"{node.name}/{what}", [x, *held], T=DType(dtype), **types)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
 
 
-def _with_const(op: str, values: Callable[[Node], Any], dtype_attr: str) -> Lower:
+def _with_const(op: str, values: Callable[[Node], object], dtype_attr: str) -> Lower:
     """An op whose second input is a constant int32 array."""
 
     def lower(e: Emission, node: Node) -> str:

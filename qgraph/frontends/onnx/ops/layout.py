@@ -44,7 +44,7 @@ def back(site: Site, made: str, rank: int) -> str:
     return value
 
 
-def in_nhwc(site: Site, op: str, *others: str, **attrs: Any) -> str:
+def in_nhwc(site: Site, op: str, *others: str, **attrs: object) -> str:
     """The node as `op` on its first input's image."""
     return back(site, site.helper("nhwc", op, image(site), *others, **attrs), site.rank())
 

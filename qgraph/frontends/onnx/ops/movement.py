@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def _pad(site: Site) -> Result:
     return site.emit("slice", whole, begin=begin, end=end, strides=(1,) * len(cut))
 
 
-def _mode(site: Site) -> dict[str, Any]:
+def _mode(site: Site) -> dict[str, object]:
     mode = site.node.text("mode", "constant")
     if mode in ("reflect", "edge"):
         site.without_effect("value", 2)

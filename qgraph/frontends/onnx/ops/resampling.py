@@ -14,6 +14,7 @@ from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
 from qgraph.frontends.partial import Partial
 from qgraph.ir.ops import op_definition
+from qgraph.ir.types import Array
 
 MOST_COPIES = 64
 LARGEST_SIDE = 1 << 16
@@ -25,7 +26,7 @@ FORMS = (
 )
 
 
-def _factors(site: Site, values: Any) -> tuple[float, ...]:
+def _factors(site: Site, values: Array) -> tuple[float, ...]:
     """Of height and width, from those of all axes."""
     rank = site.rank()
     scales = [float(v) for v in np.ravel(values)]
@@ -112,14 +113,14 @@ def _to(
     return None
 
 
-def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Any:
+def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
     """Which element each result of the IR's op is."""
     resize: Any = op_definition("resize_nearest").evaluate
     column = np.arange(size).reshape(1, size, 1, 1)
     return np.ravel(resize({**attrs, "size": (out, 1)}, [column]))
 
 
-def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding: str) -> Any:
+def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:
     """Which element each result is, by the definition of ONNX."""
     at = np.arange(out)
     if where == "half_pixel" or (where == "pytorch_half_pixel" and out > 1):
@@ -132,7 +133,7 @@ def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding
         x = at * ((size - 1) / (out - 1)) if out > 1 else np.zeros(out)
     else:
         raise Inexpressible
-    rounded: Mapping[str, Callable[[Any], Any]] = {
+    rounded: Mapping[str, Callable[[Array], Array]] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda v: np.ceil(v - 0.5),

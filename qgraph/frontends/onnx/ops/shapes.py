@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from qgraph.frontends.partial import (
     reduced,
 )
 from qgraph.frontends.site import Partials, of_all
+from qgraph.ir.types import Array
 
 
 def _shape(site: Site) -> Partials:
@@ -36,19 +36,19 @@ def _size(site: Site) -> Partials:
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Evaluator:
+def _binary(function: Callable[[Array, Array], Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args))
 
 
-def _unary(function: Callable[[Any], Any]) -> Evaluator:
+def _unary(function: Callable[[Array], Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args))
 
 
-def _comparison(function: Callable[..., Any]) -> Evaluator:
+def _comparison(function: Callable[..., Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
-def _nonzero(values: Any) -> Any:
+def _nonzero(values: Array) -> Array:
     """Unknown elements hold 0: any other number will do to divide by."""
     return np.where(values == 0, 1, values)
 
@@ -68,7 +68,7 @@ def _modulo(site: Site, args: list[Partial]) -> Partial | None:
     return elementwise(lambda x, y: x % _nonzero(y), args)
 
 
-def _folded(function: Callable[[Any, Any], Any]) -> Evaluator:
+def _folded(function: Callable[[Array, Array], Array]) -> Evaluator:
     def evaluate(site: Site, args: list[Partial]) -> Partial:
         total = args[0]
         for term in args[1:]:
@@ -78,7 +78,7 @@ def _folded(function: Callable[[Any, Any], Any]) -> Evaluator:
     return of_all(evaluate)
 
 
-def _reduction(function: Callable[..., Any]) -> Evaluator:
+def _reduction(function: Callable[..., Array]) -> Evaluator:
     def evaluate(site: Site, args: list[Partial]) -> Partial | None:
         x = args[0]
         axes = site.setting("axes", 1)

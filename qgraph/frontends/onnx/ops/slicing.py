@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -13,16 +12,17 @@ from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.tf_ops.slicing import FULL, Part
+from qgraph.ir.types import Array
 
 MOST_PIECES = 256
 
 
-def slice_attrs(parts: Sequence[Part]) -> dict[str, Any]:
+def slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
     begin, end, strides = zip(*parts, strict=True)
     return {"begin": begin, "end": end, "strides": strides}
 
 
-def along(rank: int, axis: int, part: Part) -> dict[str, Any]:
+def along(rank: int, axis: int, part: Part) -> dict[str, object]:
     return slice_attrs([part if a == axis else FULL for a in range(rank)])
 
 
@@ -98,7 +98,7 @@ def _gather(site: Site) -> Result:
     return _picked(site, axis, shape[axis], indices.astype(np.int64))
 
 
-def _picked(site: Site, axis: int, size: int | None, indices: Any) -> Result:
+def _picked(site: Site, axis: int, size: int | None, indices: Array) -> Result:
     """One index drops the axis; a row of them is one slice, or slices that are joined."""
     rank, x = site.rank(), site.inputs[0]
     if indices.size > MOST_PIECES:

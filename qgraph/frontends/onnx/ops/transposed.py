@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from qgraph.frontends.onnx.ops.layout import (
     refuse_pads,
 )
 from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
+from qgraph.ir.types import Array
 
 
 def _conv_transpose(site: Site) -> Result:
@@ -49,7 +49,7 @@ def _conv_transpose(site: Site) -> Result:
     return back(site, cut(site, whole, pads, spare), site.rank())
 
 
-def _dense(site: Site, weights: Any) -> Any:
+def _dense(site: Site, weights: Array) -> Array:
     """[in, out/groups, h, w] -> [in, out, h, w], dilated; zero between channels of two groups."""
     groups, (dh, dw) = site.node.integer("group", 1), pair(site, "dilations")
     w = weights[:, :, None] if weights.ndim == 3 else weights

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
 from qgraph.rl.agents.d4pg.config import D4pgConfig
 from qgraph.rl.agents.deterministic_learner import DeterministicLearner
-from qgraph.rl.agents.replay_learner import Tensor
 from qgraph.rl.environments import Environment
 from qgraph.rl.learn.tensors import Transitions
 

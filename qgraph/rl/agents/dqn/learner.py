@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.rl.agents.dqn.config import DqnConfig
-from qgraph.rl.agents.replay_learner import ReplayLearner, Tensor, Weights
+from qgraph.rl.agents.replay_learner import ReplayLearner, Weights
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam

@@ -6,11 +6,10 @@ Imports TensorFlow: import it late.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.agents.impala.config import ImpalaConfig
 from qgraph.rl.agents.learner import Teacher
@@ -26,7 +25,6 @@ from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.replicas import joined, split, strategy_of
 from qgraph.rl.learn.tensors import TRANSITION, by_name, run_all, variables
 
-Tensor = Any
 NORM, EPSILON = 0.5, 1e-5  # of Adam: what keeps one odd batch from undoing a good policy
 
 
@@ -58,7 +56,7 @@ class ImpalaLearner:
         self._compiled = tf.function(self._run, autograph=False)
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """Every variable that a run goes on from, by name."""
         return by_name({"network": self.weights, "adam": self.adam.state})
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from qgraph.errors import TrainingError
+from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
+from qgraph.rl.actor.form import ActorProgram
 from qgraph.rl.agents.sac.config import SacConfig
 from qgraph.rl.agents.sac.pixels import FEATURES, behind, encoder, prepared, shifted
 from qgraph.rl.agents.setting import SettingText
@@ -33,8 +34,7 @@ from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of, variables
 from qgraph.stored import part
 
-Tensor = Any
-Weights = Mapping[str, Any]
+Weights = Mapping[str, Tensor]
 ALPHA = 0.1  # at first
 IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
 MORE = SettingText("float16 may need more of its {float16_methods}, or a smaller {reward_scale}")
@@ -93,7 +93,7 @@ class SacLearner:
         self.policy = variables({**images, **actor}, "policy")
         self._show()
 
-    def _variables(self, weights: Mapping[str, Array], prefix: str) -> dict[str, Any]:
+    def _variables(self, weights: Mapping[str, Array], prefix: str) -> dict[str, Variable]:
         found = variables(weights, prefix, self.precision.stored)
         for variable in found.values():
             variable.assign(self.rounded(variable.read_value()))
@@ -108,7 +108,7 @@ class SacLearner:
         return Descent(moved, optimizer, scale, compound=compound)
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Variable]:
         """Every variable that a run goes on from, by name."""
         parts = {
             "policy": self.policy,
@@ -236,7 +236,7 @@ class SacLearner:
         weights = {**self.fixed, **part(critic, "encoder")}
         return prepared(self._computed(weights), self.rounded)
 
-    def _run(self, program: Any, weights: Weights, x: Tensor) -> Tensor:
+    def _run(self, program: ActorProgram, weights: Weights, x: Tensor) -> Tensor:
         dtype = self.precision.computed
         return run(program, self._computed(weights), x, dtype=dtype, through=self.rounded)
 

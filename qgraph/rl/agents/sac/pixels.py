@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.rl.actor import ActorProgram, Step
 from qgraph.rl.half.precision import Rounding
 from qgraph.rl.half.standardize import standardized
 
-Tensor = Any
 Shape = tuple[int, ...]
 FILTERS, FEATURES = 32, 50
 STRIDES = (2, 1, 1, 1)
@@ -57,7 +56,7 @@ def behind(first: ActorProgram, then: ActorProgram) -> ActorProgram:
     return ActorProgram(first.shape, (*first.steps, *steps), then.outputs, shapes)
 
 
-def prepared(weights: Mapping[str, Any], rounded: Rounding) -> dict[str, Any]:
+def prepared(weights: Mapping[str, Tensor], rounded: Rounding) -> dict[str, Tensor]:
     """The weights that an encoder runs with: those of its linear layer are standardised."""
     return {**weights, "encoded/kernel": rounded(standardized(weights["encoded/kernel"]))}
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from qgraph.foreign import Tensor
 from qgraph.rl.agents.deterministic_learner import DeterministicLearner
-from qgraph.rl.agents.replay_learner import Tensor, Weights
+from qgraph.rl.agents.replay_learner import Weights
 from qgraph.rl.agents.td3.config import Td3Config
 from qgraph.rl.environments import Environment
 from qgraph.rl.learn.tensors import Transitions

@@ -1,0 +1,33 @@
+"""Types of libraries that have none for a checker: each name says which object is meant.
+
+Only what such a library makes has a name here; what the compiler makes itself has types of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+# TensorFlow and Keras.
+Tensor: TypeAlias = Any  # symbolic or eager; where arithmetic is generic, a numpy array too
+Variable: TypeAlias = Any
+TFModule: TypeAlias = Any  # `tensorflow` itself, a library of ops, a concrete function
+DatasetLike: TypeAlias = Any
+TensorDType: TypeAlias = Any
+KerasModel: TypeAlias = Any  # or another object of Keras: a layer, an optimizer, a loss
+# Messages of protocol buffers: GraphDef, NodeDef, AttrValue, ONNX's ModelProto and its parts.
+Proto: TypeAlias = Any
+# A value of an attribute of a TensorFlow or ONNX node, as their helpers give and take it.
+AttrValue: TypeAlias = Any
+# Parts of onnx-graphsurgeon, onnxruntime and qonnx.
+OnnxObject: TypeAlias = Any
+# h5py's groups and datasets.
+Hdf5Object: TypeAlias = Any
+# PyTorch and stable-baselines3: tensors, modules, policies, models.
+TorchTensor: TypeAlias = Any
+TorchModule: TypeAlias = Any
+# gymnasium, dm_control, Ray, matplotlib.
+GymObject: TypeAlias = Any
+RayObject: TypeAlias = Any
+PlotObject: TypeAlias = Any
+# The namespace of array functions: numpy, or a module that has the same names for tensors.
+Namespace: TypeAlias = Any

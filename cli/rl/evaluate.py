@@ -14,10 +14,10 @@ from qgraph.cli.options import (
     Json,
     Model,
     Outputs,
+    Signature,
     Trust,
     check_model,
     names,
-    shapes,
 )
 from qgraph.cli.rl.options import (
     EnvironmentOption,
@@ -26,6 +26,7 @@ from qgraph.cli.rl.options import (
     bits_of,
     head_in,
     needed,
+    policy_network,
     told,
 )
 from qgraph.errors import UsageError
@@ -81,6 +82,7 @@ def evaluate(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    signature: Signature = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +92,7 @@ def evaluate(
     float policy meets. A .qpol file is played as it is, beside the float policy of --against.
     """
     from qgraph.cli.console import at_work, console
-    from qgraph.rl.policy import load_policy, read_policy
+    from qgraph.rl.policy import load_policy
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.file import is_packed
     from qgraph.rl.policy.plots import check_figures, plot
@@ -110,13 +112,7 @@ def evaluate(
     known = told(source, environment, head, high)
     place = needed(known)
     with at_work(as_json) as progress:
-        network = read_policy(
-            source,
-            inputs=names(inputs),
-            outputs=names(outputs),
-            input_shapes=shapes(input_shape),
-            trust=trust,
-        )
+        network = policy_network(source, inputs, outputs, input_shape, signature, trust)
         program, weights = network.program, network.weights
         made = head_in(place, program, known)
         policy = load_policy(model) if packed else None

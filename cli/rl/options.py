@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.options import names, shapes
 from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from qgraph.rl.actor import ActorProgram
     from qgraph.rl.head import Head
+    from qgraph.rl.policy import PolicyNetwork
     from qgraph.rl.policy.about import About
 
 EnvironmentOption = Annotated[
@@ -41,6 +43,27 @@ HighOption = Annotated[
         show_default="the environment's bounds",
     ),
 ]  # fmt: skip
+
+
+def policy_network(
+    model: Path,
+    inputs: str | None,
+    outputs: str | None,
+    input_shape: list[str] | None,
+    signature: str | None,
+    trust: bool,
+) -> PolicyNetwork:
+    """The policy in a model file, read as these options describe it."""
+    from qgraph.rl.policy import read_policy
+
+    return read_policy(
+        model,
+        inputs=names(inputs),
+        outputs=names(outputs),
+        input_shapes=shapes(input_shape),
+        signature=signature,
+        trust=trust,
+    )
 
 
 def told(path: Path, environment: str | None, head: str | None, high: float | None) -> About:

@@ -15,10 +15,9 @@ from qgraph.cli.options import (
     Json,
     Model,
     Outputs,
+    Signature,
     Trust,
     check_model,
-    names,
-    shapes,
 )
 from qgraph.cli.rl.options import (
     EnvironmentOption,
@@ -27,6 +26,7 @@ from qgraph.cli.rl.options import (
     head_alone,
     head_in,
     needed,
+    policy_network,
     told,
 )
 from qgraph.errors import CalibrationError, OutputError, UsageError
@@ -93,6 +93,7 @@ def quantize(
     inputs: Inputs = None,
     outputs: Outputs = None,
     input_shape: InputShapes = None,
+    signature: Signature = None,
     trust: Trust = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     as_json: Json = False,
@@ -104,7 +105,7 @@ def quantize(
     """
     from qgraph.cli.console import at_work
     from qgraph.files import sha256_of
-    from qgraph.rl.policy import Policy, pack, read_policy
+    from qgraph.rl.policy import Policy, pack
 
     check_model(model)
     _check_output(output, force)
@@ -112,13 +113,7 @@ def quantize(
         raise UsageError("observations come from --observations or --env, not from both")
     known = told(model, environment, head, high)
     with at_work(as_json) as progress:
-        network = read_policy(
-            model,
-            inputs=names(inputs),
-            outputs=names(outputs),
-            input_shapes=shapes(input_shape),
-            trust=trust,
-        )
+        network = policy_network(model, inputs, outputs, input_shape, signature, trust)
         place = environment or _place(network, known)
         count = network.program.size(network.program.outputs[0])
         if place is None or observations is not None:

@@ -40,6 +40,7 @@ def read_policy(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     input_shapes: Mapping[str, Shape] | None = None,
+    signature: str | None = None,
     trust: bool = False,
 ) -> PolicyNetwork:
     """The actor program of a trained policy, in any format that `qgraph.load` reads.
@@ -52,7 +53,14 @@ def read_policy(
     else:
         from qgraph.frontends import load
 
-        graph = load(model, inputs=inputs, outputs=outputs, input_shapes=input_shapes, trust=trust)
+        graph = load(
+            model,
+            inputs=inputs,
+            outputs=outputs,
+            input_shapes=input_shapes,
+            signature=signature,
+            trust=trust,
+        )
     PassManager(POLICY).run(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)

@@ -109,6 +109,60 @@ def test_quantize_says_what_does_not_fit_and_leaves_no_file(
     assert {p.name for p in tmp_path.iterdir()} == {"chaser.onnx"}
 
 
+@pytest.fixture(scope="module")
+def two_policies(tmp_path_factory):
+    """A SavedModel with two policies for `Chase`: they choose opposite actions."""
+    import tensorflow as tf
+
+    class Policies(tf.Module):
+        def __init__(self):
+            self.kernel = tf.Variable([[1.0, 0.0, -1.0], [-1.0, 0.0, 1.0]])
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+        def chase(self, seen):
+            return {"scores": tf.matmul(seen, self.kernel)}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+        def flee(self, seen):
+            return {"scores": tf.matmul(seen, -self.kernel)}
+
+    module, folder = Policies(), tmp_path_factory.mktemp("policies")
+    tf.saved_model.save(module, str(folder), {"chase": module.chase, "flee": module.flee})
+    return folder
+
+
+def test_signature_picks_a_policy_of_a_saved_model(made, two_policies, tmp_path):
+    seen = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    actions, returns = {}, {}
+    for name in ("chase", "flee"):
+        file = tmp_path / f"{name}.qpol"
+        where = ("--signature", name, "--env", "Chase")
+        done = run("rl", "quantize", two_policies, "-o", file, *where, "--samples", 40)
+        assert done.code == 0, done.err
+        actions[name] = load_policy(file).outputs(seen).argmax(-1)
+        done = run(
+            "rl", "evaluate", file, "--against", two_policies, *where, "--episodes", 2,
+            "--steps", 20, "--json",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        assert found["rows"][0]["same_action"] > 0.8
+        returns[name] = found["float"]["return"]
+    assert (actions["chase"] + actions["flee"] == 2).all()
+    assert returns["chase"] > returns["flee"]
+
+
+@pytest.mark.parametrize("verb", ["quantize", "evaluate"])
+def test_signatures_that_do_not_exist_are_refused(made, model, two_policies, tmp_path, verb):
+    where = ("-o", tmp_path / "p.qpol") if verb == "quantize" else ("--env", "Chase")
+    done = run("rl", verb, two_policies, *where)
+    assert done.code == 2 and "has several signatures" in done.err and "`flee`" in done.err
+    done = run("rl", verb, two_policies, *where, "--signature", "rest")
+    assert done.code != 0 and "has no signature `rest`" in done.err
+    done = run("rl", verb, model, *where, "--signature", "chase")
+    assert done.code == 2 and "only a SavedModel has signatures" in done.err
+
+
 def warnings_of(done):
     assert done.code == 0, done.err
     return json.loads(done.out)["warnings"]

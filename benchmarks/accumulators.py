@@ -18,6 +18,7 @@ from benchmarks import assets
 from benchmarks.real.tables import Table
 from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.compiler import quantize
+from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array
 from qgraph.program import lower
 from qgraph.program.accumulators import accumulators
@@ -41,7 +42,7 @@ def table(name: str, path: Path, data: Array) -> Table:
     )  # fmt: skip
     graph = quantize(path, data, profile=PROFILE, effort="plain").graph
     for found in accumulators(lower(graph)):
-        specs = [graph.nodes[v].attrs.get("spec") for v in graph.nodes[found.layer].inputs]
+        specs = [spec_if_any(graph.nodes[v]) for v in graph.nodes[found.layer].inputs]
         reach = [max(-spec.lo, spec.hi) if spec else 255 for spec in specs]
         worst = int(found.terms * reach[0] * reach[1]).bit_length() + 1
         channels = f"{found.widths.min()} to {found.widths.max()}"

@@ -24,6 +24,7 @@ from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.frontends import load_graph_def
 from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_of
 from qgraph.passes import PassManager
 from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.profile import load_profile
@@ -84,7 +85,7 @@ def assume_exponents(graph: Graph) -> None:
     for node in graph.topological():
         if node.op not in ("quantize", "lookup"):
             continue
-        spec = node.attrs["spec"]
+        spec = spec_of(node)
         value = graph.constant(node.inputs[0])
         if value is not None and spec.group is None:
             exponent = constant_exponent(value, spec)

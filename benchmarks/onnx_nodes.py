@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 from qgraph.errors import QGraphError
+from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 
 HALF = 2.0**-6  # two units in the last place of bfloat16
@@ -105,7 +106,7 @@ def _tried(case: Any) -> Outcome:
     for feeds, expected in case.data_sets:
         model, fed = with_constants(case.model, list(feeds))
         graph = import_model(read(model))
-        left = sorted({n.attrs["kind"] for n in graph.nodes.values() if n.op == "opaque"})
+        left = sorted({n.typed(OpaqueAttrs).kind for n in graph.nodes.values() if n.op == "opaque"})
         if left:
             verdict, reason = Verdict.OPAQUE, ", ".join(left)
         run = {ir_name(name): whole(array) for name, array in fed.items()}

@@ -114,8 +114,10 @@ def inspect(
 
 
 def _facts(graph: Graph) -> dict[str, Any]:
+    from qgraph.ir.reading import value_of
+
     ops = Counter(n.op for n in graph.nodes.values() if n.op not in ("const", "input", "opaque"))
-    weights = [n.attrs["value"] for n in graph.nodes.values() if n.op == "const"]
+    weights = [value_of(n) for n in graph.nodes.values() if n.op == "const"]
     return {
         "inputs": {name: str(graph.types[name]) for name in graph.inputs},
         "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
@@ -128,11 +130,13 @@ def _facts(graph: Graph) -> dict[str, Any]:
 
 def _left_opaque(graph: Graph) -> list[dict[str, str]]:
     """Ops of the file that have no other form; passes read some that importers leave."""
+    from qgraph.ir.reading import kind_of
+
     opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
     return [
         {
             "name": n.name,
-            "op": n.attrs["kind"],
+            "op": kind_of(n),
             "reason": f"not supported: {graph.unread[n.name]}" if n.name in graph.unread else "",
         }
         for n in opaque

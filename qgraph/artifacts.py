@@ -21,8 +21,9 @@ from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of, text_path
 from qgraph.frontends.sources import source_arrays
-from qgraph.ir.graph import Attrs, Graph
+from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.reading import kind_of, spec_of, value_of
 from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec, Role
 from qgraph.manifest import (
@@ -134,7 +135,7 @@ def storage_of(result: Quantized, name: str) -> str:
     """The smallest numpy integer that holds every code that a tensor can have."""
     node, bound = result.graph.nodes[name], result.bounds.get(name)
     if node.op in QUANTIZERS:
-        return storage(node.attrs["spec"].lo, node.attrs["spec"].hi)
+        return storage(spec_of(node).lo, spec_of(node).hi)
     return storage(bound.low, bound.high) if bound is not None else "int64"
 
 
@@ -142,9 +143,7 @@ def constants(kind: str, graph: Graph) -> dict[str, Array]:
     """`kind/<name>` for every constant that a file of arrays can hold."""
     nodes = (node for node in graph.topological() if node.op == "const")
     return {
-        f"{kind}/{node.name}": node.attrs["value"]
-        for node in nodes
-        if node.attrs["value"].dtype != object
+        f"{kind}/{node.name}": value_of(node) for node in nodes if value_of(node).dtype != object
     }
 
 
@@ -177,7 +176,7 @@ def statistics(result: Quantized) -> str:
 
 def _statistics(result: Quantized, name: str) -> StatisticsEntry:
     found = result.measured.statistics[name]
-    spec: QuantSpec = result.graph.nodes[name].attrs["spec"]
+    spec = spec_of(result.graph.nodes[name])
     coarsest, alone = found.max_exponent(spec), None
     if isinstance(spec.exponent, int):
         best = None if coarsest is None else finite(found.sqnr(spec, coarsest))
@@ -235,7 +234,7 @@ def finite(value: float | None) -> float | None:
 
 
 def _tensor(result: Quantized, name: str) -> TensorEntry:
-    spec: QuantSpec = result.graph.nodes[name].attrs["spec"]
+    spec = spec_of(result.graph.nodes[name])
     return TensorEntry(
         name,
         original(result.graph, name),
@@ -256,9 +255,9 @@ def layers(result: Quantized) -> list[LayerEntry]:
         if node.op not in COMPUTE or bound is None:
             continue
         x, w = (result.graph.producer(v) for v in node.inputs)
-        weight: QuantSpec = w.attrs["spec"]
+        weight = spec_of(w)
         last = last_quantizer(result.graph, node.name)
-        output: QuantSpec | None = result.graph.nodes[last].attrs["spec"] if last else None
+        output = spec_of(result.graph.nodes[last]) if last else None
         found.append(
             LayerEntry(
                 name=node.name,
@@ -291,22 +290,22 @@ def last_quantizer(graph: Graph, name: str) -> str | None:
         if (
             len(users) != 1
             or users[0].op in COMPUTE
-            or (last and node.op in QUANTIZERS and _narrow(node.attrs))
+            or (last and node.op in QUANTIZERS and _narrow(spec_of(node)))
         ):
             return last
         value = users[0].name
 
 
-def _narrow(attrs: Attrs) -> bool:
-    return bool(attrs["spec"].role in (Role.ACTIVATION, Role.INPUT))
+def _narrow(spec: QuantSpec) -> bool:
+    return spec.role in (Role.ACTIVATION, Role.INPUT)
 
 
 def scale_groups(graph: Graph) -> dict[str, GroupEntry]:
     groups: dict[str, list[str]] = {}
     exponents: dict[str, Exponent] = {}
     for node in graph.topological():
-        if node.op in QUANTIZERS and node.attrs["spec"].group:
-            spec: QuantSpec = node.attrs["spec"]
+        if node.op in QUANTIZERS and spec_of(node).group:
+            spec = spec_of(node)
             exponents.setdefault(str(spec.group), spec.exponent)
             groups.setdefault(str(spec.group), []).append(node.name)
     return {name: GroupEntry(exponents[name], members) for name, members in groups.items()}
@@ -316,7 +315,7 @@ def float_ops(graph: Graph) -> list[FloatOpEntry]:
     """Ops that are computed in float, in the graph's order: the integer graph has none of them."""
     integer = integer_values(graph)
     return [
-        FloatOpEntry(n.name, str(n.attrs.get("kind", n.op)))
+        FloatOpEntry(n.name, kind_of(n))
         for n in graph.topological()
         if n.op not in ("const", "input") and n.name not in integer
     ]

@@ -72,7 +72,7 @@ def run_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         raise UnsupportedError(f"`{node.op}` has no float reference", node=node.name)
     try:
         with np.errstate(all="ignore"):
-            result = definition.evaluate(node.attrs, inputs)
+            result = definition.evaluate(node.attributes, inputs)
     except GraphError as error:
         raise GraphError(error.message, node=error.node or node.name, hint=error.hint) from None
     except (ArithmeticError, LookupError, MemoryError, ValueError) as error:

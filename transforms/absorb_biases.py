@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.reading import marks_of
 from qgraph.ir.types import Moments
 from qgraph.passes import Pass, option
 from qgraph.quant.moments import clipped, moments_of
@@ -140,7 +142,7 @@ class _Way:
             _, shift = scaled_inputs(user.op, weights, Affine(np.ones_like(c), c))
             self.layers.append((user, shift))
             return None
-        if user.attrs.get("pool") and user.op == "depthwise_conv2d" and weights is not None:
+        if marks_of(user).pool and user.op == "depthwise_conv2d" and weights is not None:
             if not is_unpadded(graph, user):
                 return pads
             return self.follow(user.name, c * weights.sum(axis=(0, 1), dtype=np.float64)[:, 0])
@@ -153,4 +155,6 @@ class _Way:
 
 def _keeps_channels(graph: Graph, node: Node) -> bool:
     rank = graph.types[node.inputs[0]].rank or 0
-    return all(axis % max(rank, 1) != rank - 1 for axis in node.attrs.get("axes", ()))
+    attrs = node.attributes
+    axes = attrs.axes if isinstance(attrs, AxesAttrs) else ()
+    return all(axis % max(rank, 1) != rank - 1 for axis in axes)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.pool import window_count
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops.pool import PoolAttrs, window_count
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -48,14 +47,14 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     pads, count = counted
     if not count.all():
         return rewriter.refuse(node, "some of its windows see nothing but padding")
-    dtype = np.dtype(known.dtype)
+    pool, dtype = node.typed(PoolAttrs), np.dtype(known.dtype)
     attrs = {
-        "strides": node.attrs["strides"],
+        "strides": pool.strides,
         "dilations": ONE,
         "padding": "valid" if pads == NO_PADS else pads,
         "pool": True,
     }
-    shape = (*node.attrs["ksize"], channels, 1)
+    shape = (*pool.ksize, channels, 1)
     if (count == count.flat[0]).all():
         filled = np.full(shape, 1 / count.flat[0], dtype)
         weights = rewriter.const(filled, f"{node.name}/reciprocal")
@@ -71,13 +70,12 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
 
 def _pads_and_count(graph: Graph, node: Node) -> tuple[Any, Any] | None:
     """Padding in numbers and the number of real positions in each window, if they are known."""
-    attrs, shape = node.attrs, graph.types[node.inputs[0]].shape
+    pool, shape = node.typed(PoolAttrs), graph.types[node.inputs[0]].shape
     height, width = shape[1:3] if shape else (None, None)
-    alone = tuple(attrs["ksize"]) == ONE and attrs["padding"] == "same"
-    if alone or attrs["padding"] in ("valid", NO_PADS):
-        return NO_PADS, np.full(1, float(np.prod(attrs["ksize"])))
+    alone = pool.ksize == ONE and pool.padding == "same"
+    if alone or pool.padding in ("valid", NO_PADS):
+        return NO_PADS, np.full(1, float(np.prod(pool.ksize)))
     if height is None or width is None:
         return None
     sizes = (height, width)
-    pads = explicit_pads(sizes, attrs["ksize"], attrs["strides"], ONE, attrs["padding"])
-    return pads, window_count(height, width, attrs)
+    return pool.pads(sizes), window_count(height, width, pool)

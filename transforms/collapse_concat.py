@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import other_users
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -25,7 +26,7 @@ class CollapseConcat(RewritePass):
 
 
 def _axis(graph: Graph, node: Node) -> int:
-    axis: int = node.attrs["axis"]
+    axis = node.typed(AxisAttrs).axis
     rank = graph.types[node.name].rank
     return axis % rank if rank else axis
 

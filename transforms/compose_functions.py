@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.activation import POINTWISE
+from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.passes import Pass
 from qgraph.quant.topology import is_nonnegative
@@ -88,7 +89,7 @@ def _takes_codes(graph: Graph, user: Node, into: set[str]) -> bool:
         return True
     if user.op == "mean":  # over channels it is part of a norm
         last = (graph.types[user.inputs[0]].rank or 0) - 1
-        spatial = last not in user.attrs["axes"] and -1 not in user.attrs["axes"]
+        spatial = not {last, -1} & {*user.typed(AxesAttrs).axes}
         return spatial and user.name in into
     return user.name in into and _may_be_integer(user)
 

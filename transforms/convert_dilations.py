@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import ClassVar
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.movement import BatchToSpaceAttrs, SpaceToBatchAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import other_users
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -55,12 +57,14 @@ def _convert(rewriter: Rewriter, end: Node) -> bool:
 
 
 def _decline(conv: Node, start: Node, end: Node) -> str:
-    if start.attrs["block"] != end.attrs["block"]:
-        return f"blocks differ: {start.attrs['block']} in, {end.attrs['block']} out"
-    if tuple(conv.attrs["strides"]) != (1, 1):
-        return f"`{conv.name}` has strides {conv.attrs['strides']}"
-    if conv.attrs["padding"] not in NO_PADDING:
-        return f"`{conv.name}` pads ({conv.attrs['padding']}) between the blocks"
+    into, out = start.typed(SpaceToBatchAttrs).block, end.typed(BatchToSpaceAttrs).block
+    window = conv.typed(ConvAttrs)
+    if into != out:
+        return f"blocks differ: {into} in, {out} out"
+    if window.strides != (1, 1):
+        return f"`{conv.name}` has strides {window.strides}"
+    if window.padding not in NO_PADDING:
+        return f"`{conv.name}` pads ({window.padding}) between the blocks"
     return ""
 
 
@@ -68,8 +72,9 @@ def _placed(
     rewriter: Rewriter, conv: Node, start: Node, end: Node
 ) -> tuple[str, dict[str, object]]:
     """The input, cut where crops exceed paddings, and the attributes of the dilated convolution."""
+    into, crops = start.typed(SpaceToBatchAttrs), end.typed(BatchToSpaceAttrs).crops
     pads, cuts = [], []
-    for padding, crop in zip(start.attrs["paddings"], end.attrs["crops"], strict=True):
+    for padding, crop in zip(into.paddings, crops, strict=True):
         rest = [p - c for p, c in zip(padding, crop, strict=True)]
         pads.append((max(rest[0], 0), max(rest[1], 0)))
         cuts.append((max(-rest[0], 0), max(-rest[1], 0)))
@@ -80,5 +85,6 @@ def _placed(
         begin, finish = zip(*spans, strict=True)
         cut_attrs = {"begin": begin, "end": finish, "strides": (1, 1, 1, 1)}
         x = rewriter.add("slice", x, name=f"{conv.name}/cut", attrs=cut_attrs)
-    dilations = [b * d for b, d in zip(start.attrs["block"], conv.attrs["dilations"], strict=True)]
+    inner = conv.typed(ConvAttrs).dilations
+    dilations = [b * d for b, d in zip(into.block, inner, strict=True)]
     return x, {**conv.attrs, "padding": tuple(pads), "dilations": tuple(dilations)}

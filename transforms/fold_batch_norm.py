@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.constants import (
@@ -72,7 +73,7 @@ def _fold_batch_norm(rewriter: Rewriter, node: Node) -> bool:
         return True
     after = _into_layer_after(rewriter, node, affine)
     if after is None:
-        epsilon = np.full(moments[0].mean.shape, node.attrs["epsilon"], np.float64)
+        epsilon = np.full(moments[0].mean.shape, node.typed(NormAttrs).epsilon, np.float64)
         rewriter.graph.moments[node.inputs[0]] = replace(moments[0], epsilon=epsilon)
         return True
     return rewriter.refuse(node, f"{before}; {after}")

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass, option
 from qgraph.rewrite.constants import Float64, Mask
@@ -96,7 +97,7 @@ def _statistics(graph: Graph, node: Node) -> tuple[Array, Array, Float64] | None
         return None
     wide = np.maximum(np.asarray(variance, np.float64), 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return gamma, beta, np.abs(gamma) * np.sqrt(wide / (wide + node.attrs["epsilon"]))
+        return gamma, beta, np.abs(gamma) * np.sqrt(wide / (wide + node.typed(NormAttrs).epsilon))
 
 
 def _put_gamma(rewriter: Rewriter, node: Node, constant: Mask) -> None:

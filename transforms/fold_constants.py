@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
+from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -51,9 +52,9 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
 
 def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
     """By who understands the op: TensorFlow or ONNX."""
-    graph, source = rewriter.graph, node.attrs["source"]
-    kind = node.attrs["kind"]
-    if not source.pure:
+    graph, attrs = rewriter.graph, node.typed(OpaqueAttrs)
+    kind, source = attrs.kind, attrs.source
+    if source is None or not source.pure:
         return rewriter.refuse(node, f"`{kind}` has state, such as random numbers")
     shapes = [graph.types[value].shape for value in node.values]
     if any(shape is None or None in shape for shape in shapes):
@@ -92,4 +93,4 @@ def _compute(node: Node, inputs: list[Any], dtype: str) -> Any:
         inputs = [c if c.dtype.kind in "iub" else c.astype(np.float64) for c in inputs]
     assert op.evaluate is not None
     with np.errstate(all="ignore"):
-        return np.asarray(op.evaluate(node.attrs, inputs), order="C").astype(dtype, copy=False)
+        return np.asarray(op.evaluate(node.attributes, inputs), order="C").astype(dtype, copy=False)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 from qgraph.transforms.sink_transposes import UNARY
@@ -81,7 +83,7 @@ def _parts(node: Node) -> tuple[str, ...]:
     """What the features of `node` are made of, one for one."""
     if node.op in UNARY:
         return node.inputs
-    if node.op == "concat" and node.attrs["axis"] in (1, -1):
+    if node.op == "concat" and node.typed(AxisAttrs).axis in (1, -1):
         return node.inputs
     return ()
 
@@ -93,7 +95,7 @@ def _flattened(rewriter: Rewriter, node: Node, width: int) -> Order | None:
     if node.op != "reshape" or turned.op != "transpose":
         return None
     before, after = graph.types[turned.name].shape, graph.types[node.name].shape
-    perm = turned.attrs["perm"]
+    perm = turned.typed(TransposeAttrs).perm
     if before is None or after is None or perm[0] != 0 or before[0] != after[0]:
         return None
     sizes = [0 if d is None else d for d in before[1:]]

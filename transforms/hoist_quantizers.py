@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from qgraph.ir.graph import Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import padding_value, spec_of
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -28,16 +29,16 @@ class HoistQuantizers(RewritePass):
 
 
 def _hoist(rewriter: Rewriter, node: Node) -> bool:
-    graph, spec = rewriter.graph, node.attrs["spec"]
+    graph, spec = rewriter.graph, spec_of(node)
     move = graph.producer(node.inputs[0])
     if spec.role != "input" or not op_definition(move.op).moves or len(move.inputs) != 1:
         return False
     if graph.use_count(move.name) > 1:
         return rewriter.refuse(node, f"the floats of `{move.name}` are used elsewhere too")
-    if move.attrs.get("value"):
-        return rewriter.refuse(node, f"`{move.name}` pads with {move.attrs['value']}")
+    if padding_value(move):
+        return rewriter.refuse(node, f"`{move.name}` pads with {padding_value(move)}")
     source = move.inputs[0]
-    ready = [u.name for u in graph.users(source) if u.op == "quantize" and u.attrs["spec"] == spec]
+    ready = [u.name for u in graph.users(source) if u.op == "quantize" and spec_of(u) == spec]
     quantized = ready[0] if ready else rewriter.add(
         "quantize", source, name=f"{node_of(source)}/q{spec.bits}", attrs={"spec": spec}
     )  # fmt: skip

@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.standardize import result_spec, widest_input
+from qgraph.ir.reading import kind_of, marks_of, padding_value, spec_of
 from qgraph.ir.types import Overflow, QuantSpec, Role
 from qgraph.passes import Pass, option
 from qgraph.quant.profile import Profile
@@ -223,7 +225,7 @@ class _Inserter:
         x, w = node.inputs
         if self.forms[w].kind != "const":
             return self._float(node, "its weights are not constant")
-        if node.attrs.get("pool"):
+        if marks_of(node).pool:
             reciprocals: Any = self.graph.constant(w)
             ones = bool((reciprocals == 1).all())
             weight = self.constant(
@@ -231,7 +233,7 @@ class _Inserter:
             )
             self.connect(node, self.codes(x), weight)
             return "wide", node.name
-        if node.attrs.get("batch_norm"):
+        if marks_of(node).batch_norm:
             weight = self.constant(w, Role.SCALE, self.bits.scale, signed=True)
         else:
             usual = self.bits.weight_ends if node.name in self.ends else self.bits.weight
@@ -301,7 +303,7 @@ class _Inserter:
         return True
 
     def _is_float_arithmetic(self, node: Node) -> bool:
-        if node.attrs.get("outside"):
+        if marks_of(node).outside:
             return True
         return {self.forms[v].kind for v in node.inputs} - {"const"} == {"float"}
 
@@ -314,7 +316,7 @@ class _Inserter:
             self.connect(node, *(self.codes(v) for v in node.inputs))
             return "wide", node.name
         x, c = data[0], constants[0]
-        if node.attrs.get("pool"):
+        if marks_of(node).pool:
             self.connect(
                 node,
                 self.forms[x].value,
@@ -341,8 +343,8 @@ class _Inserter:
         return "codes", node.name
 
     def _move(self, node: Node) -> tuple[str, str]:
-        if node.attrs.get("value"):
-            return self._float(node, f"its padding value {node.attrs['value']} is on no grid")
+        if padding_value(node):
+            return self._float(node, f"its padding value {padding_value(node)} is on no grid")
         form = self.forms[node.inputs[0]]
         if form.kind in (*OUTSIDE, "const"):
             self.connect(node, form.value)
@@ -385,7 +387,7 @@ class _Inserter:
         spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
         spec = result_spec(spec, channels)
         domain = sources_spec(self.graph, source)
-        attrs = {"epsilon": node.attrs["epsilon"], "domain": domain, "spec": spec}
+        attrs = {"epsilon": node.typed(NormAttrs).epsilon, "domain": domain, "spec": spec}
         normal = self.graph.add("standardize", source, name=f"{node.name}/normal", attrs=attrs)
         scaled = self.graph.add("mul", normal, gamma, name=f"{node.name}/scale")
         self.rewriter.rule = "standardize"
@@ -403,7 +405,7 @@ class _Inserter:
             return "input", node.name
         self.rewriter.rule = "integer-form"
         kind = (
-            f"`{node.attrs['kind']}` is not understood"
+            f"`{kind_of(node)}` is not understood"
             if node.op == "opaque"
             else f"{node.op} is a float op"
         )
@@ -427,9 +429,9 @@ class _Inserter:
             changed = False
             for node in concats:
                 members = sources(self.graph, node.name)
-                signs = {self.graph.nodes[m].attrs["spec"].signed for m in members}
+                signs = {spec_of(self.graph.nodes[m]).signed for m in members}
                 for member in members if len(signs) > 1 else ():
-                    spec: QuantSpec = self.graph.nodes[member].attrs["spec"]
+                    spec = spec_of(self.graph.nodes[member])
                     if not spec.signed:
                         self.graph.set_attrs(member, spec=replace(spec, signed=True))
                         self.rewriter.rule = "concat-sign"

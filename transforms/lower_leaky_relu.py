@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.activation import LeakyReluAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -26,7 +27,7 @@ class LowerLeakyRelu(RewritePass):
 
 
 def _lower(rewriter: Rewriter, node: Node) -> bool:
-    x, alpha = node.inputs[0], node.attrs["alpha"]
+    x, alpha = node.inputs[0], node.typed(LeakyReluAttrs).alpha
     if not 0 <= alpha <= 1:
         return rewriter.refuse(node, f"its slope {alpha} is outside 0..1: it is no maximum")
     if alpha == 0:

@@ -14,6 +14,7 @@ from networkx.utils import UnionFind
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import spec_of
 from qgraph.passes import Pass
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, sources
 from qgraph.rewrite.rewriter import Rewriter
@@ -51,5 +52,5 @@ class MarkScaleGroups(Pass):
         shared = [names for names in members.values() if len(names) > 1]
         for number, names in enumerate(shared):
             for name in names:
-                spec = graph.nodes[name].attrs["spec"]
+                spec = spec_of(graph.nodes[name])
                 graph.set_attrs(name, spec=replace(spec, group=f"g{number}"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -35,7 +36,8 @@ def _pool(rewriter: Rewriter, node: Node) -> bool:
         return rewriter.refuse(
             node, f"it takes {known}, not an NHWC tensor of rank 4 or a signal of rank 3"
         )
-    axes = sorted({axis % rank for axis in node.attrs["axes"]})
+    reduced = node.typed(ReductionAttrs)
+    axes = sorted({axis % rank for axis in reduced.axes})
     if not axes or not set(axes) <= set(SPATIAL[rank]):
         where = "height and width (1, 2)" if rank == 4 else "the length (1)"
         return rewriter.refuse(node, f"it is over axes {axes}, not over {where}")
@@ -48,7 +50,7 @@ def _pool(rewriter: Rewriter, node: Node) -> bool:
     if added:
         image = rewriter.add("expand_dims", x, name=f"{node.name}/image", attrs={"axis": 1})
     attrs = {"ksize": (1,) * added + window, "strides": (1, 1), "padding": "valid"}
-    gone = () if node.attrs["keepdims"] else tuple(axis + added for axis in axes)
+    gone = () if reduced.keepdims else tuple(axis + added for axis in axes)
     squeezed = (1,) * added + gone
     if not squeezed:
         return rewriter.put(Node(node.name, "avg_pool", (image,), attrs, node.control))

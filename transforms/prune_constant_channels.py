@@ -16,6 +16,7 @@ import numpy as np
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.movement import TargetAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.constant_channels import sum_of_taps
@@ -112,8 +113,9 @@ def _sliced(rewriter: Rewriter, node: Node, kept: Mask) -> Node:
         if array is not None and array.ndim and array.shape[-1] == kept.size > 1:
             inputs[i] = rewriter.const(array[..., kept], f"{node.name}/kept")
     attrs = node.attrs
-    if node.op == "reshape" and attrs["shape"][-1] != -1:
-        attrs = {**attrs, "shape": (*attrs["shape"][:-1], int(kept.sum()))}
+    target = node.attributes
+    if isinstance(target, TargetAttrs) and target.shape[-1] != -1:
+        attrs = {**attrs, "shape": (*target.shape[:-1], int(kept.sum()))}
     return replace(node, inputs=tuple(inputs), attrs=attrs)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.norm import NormAttrs
 from qgraph.passes import Pass
 from qgraph.rewrite.constants import batch_norm_affine
 from qgraph.rewrite.rewriter import Rewriter
@@ -62,7 +63,7 @@ def _check_scale(graph: Graph, node: Node) -> None:
     assert variance is not None
     raise ExactnessError(
         f"gamma / sqrt(variance + epsilon) is not finite in channel {channel}: the variance is "
-        f"{variance[channel]:g}, epsilon {node.attrs['epsilon']:g}",
+        f"{variance[channel]:g}, epsilon {node.typed(NormAttrs).epsilon:g}",
         node=node.name,
         hint=HINT,
     )

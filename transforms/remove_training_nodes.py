@@ -10,6 +10,8 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
+from qgraph.ir.ops.arithmetic import CastAttrs
+from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -91,7 +93,7 @@ def _chain(graph: Graph, value: str) -> list[Node]:
 
 
 def _is_random(node: Node) -> bool:
-    return node.op == "opaque" and "RandomUniform" in node.attrs["kind"]
+    return node.op == "opaque" and "RandomUniform" in node.typed(OpaqueAttrs).kind
 
 
 def _is_scalar(graph: Graph, value: str) -> bool:
@@ -129,11 +131,12 @@ def _sample(node: Node, values: Mapping[str, Any]) -> Any:
     evaluate = OPS[node.op].evaluate
     if evaluate is None or any(v is None for v in inputs):
         return None
-    return evaluate({"dtype": "float64"} if node.op == "cast" else node.attrs, inputs)
+    attributes = CastAttrs(dtype="float64") if node.op == "cast" else node.attributes
+    return evaluate(attributes, inputs)
 
 
 def _pass_through(rewriter: Rewriter, node: Node) -> bool:
-    if node.attrs["kind"] not in PASS_THROUGH or not node.inputs:
+    if node.typed(OpaqueAttrs).kind not in PASS_THROUGH or not node.inputs:
         return False
     if node.control or rewriter.graph.control_users(node.name):
         return rewriter.refuse(node, "it has control edges")

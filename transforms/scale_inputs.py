@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import marks_of
 from qgraph.passes import Pass, option
 from qgraph.rewrite.constants import channels_of, is_layer, only_user, times
 from qgraph.rewrite.rewriter import Rewriter
@@ -52,7 +53,7 @@ def scaled_features(graph: Graph) -> dict[str, tuple[int, ...]]:
     """The exponents that this pass has given to the features of values."""
     found: dict[str, tuple[int, ...]] = {}
     for node in graph.nodes.values():
-        if node.op == "mul" and node.attrs.get("outside"):
+        if node.op == "mul" and marks_of(node).outside:
             value, factors = node.inputs[0], graph.constant(node.inputs[1])
             if node.name.startswith(f"{value}/scaled") and factors is not None:
                 found[value] = tuple(int(e) for e in np.log2(factors))

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import ClassVar
 
 from qgraph.ir.graph import Node
+from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.passes import Pass
 from qgraph.rewrite.rewriter import Rewriter
@@ -29,7 +30,7 @@ class ShareConstants(Pass):
         rewriter.rule = "share"
         first: dict[bytes, str] = {}
         for node in _repeated_kinds(rewriter):
-            kept = first.setdefault(_key(node.attrs["value"]), node.name)
+            kept = first.setdefault(_key(value_of(node)), node.name)
             if kept != node.name:
                 rewriter.added = []
                 rewriter.replace_value(node.name, kept)
@@ -41,11 +42,11 @@ def _repeated_kinds(rewriter: Rewriter) -> list[Node]:
     kinds: dict[tuple[str, tuple[int, ...]], list[Node]] = defaultdict(list)
     for node in graph.topological():
         if node.op == "const" and not node.control and not graph.control_users(node.name):
-            array: Array = node.attrs["value"]
+            array: Array = value_of(node)
             if array.dtype != object:
                 kinds[array.dtype.str, array.shape].append(node)
     several = (nodes for nodes in kinds.values() if len(nodes) > 1)
-    return [node for nodes in several for node in nodes if not _is_uniform(node.attrs["value"])]
+    return [node for nodes in several for node in nodes if not _is_uniform(value_of(node))]
 
 
 def _is_uniform(array: Array) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 from qgraph.transforms.sink_transposes import BINARY, UNARY
@@ -38,7 +39,7 @@ def _squeezed(rewriter: Rewriter, value: str) -> tuple[str, tuple[int, ...]] | N
     shape = rewriter.graph.types[node.inputs[0]].shape if node.op == "squeeze" else None
     if shape is None:
         return None
-    return node.inputs[0], tuple(sorted(a % len(shape) for a in node.attrs["axes"]))
+    return node.inputs[0], tuple(sorted(a % len(shape) for a in node.typed(AxesAttrs).axes))
 
 
 def _merge(rewriter: Rewriter, node: Node) -> bool:
@@ -48,7 +49,7 @@ def _merge(rewriter: Rewriter, node: Node) -> bool:
 
 def _cancel(rewriter: Rewriter, node: Node) -> bool:
     found, rank = _squeezed(rewriter, node.inputs[0]), rewriter.graph.types[node.name].rank
-    if found is None or rank is None or found[1] != (node.attrs["axis"] % rank,):
+    if found is None or rank is None or found[1] != (node.typed(AxisAttrs).axis % rank,):
         return False
     return rewriter.replace_value(node.name, found[0])
 

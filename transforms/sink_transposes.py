@@ -9,23 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.arithmetic import (
-    COMPARISONS,
-    FLOAT_BINARY,
-    FLOAT_UNARY,
-    LOGICAL,
-    SAME_SCALE,
-)
-from qgraph.ir.ops.composed import TABLES
+from qgraph.ir.ops import OPS
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.ir.types import Shape
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.axes import Group, groups_of
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
-UNARY = ("identity", "cast", "logical_not", "relu", "relu6", "leaky_relu", *TABLES, *FLOAT_UNARY)
-BINARY = (*SAME_SCALE, "mul", *FLOAT_BINARY, *COMPARISONS, *LOGICAL)
+UNARY = ("identity", *(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1)))
+BINARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (2, 2))
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
 
@@ -70,7 +66,7 @@ class SinkTransposes(RewritePass):
 
 def _perm(rewriter: Rewriter, value: str) -> Perm | None:
     node = rewriter.graph.producer(value)
-    return tuple(node.attrs["perm"]) if node.op == "transpose" else None
+    return node.typed(TransposeAttrs).perm if node.op == "transpose" else None
 
 
 def _source(rewriter: Rewriter, value: str) -> str:
@@ -79,7 +75,7 @@ def _source(rewriter: Rewriter, value: str) -> str:
 
 def _merge(rewriter: Rewriter, node: Node) -> bool:
     """Two transposes in a row become one, or none."""
-    perm, x = tuple(node.attrs["perm"]), node.inputs[0]
+    perm, x = node.typed(TransposeAttrs).perm, node.inputs[0]
     first = _perm(rewriter, x)
     merged = tuple(first[p] for p in perm) if first else perm
     source = _source(rewriter, x) if first else x
@@ -92,7 +88,7 @@ def _merge(rewriter: Rewriter, node: Node) -> bool:
 
 def _as_reshape(rewriter: Rewriter, node: Node) -> bool:
     """A transpose that only moves dimensions of size 1 is a reshape."""
-    perm, shape = node.attrs["perm"], rewriter.graph.types[node.inputs[0]].shape
+    perm, shape = node.typed(TransposeAttrs).perm, rewriter.graph.types[node.inputs[0]].shape
     if shape is None or not _is_reshape(shape, perm):
         return False
     return rewriter.put(replace(node, op="reshape", attrs={"shape": _target(shape, perm)}))
@@ -131,7 +127,7 @@ def _elementwise(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _concat(rewriter: Rewriter, node: Node) -> bool:
-    axis = node.attrs["axis"]
+    axis = node.typed(AxisAttrs).axis
     return _together(rewriter, node, lambda perm: {**node.attrs, "axis": perm[axis]})
 
 
@@ -215,9 +211,10 @@ def _reduction(rewriter: Rewriter, node: Node) -> bool:
     perm = _perm(rewriter, node.inputs[0])
     if perm is None:
         return False
-    gone = {axis % len(perm) for axis in node.attrs["axes"]}
+    gone = {axis % len(perm) for axis in node.typed(AxesAttrs).axes}
     attrs = {**node.attrs, "axes": tuple(sorted(perm[axis] for axis in gone))}
-    if not node.attrs.get("keepdims", False):
+    reduced = node.attributes
+    if not (isinstance(reduced, ReductionAttrs) and reduced.keepdims):
         left = [p for i, p in enumerate(perm) if i not in gone]
         perm = tuple(sorted(left).index(p) for p in left)
     return _sink(rewriter, node, (_source(rewriter, node.inputs[0]),), attrs, perm)
@@ -227,7 +224,7 @@ def _expand(rewriter: Rewriter, node: Node) -> bool:
     perm = _perm(rewriter, node.inputs[0])
     if perm is None:
         return False
-    axis = node.attrs["axis"] % (len(perm) + 1)
+    axis = node.typed(AxisAttrs).axis % (len(perm) + 1)
     place = perm[axis] if axis < len(perm) else len(perm)
     moved = [p + (p >= place) for p in perm]
     made = (*moved[:axis], place, *moved[axis:])

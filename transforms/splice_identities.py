@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.arithmetic import CastAttrs
+from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.movement import PaddingAttrs, PartAttrs, TargetAttrs
 from qgraph.ir.types import TensorType
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -35,24 +39,26 @@ def _splice(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _changes_nothing(graph: Graph, node: Node) -> bool:
-    attrs, source = node.attrs, graph.types[node.inputs[0]]
-    if node.op == "transpose":
-        return tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
-    if node.op == "reshape":
-        return _same_reshape(source, tuple(attrs["shape"]))
-    if node.op == "pad":
-        return not any(n for pair in attrs["paddings"] for n in pair)
-    if node.op == "cast":
-        return bool(attrs["dtype"] == source.dtype)
-    if node.op == "squeeze":
-        return not attrs["axes"]
-    if node.op == "slice":
-        parts = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
-        dims = source.shape or (None,) * len(attrs["begin"])
-        return all(
-            not begin and stride in (1, None) and (end is None or (d is not None and end >= d))
-            for (begin, end, stride), d in zip(parts, dims, strict=True)
-        )
+    attrs, source = node.attributes, graph.types[node.inputs[0]]
+    match attrs:
+        case TransposeAttrs():
+            return attrs.perm == tuple(range(len(attrs.perm)))
+        case TargetAttrs():
+            return _same_reshape(source, attrs.shape)
+        case PaddingAttrs():
+            return not any(n for pair in attrs.paddings for n in pair)
+        case CastAttrs():
+            return attrs.dtype == source.dtype
+        case AxesAttrs():
+            return not attrs.axes
+        case PartAttrs():
+            dims = source.shape or (None,) * len(attrs.begin)
+            return all(
+                not part.start
+                and part.step in (1, None)
+                and (part.stop is None or (d is not None and part.stop >= d))
+                for part, d in zip(attrs.slices, dims, strict=True)
+            )
     return len(node.inputs) == 1  # identity, or a concat of one
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.figures.gradients import Floats
 from qgraph import retrain
 from qgraph.ir.graph import Node
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
@@ -39,7 +40,7 @@ class Scale:
 
     @property
     def spec(self) -> QuantSpec:
-        spec: QuantSpec = self.node.attrs["spec"]
+        spec = spec_of(self.node)
         return spec
 
 

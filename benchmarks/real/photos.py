@@ -25,6 +25,8 @@ from qgraph.exact.compare import measure
 from qgraph.exact.statistics import Statistics
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.structure import QuantizerAttrs
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.quant import reconstruct
 from qgraph.quant.topology import QUANTIZERS
@@ -181,12 +183,12 @@ def _layers(floating: Graph, graph: Graph, scene: _Scene) -> Table:
         for images in (scene.pictures[:FEW], scene.photos.images[::VIEWS][:FEW])
     )
     for node in graph.topological():
-        if node.op not in QUANTIZERS or node.attrs["spec"].role not in ("input", "activation"):
+        if node.op not in QUANTIZERS or spec_of(node).role not in ("input", "activation"):
             continue
-        spec = node.attrs["spec"]
+        attrs = node.typed(QuantizerAttrs)
         table.add(
             node.name.removeprefix("MobilenetV1/"),
-            float(np.ldexp(spec.hi, -spec.exponent)),
+            float(np.ldexp(attrs.spec.hi, -attrs.exponent)),
             *(seen.sqnr[node.name] for seen in (pictures, photos)),
             *(_clipped(seen.statistics[node.name]) for seen in (pictures, photos)),
         )

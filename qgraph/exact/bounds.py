@@ -7,14 +7,13 @@ sum of |weight code| * max|input code| (plus what is added) is at most 2^24; 2^5
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qgraph.errors import ExactnessError
+from qgraph.errors import ExactnessError, GraphError
 from qgraph.exact.sums import (
     FLOAT32_EXACT,
     FLOAT64_EXACT,
@@ -24,11 +23,12 @@ from qgraph.exact.sums import (
     sums_of_products,
 )
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
+from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.types import QuantSpec
 from qgraph.numerics import aligned, checked_exponent, quantized_constant
-from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
+from qgraph.quant.topology import QUANTIZERS, has_integer_form, value_exponent
 
 FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
@@ -59,16 +59,6 @@ class Bound:
             max((-self.low - 1).bit_length() if self.low < 0 else 0, max(self.high, 0).bit_length())
             + 1
         )
-
-
-def _of_spec(spec: QuantSpec) -> Bound:
-    return Bound(spec.lo, spec.hi, max(-spec.lo, spec.hi))
-
-
-def _joined(bounds: list[Bound]) -> Bound:
-    return Bound(
-        min(b.low for b in bounds), max(b.high for b in bounds), max(b.magnitude for b in bounds)
-    )
 
 
 def bounds(graph: Graph) -> dict[str, Bound]:
@@ -107,12 +97,10 @@ def _bounds(graph: Graph) -> dict[str, Bound]:
         if node.op in QUANTIZERS:
             constant = graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
-                codes[node.name] = _codes(constant, node.attrs["spec"])
-            found[node.name] = (
-                _of_codes(codes[node.name])
-                if constant is not None
-                else _of_spec(node.attrs["spec"])
-            )
+                codes[node.name] = _codes(constant, node.typed(QuantizerAttrs).spec)
+                found[node.name] = _of_codes(codes[node.name])
+            else:
+                found[node.name] = _of_reach(graph, node, [])
             continue
         if not node.inputs or any(v not in found for v in node.inputs):
             continue
@@ -120,9 +108,9 @@ def _bounds(graph: Graph) -> dict[str, Bound]:
         reached = _sums_of(graph, node, inputs, codes, sums)
         if reached is not None:
             sums[node.name] = reached
-        bound = _bound(reached) if reached is not None else _of_node(graph, node, inputs)
-        if bound is None:
+        if reached is None and not has_integer_form(node):
             continue
+        bound = _bound(reached) if reached is not None else _of_reach(graph, node, inputs)
         if bound.exact_in == "none":
             raise ExactnessError(
                 f"sums reach {bound.magnitude}: more than float64 holds exactly",
@@ -145,43 +133,16 @@ def _of_codes(codes: Any) -> Bound:
     return Bound(low, high, max(-low, high))
 
 
-def _of_node(graph: Graph, node: Node, inputs: list[Bound]) -> Bound | None:
-    if node.op in COMPUTE:
-        terms = _terms(graph, node)
-        product = _of_product(*inputs)
-        low, high = min(product.low, 0), max(product.high, 0)
-        return Bound(low * terms, high * terms, product.magnitude * terms)
-    if node.op in ("add", "bias_add", "sub"):
-        a, b = inputs
-        low, high = (
-            (a.low + b.low, a.high + b.high)
-            if node.op != "sub"
-            else (a.low - b.high, a.high - b.low)
-        )
-        return Bound(low, high, a.magnitude + b.magnitude)
-    if node.op == "mul":
-        return _of_product(*inputs)
-    if node.op in ("relu", "relu6"):
-        return Bound(max(inputs[0].low, 0), max(inputs[0].high, 0), inputs[0].magnitude)
-    return _joined(inputs) if keeps_scale(node) else None
-
-
-def _of_product(a: Bound, b: Bound) -> Bound:
-    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Bound(min(ends), max(ends), a.magnitude * b.magnitude)
-
-
-def _terms(graph: Graph, node: Node) -> int:
-    """How many products each output of a compute op adds up."""
-    x, w = (graph.types[v].shape or () for v in node.inputs)
-    dims = {"conv2d": w[:3], "depthwise_conv2d": w[:2], "matmul": (w[0] or x[1],)}[node.op]
-    if None in dims:
-        raise ExactnessError(
-            "multiplies matrices of unknown size, so its sums have no bound",
-            node=node.name,
-            hint="give --input-shape",
-        )
-    return math.prod(int(d or 0) for d in dims)
+def _of_reach(graph: Graph, node: Node, inputs: list[Bound]) -> Bound:
+    """The bound that the op's definition gives."""
+    rule = op_definition(node.op).reach
+    if rule is None:
+        raise GraphError(f"{node.op}: has an integer rule but no `reach`", node=node.name)
+    try:
+        found = rule(node.attributes, inputs, [graph.types[v].shape for v in node.inputs])
+    except ExactnessError as error:
+        raise ExactnessError(error.message, node=node.name, hint=error.hint) from None
+    return Bound(found.low, found.high, found.magnitude)
 
 
 def _bound(sums: Sums) -> Bound:
@@ -214,12 +175,11 @@ def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Any
     if node.op == "matmul" or shape is None:
         return (True,)
     kernel, image = (filters[0], filters[1]), shape[1:3]
-    strides, dilations = node.attrs["strides"], node.attrs["dilations"]
     if None in image:
         return (True,)
-    sizes = tuple(int(d or 0) for d in image)
-    pads = explicit_pads(sizes, kernel, strides, dilations, node.attrs["padding"])
-    return seen_taps(sizes, kernel, strides, dilations, pads)
+    attrs, sizes = node.typed(ConvAttrs), tuple(int(d or 0) for d in image)
+    pads = attrs.pads(sizes, kernel)
+    return seen_taps(sizes, kernel, attrs.strides, attrs.dilations, pads)
 
 
 def in_accumulator(node: Node, bound: Bound) -> bool:
@@ -276,13 +236,10 @@ def _evidence(
     if constant is None or shape is None or None in shape[1:] or bound.channel is None:
         return {}
     whole = (1, *(int(d or 0) for d in shape[1:]))
-    attrs = dict(layer.attrs)
-    if layer.op != "matmul":
-        kernel = (constant.shape[0], constant.shape[1])
-        pads = explicit_pads(
-            whole[1:3], kernel, attrs["strides"], attrs["dilations"], attrs["padding"]
-        )
-        attrs["pads"] = pads
-    weights = _codes(constant, graph.producer(filters).attrs["spec"])
+    attrs, window = {}, layer.attributes
+    if isinstance(window, ConvAttrs):
+        pads = window.pads(whole[1:3], (constant.shape[0], constant.shape[1]))
+        attrs = {"strides": window.strides, "dilations": window.dilations, "pads": pads}
+    weights = _codes(constant, graph.producer(filters).typed(QuantizerAttrs).spec)
     ends = (found[x].low, found[x].high)
     return {x: farthest_input(layer.op, attrs, whole, ends, weights, bound.channel, side)}

@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.exact.statistics import Statistics, decibel, joined, past_ends, statistics_of
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
@@ -35,7 +36,7 @@ class Measured:
 def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Measured:
     """Run both networks over the samples of `data` and compare them, quantizer by quantizer."""
     quantizers = [n for n in quantized.topological() if n.op in QUANTIZERS]
-    specs = {n.name: n.attrs["spec"] for n in quantizers}
+    specs = {n.name: spec_of(n) for n in quantizers}
     pairs = {name: original(quantized, name) for name in specs}
     constants = {name: quantized.constant(value) for name, value in pairs.items()}
     pairs = {name: value for name, value in pairs.items() if value in floating.types}
@@ -97,7 +98,7 @@ def measure_constants(quantized: Graph) -> Measured:
     for node in quantized.topological():
         constant = quantized.constant(original(quantized, node.name))
         if node.op in QUANTIZERS and constant is not None:
-            found = statistics_of(constant, node.attrs["spec"])
+            found = statistics_of(constant, spec_of(node))
             statistics.update({node.name: found} if found is not None else {})
     return Measured(0, {}, {}, statistics)
 

@@ -14,6 +14,7 @@ import numpy as np
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, Fixed
 from qgraph.numerics import dequantize, quantize
 from qgraph.quant.topology import QUANTIZERS, has_integer_form
@@ -32,7 +33,7 @@ class Reference:
         self.constants: dict[str, Value] = {}
         for node in self.order:
             if node.op == "const":
-                self.constants[node.name] = node.attrs["value"]
+                self.constants[node.name] = value_of(node)
             elif node.op == "quantize" and node.inputs[0] in self.constants:
                 self.constants[node.name] = _at(node, quantize, self.constants[node.inputs[0]])
 
@@ -94,12 +95,12 @@ class Reference:
         codes = [i for i in inputs if isinstance(i, Fixed)]
         if definition.integer and has_integer_form(node) and codes and len(codes) == len(inputs):
             try:
-                return definition.integer(node.attrs, codes)
+                return definition.integer(node.attributes, codes)
             except GraphError as error:
                 raise GraphError(error.message, node=node.name) from None
         if definition.evaluate is None:
             raise GraphError(f"`{node.op}` has no reference", node=node.name)
-        return definition.evaluate(node.attrs, [as_float(i) for i in inputs])
+        return definition.evaluate(node.attributes, [as_float(i) for i in inputs])
 
 
 def as_float(value: Value) -> Array:
@@ -111,7 +112,7 @@ def as_float(value: Value) -> Array:
 
 def _at(node: Node, function: Any, value: Any) -> Fixed:
     try:
-        result: Fixed = function(value, node.attrs["spec"])
+        result: Fixed = function(value, spec_of(node))
     except ExactnessError as error:
         raise ExactnessError(error.message, node=node.name, hint=error.hint) from None
     return result

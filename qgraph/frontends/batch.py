@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.movement import PaddingAttrs, PartAttrs, TargetAttrs
 from qgraph.ir.types import Shape
+from qgraph.ops.movement import TransposeAttrs
 
 KEEP = frozenset(
     (
@@ -73,23 +76,22 @@ def _open(shape: Shape | None) -> bool:
 def _leaves_first_axis(node: Node, shape: Shape | None) -> bool:
     if shape is None:
         return False
-    attrs, rank = node.attrs, len(shape)
-    if node.op == "concat":
-        return bool(attrs["axis"] % rank)
-    if node.op == "pad":
-        return tuple(attrs["paddings"][0]) == (0, 0)
-    if node.op == "transpose":
-        return bool(attrs["perm"][0] == 0)
-    if node.op == "slice":
-        return (attrs["begin"][0], attrs["end"][0], attrs["strides"][0]) == (None, None, 1)
-    if node.op in ("mean", "sum", "reduce_max", "squeeze"):
-        return 0 not in {a % rank for a in attrs["axes"]}
-    if node.op == "argmax":
-        return bool(attrs["axis"] % rank)
-    if node.op == "expand_dims":
-        return bool(attrs["axis"] % (rank + 1))
-    if node.op == "reshape":
-        rest, target = shape[1:], attrs["shape"]
-        known = None not in rest and bool(target) and target[0] == -1 and -1 not in target[1:]
-        return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
+    attrs, rank = node.attributes, len(shape)
+    match attrs:
+        case AxisAttrs() if node.op == "expand_dims":
+            return bool(attrs.axis % (rank + 1))
+        case AxisAttrs() if node.op in ("concat", "argmax"):
+            return bool(attrs.axis % rank)
+        case AxesAttrs():
+            return 0 not in {a % rank for a in attrs.axes}
+        case PaddingAttrs():
+            return attrs.paddings[0] == (0, 0)
+        case TransposeAttrs():
+            return attrs.perm[0] == 0
+        case PartAttrs():
+            return attrs.slices[0] == slice(None, None, 1)
+        case TargetAttrs():
+            rest, target = shape[1:], attrs.shape
+            known = None not in rest and bool(target) and target[0] == -1 and -1 not in target[1:]
+            return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
     return False

@@ -10,7 +10,7 @@ import numpy as np
 from qgraph.frontends.onnx.opaque import OnnxSource
 from qgraph.frontends.opaque import TFSource
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops.structure import Source
+from qgraph.ir.ops.structure import OpaqueAttrs, Source
 from qgraph.ir.types import Array
 from qgraph.names import from_entry_name
 
@@ -22,10 +22,10 @@ KINDS: Mapping[str, type[TFSource] | type[OnnxSource]] = MappingProxyType(
 def source_arrays(graph: Graph) -> dict[str, Array]:
     """`tensorflow-op/<name>` or `onnx-op/<name>` for every opaque op."""
     return {
-        f"{kind}/{node.name}": np.frombuffer(node.attrs["source"].to_bytes(), np.uint8)
+        f"{kind}/{node.name}": np.frombuffer(attrs.source.to_bytes(), np.uint8)
         for node in graph.topological()
         for kind, source in KINDS.items()
-        if node.op == "opaque" and isinstance(node.attrs["source"], source)
+        if isinstance(attrs := node.attributes, OpaqueAttrs) and isinstance(attrs.source, source)
     }
 
 

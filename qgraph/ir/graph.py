@@ -12,17 +12,19 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.structure import opaque_types
+from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, opaque_types
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 from qgraph.notebook import folded_html
+from qgraph.ops.attributes import Attributes, attributes_of
 
 Attrs = Mapping[str, Any]
+A = TypeVar("A", bound=Attributes)
 OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
 LARGEST = 1 << 30  # elements of a tensor, one sample where the batch is open
 
@@ -37,10 +39,37 @@ class Node:
     attrs: Attrs = field(default_factory=dict)
     control: tuple[str, ...] = ()
     outputs: int = 1
+    _typed: Attributes | None = field(default=None, repr=False, compare=False, kw_only=True)
+    _typed_from: Attrs | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     @property
     def values(self) -> tuple[str, ...]:
         return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
+
+    @property
+    def attributes(self) -> Attributes:
+        """All attributes, defaults included. Raises GraphError where they do not fit the op."""
+        kind: type[Attributes] = op_definition(self.op, self.name).attributes
+        if self._typed is not None and self._typed_from is self.attrs and type(self._typed) is kind:
+            return self._typed
+        try:
+            found = attributes_of(kind, self.attrs)
+        except GraphError as error:
+            raise GraphError(
+                f"{self.op}: {error.message}", node=self.name, hint=error.hint
+            ) from None
+        object.__setattr__(self, "_typed", found)
+        object.__setattr__(self, "_typed_from", self.attrs)
+        return found
+
+    def typed(self, kind: type[A]) -> A:
+        """The attributes, which are of this class. Raises GraphError where they are not."""
+        found = self.attributes
+        if isinstance(found, kind):
+            return found
+        raise GraphError(
+            f"{self.op}: attributes are {type(found).__name__}, not {kind.__name__}", node=self.name
+        )
 
 
 def node_of(value: str) -> str:
@@ -114,10 +143,7 @@ class Graph:
     def constant(self, value: str) -> Array | None:
         """The array behind `value` if a `const` node makes it, else None."""
         node = self.nodes.get(value)
-        if node is None or node.op != "const":
-            return None
-        array: Array = node.attrs["value"]
-        return array
+        return node.typed(ConstantAttrs).value if node is not None and node.op == "const" else None
 
     def topological(self) -> list[Node]:
         """Every node after the nodes it needs, in reading order (depth first from the first)."""
@@ -221,11 +247,11 @@ class Graph:
         missing = [v for v in node.inputs if v not in self.types]
         if missing:
             raise GraphError(f"input `{missing[0]}` does not exist", node=node.name)
-        inputs = [self.types[v] for v in node.inputs]
+        inputs, attributes = [self.types[v] for v in node.inputs], node.attributes
         try:
-            types = definition.types(node.attrs, inputs)
-            if node.op == "opaque":
-                types = opaque_types(node.attrs, inputs, [self.constant(v) for v in node.inputs])
+            types = definition.types(attributes, inputs)
+            if isinstance(attributes, OpaqueAttrs):
+                types = opaque_types(attributes, inputs, [self.constant(v) for v in node.inputs])
         except GraphError as error:
             raise GraphError(
                 f"{node.op}: {error.message}", node=node.name, hint=error.hint

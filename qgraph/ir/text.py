@@ -184,6 +184,11 @@ def parse_graph(
     return graph
 
 
+def parse_node(line: str) -> Node:
+    """One node as `print_node` shows it, not checked against its op."""
+    return _Line(line, {}, {}).node()[0]
+
+
 def _parse_head(line: str) -> str:
     head = re.fullmatch(rf"graph ({_QUOTED.pattern}) \{{", line)
     if head is None:
@@ -212,6 +217,16 @@ class _Line:
                 raise TextError(f"`{value}` does not exist")
             graph.outputs[self.unquote(output[1])] = value
             return
+        node, types = self.node()
+        graph.insert(node)
+        if node.op == "input":
+            graph.inputs.append(node.name)
+        inferred = ", ".join(str(graph.types[v]) for v in node.values)
+        if types and types != inferred:
+            raise TextError(f"the type says {types}, the op gives {inferred}")
+
+    def node(self) -> tuple[Node, str]:
+        """The node, and its types as they are written."""
         match = _LINE.fullmatch(self.text)
         if match is None:
             raise TextError("this is neither a node nor a return")
@@ -224,12 +239,7 @@ class _Line:
             self.values(match["control"]),
             int(match["outputs"] or 1),
         )
-        graph.insert(node)
-        if node.op == "input":
-            graph.inputs.append(self.name)
-        inferred = ", ".join(str(graph.types[v]) for v in node.values)
-        if match["type"] and match["type"] != inferred:
-            raise TextError(f"the type says {match['type']}, the op gives {inferred}")
+        return node, match["type"] or ""
 
     def unquote(self, text: str) -> str:
         string: str = json.loads(self.strings[int(text[1:-1])])

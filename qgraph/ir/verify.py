@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, node_of
-from qgraph.ir.types import OVERFLOWS, ROLES, ROUNDINGS, Array, QuantSpec
-
-BOTH = ("domain", "spec")
-SPECS = {"quantize": ("spec",), "lookup": BOTH, "standardize": BOTH}
+from qgraph.ir.ops.structure import ConstantAttrs
+from qgraph.ir.types import Array
 
 
 def verify(graph: Graph) -> None:
     """Raise GraphError, naming the node, unless the graph is well formed.
 
     Checked: names, dangling inputs and outputs, cycles, arity, attributes, dtypes and shapes
-    against the op's type rule, the index of users, and that every quantizer has a sound spec.
+    against the op's definition, and the index of users.
     """
     for name, node in graph.nodes.items():
         if name != node.name:
@@ -27,8 +25,6 @@ def verify(graph: Graph) -> None:
                 raise GraphError(f"control input `{needed}` does not exist", node=name)
         if node_of(name) != name:
             raise GraphError("`name:number` names a value, not a node", node=name)
-        for key in SPECS.get(node.op, ()):
-            check_spec(node.attrs.get(key), name)
     _check_ends(graph)
     order = graph.order_anew()
     if {*map(id, order)} != {*map(id, graph.topological())}:
@@ -41,19 +37,6 @@ def verify(graph: Graph) -> None:
                     node=node.name,
                 )
     _check_users(graph)
-
-
-def check_spec(spec: object, name: str) -> None:
-    if not isinstance(spec, QuantSpec):
-        raise GraphError("quantizer without a spec", node=name)
-    if not 1 <= spec.bits <= 32:
-        raise GraphError(f"{spec.bits} bits are outside 1..32", node=name)
-    if spec.rounding not in ROUNDINGS or spec.overflow not in OVERFLOWS:
-        raise GraphError(f"unknown rounding or overflow in {spec}", node=name)
-    if spec.role not in ROLES:
-        raise GraphError(
-            f"unknown role `{spec.role}`", node=name, hint=f"choose one of {', '.join(ROLES)}"
-        )
 
 
 def _check_ends(graph: Graph) -> None:
@@ -81,4 +64,4 @@ def _check_users(graph: Graph) -> None:
 
 def constants_of(graph: Graph) -> dict[str, Array]:
     """Every constant by node name: what `parse_graph` needs beside the text."""
-    return {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}
+    return {n.name: n.typed(ConstantAttrs).value for n in graph.nodes.values() if n.op == "const"}

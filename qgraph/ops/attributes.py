@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ops.attribute_types import Misfit, Reader, reader, type_hints, words
 
 
 class Required(Enum):
@@ -88,8 +90,8 @@ class Attributes:
     """
 
     def __post_init__(self) -> None:
-        kind: Any = type(self)  # mypy finds no hash for the class of a dataclass
-        for declared in _limited(kind):
+        key: Any = type(self)  # mypy finds no hash for the class of a dataclass
+        for declared in _limited(key):
             value = getattr(self, declared.name)
             if not declared.holds(value):
                 raise GraphError(
@@ -136,21 +138,62 @@ def _declaration(part: Field[Any]) -> Declaration:
     return Declaration(part.name, default=default, **part.metadata)
 
 
-def attributes_of(kind: type[A], given: dict[str, Any]) -> A:
-    """An instance from values by name.
+def attributes_of(kind: type[A], given: Mapping[str, Any]) -> A:
+    """An instance from values by name; lists become tuples and numpy's numbers Python's.
 
-    Raises GraphError for an unknown attribute, a missing one, and a value out of range.
+    Raises GraphError for an unknown attribute, a missing one, one of another type, and a value out
+    of range.
     """
-    declared = declarations(kind)
-    names = [one.name for one in declared]
-    for name in given:
-        if name not in names:
-            legal = ", ".join(names) or "none"
+    key: Any = kind
+    if not given:
+        found: A = _without_any(key)
+        return found
+    form = _form(key)
+    values = {}
+    for name, value in given.items():
+        if name not in form.readers:
+            legal = ", ".join(form.readers) or "none"
             raise GraphError(f"unknown attribute `{name}`", hint=f"legal: {legal}")
-    for one in declared:
-        if one.name not in given and one.required:
-            raise GraphError(f"attribute `{one.name}` is missing")
-    return kind(**given)
+        try:
+            values[name] = form.readers[name](value)
+        except Misfit:
+            raise GraphError(
+                f"attribute `{name}` is {reprlib.repr(value)}", hint=f"legal: {form.legal(name)}"
+            ) from None
+    _check_required(form, values)
+    return kind(**values)
+
+
+@cache
+def _without_any(kind: Any) -> Any:
+    _check_required(_form(kind), {})
+    return kind()
+
+
+def _check_required(form: _Form, values: Mapping[str, Any]) -> None:
+    for name in form.required:
+        if name not in values:
+            raise GraphError(f"attribute `{name}` is missing")
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How the attributes of a class are read."""
+
+    kind: Any
+    readers: Mapping[str, Reader]
+    required: tuple[str, ...]
+
+    def legal(self, name: str) -> str:
+        (declared,) = (d for d in declarations(self.kind) if d.name == name)
+        return declared.range if declared.choices else words(type_hints(self.kind)[name])
+
+
+@cache
+def _form(kind: Any) -> _Form:
+    declared, hints = declarations(kind), type_hints(kind)
+    required = tuple(d.name for d in declared if d.required)
+    return _Form(kind, {d.name: reader(hints[d.name]) for d in declared}, required)
 
 
 def _numbers(value: Any) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.bounds import bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import kind_of, spec_of
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
 from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
@@ -125,7 +126,7 @@ class _Lowering:
             whole = bool(node.inputs) and all(v in found for v in node.inputs)
             constant = self.graph.constant(node.inputs[0]) if node.op == "quantize" else None
             if constant is not None:
-                self.fixed[node.name] = quantize(constant, node.attrs["spec"])
+                self.fixed[node.name] = quantize(constant, spec_of(node))
             elif node.op == "quantize" and not whole:
                 self._enter(node)
             elif whole and has_integer_form(node):
@@ -141,14 +142,14 @@ class _Lowering:
         source = node.inputs[0]
         if source in self.behind:
             first = self.graph.nodes[self.behind[source]]
-            kind = first.attrs.get("kind", first.op)
+            kind = kind_of(first)
             raise UnsupportedError(
                 f"`{kind}` is computed in float between integer layers",
                 node=first.name,
                 hint="the integer program ends where float begins; cut the network there "
                 "(--outputs), or leave the op out",
             )
-        self.entries.append(Entry(node.name, source, node.attrs["spec"]))
+        self.entries.append(Entry(node.name, source, spec_of(node)))
 
     def _trace_float(self, node: Node, integer: set[str]) -> None:
         first = next((self.behind[v] for v in node.inputs if v in self.behind), None)
@@ -177,4 +178,4 @@ class _Lowering:
 def _folded(node: Node, inputs: list[Fixed]) -> Fixed:
     integer = op_definition(node.op).integer
     assert integer is not None
-    return integer(node.attrs, inputs)
+    return integer(node.attributes, inputs)

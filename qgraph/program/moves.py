@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.movement import nearest
+from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.movement import (
+    BatchToSpaceAttrs,
+    BlockAttrs,
+    PaddingAttrs,
+    PartAttrs,
+    ResizeAttrs,
+    SpaceToBatchAttrs,
+    nearest,
+)
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.program.writer import Rule, Writer
 
 
@@ -17,34 +27,31 @@ def _reshape(node: Node, writer: Writer) -> None:
 
 
 def _transpose(node: Node, writer: Writer) -> None:
-    writer.step("transpose", node.inputs, node.name, perm=tuple(map(int, node.attrs["perm"])))
+    writer.step("transpose", node.inputs, node.name, perm=node.typed(TransposeAttrs).perm)
 
 
 def _slice(node: Node, writer: Writer) -> None:
-    parts = [tuple(node.attrs[key]) for key in ("begin", "end", "strides")]
-    sizes = writer.shape(node.inputs[0])
-    every = [
-        _normal(size, *part) for size, part in zip(sizes, zip(*parts, strict=True), strict=True)
-    ]
+    parts = zip(writer.shape(node.inputs[0]), node.typed(PartAttrs).slices, strict=True)
+    every = [_normal(size, part) for size, part in parts]
     begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
     writer.step("slice", node.inputs, node.name, begin=begin, end=end, strides=strides)
 
 
-def _normal(size: int, begin: Any, end: Any, stride: Any) -> tuple[int, int | None, int]:
+def _normal(size: int, part: slice) -> tuple[int, int | None, int]:
     """The same slice from a position that is there, with no end where it goes to the last one."""
-    first, last, step = slice(begin, end, stride).indices(size)
+    first, last, step = part.indices(size)
     whole = last >= size if step > 0 else last < 0
     return first, None if whole else last, step
 
 
 def _concat(node: Node, writer: Writer) -> None:
-    axis = int(node.attrs["axis"]) % len(writer.shape(node.name))
+    axis = node.typed(AxisAttrs).axis % len(writer.shape(node.name))
     writer.step("concat", node.inputs, node.name, axis=axis)
 
 
 def _pad(node: Node, writer: Writer) -> None:
-    paddings = tuple((int(a), int(b)) for a, b in node.attrs["paddings"])
-    mode, sizes = node.attrs.get("mode", "constant"), writer.shape(node.inputs[0])
+    attrs, sizes = node.typed(PaddingAttrs), writer.shape(node.inputs[0])
+    paddings, mode = attrs.paddings, attrs.mode
     if mode == "constant":
         return writer.step("pad", node.inputs, node.name, paddings=paddings)
     axes = [
@@ -56,8 +63,8 @@ def _pad(node: Node, writer: Writer) -> None:
 
 
 def _resize(node: Node, writer: Writer) -> None:
-    flags = (node.attrs.get("align_corners", False), node.attrs.get("half_pixel", False))
-    sizes, made = writer.shape(node.inputs[0]), node.attrs["size"]
+    attrs, sizes = node.typed(ResizeAttrs), writer.shape(node.inputs[0])
+    flags, made = (attrs.align_corners, attrs.half_pixel), attrs.size
     _takes(node, writer, [(a, nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
 
 
@@ -80,7 +87,7 @@ def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
     """Reshape, transpose, reshape: `split` gives the shape to split [n, h, w, c] into."""
 
     def rule(node: Node, writer: Writer) -> None:
-        parts = split(*writer.shape(node.inputs[0]), node.attrs["block"])
+        parts = split(*writer.shape(node.inputs[0]), node.typed(BlockAttrs).block)
         apart = writer.between(node, "split", parts)
         writer.step("reshape", node.inputs, apart, shape=parts)
         turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
@@ -91,8 +98,8 @@ def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
 
 
 def _space_to_batch(node: Node, writer: Writer) -> None:
-    (bh, bw), pads = node.attrs["block"], ((0, 0), *node.attrs["paddings"], (0, 0))
-    paddings = tuple((int(a), int(b)) for a, b in pads)
+    attrs = node.typed(SpaceToBatchAttrs)
+    (bh, bw), paddings = attrs.block, ((0, 0), *attrs.paddings, (0, 0))
     old = writer.shape(node.inputs[0])
     n, h, w, c = (d + a + b for d, (a, b) in zip(old, paddings, strict=True))
     wide = writer.between(node, "padded", (n, h, w, c))
@@ -107,7 +114,8 @@ def _space_to_batch(node: Node, writer: Writer) -> None:
 
 
 def _batch_to_space(node: Node, writer: Writer) -> None:
-    (bh, bw), ((top, bottom), (left, right)) = node.attrs["block"], node.attrs["crops"]
+    attrs = node.typed(BatchToSpaceAttrs)
+    (bh, bw), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = writer.shape(node.inputs[0])
     parts = (bh, bw, n // (bh * bw), h, w, c)
     apart = writer.between(node, "split", parts)
@@ -119,7 +127,7 @@ def _batch_to_space(node: Node, writer: Writer) -> None:
     joined = writer.between(node, "joined", whole)
     writer.step("reshape", (turned,), joined, shape=whole)
     ends = [(0, None), (top, h * bh - bottom), (left, w * bw - right), (0, None)]
-    every = [_normal(size, *end, 1) for size, end in zip(whole, ends, strict=True)]
+    every = [_normal(size, slice(*end, 1)) for size, end in zip(whole, ends, strict=True)]
     begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
     writer.step("slice", (joined,), node.name, begin=begin, end=end, strides=strides)
 

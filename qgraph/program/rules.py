@@ -11,29 +11,31 @@ import numpy as np
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import six_code
-from qgraph.ir.ops.standardize import standardization
-from qgraph.ir.ops.structure import table
+from qgraph.ir.ops.attributes import SlidingAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.pool import PoolAttrs, ReductionAttrs
+from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
+from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.ops.windows import explicit_pads
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.reading import spec_of
 from qgraph.program.writer import Rule, Writer
 
 ONE = (1, 1)
 
 
 def _pads(node: Node, image: tuple[int, ...], kernel: Any, dilations: Any) -> Any:
-    pads = explicit_pads(
-        image[1:3], kernel, node.attrs["strides"], dilations, node.attrs["padding"]
-    )
+    window = node.typed(SlidingAttrs)
+    pads = explicit_pads(image[1:3], kernel, window.strides, dilations, window.padding)
     return tuple((int(a), int(b)) for a, b in pads)
 
 
 def _window(node: Node, writer: Writer) -> dict[str, Any]:
     image, filters = (writer.shape(v) for v in node.inputs)
-    dilations = tuple(node.attrs["dilations"])
+    attrs = node.typed(ConvAttrs)
     return {
-        "strides": tuple(node.attrs["strides"]),
-        "dilations": dilations,
-        "pads": _pads(node, image, filters[:2], dilations),
+        "strides": attrs.strides,
+        "dilations": attrs.dilations,
+        "pads": _pads(node, image, filters[:2], attrs.dilations),
     }
 
 
@@ -57,7 +59,7 @@ def _relu6(node: Node, writer: Writer) -> None:
 
 
 def _quantize(node: Node, writer: Writer) -> None:
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     shift = np.asarray(writer.tensors[node.inputs[0]].exponent) - np.asarray(spec.exponent)
     writer.step(
         "requantize",
@@ -75,29 +77,29 @@ def _lookup(node: Node, writer: Writer) -> None:
     exponent = writer.tensors[node.inputs[0]].exponent
     if not isinstance(exponent, int):
         raise UnsupportedError("a table needs one scale for its input", node=node.name)
-    codes, made = table(node.attrs, exponent), node.attrs["spec"].exponent
-    entries = writer.table(f"{node.name}/table", codes, made)
+    attrs = node.typed(TableAttrs)
+    entries = writer.table(f"{node.name}/table", table(attrs, exponent), attrs.exponent)
     inputs = (node.inputs[0], entries)
-    writer.step("lookup", inputs, node.name, offset=node.attrs["domain"].lo)
+    writer.step("lookup", inputs, node.name, offset=attrs.domain.lo)
 
 
 def _standardize(node: Node, writer: Writer) -> None:
     x = writer.tensors[node.inputs[0]]
-    numbers = standardization(node.attrs, x.shape[-1], x.exponent, node.name)
+    numbers = standardization(node.typed(StandardizationAttrs), x.shape[-1], x.exponent, node.name)
     writer.step("standardize", node.inputs, node.name, **asdict(numbers))
 
 
 def _max_pool(node: Node, writer: Writer) -> None:
-    ksize = tuple(node.attrs["ksize"])
+    attrs = node.typed(PoolAttrs)
+    ksize, strides = attrs.ksize, attrs.strides
     pads = _pads(node, writer.shape(node.inputs[0]), ksize, ONE)
-    strides = tuple(node.attrs["strides"])
     writer.step("max_pool", node.inputs, node.name, ksize=ksize, strides=strides, pads=pads)
 
 
 def _reduce_max(node: Node, writer: Writer) -> None:
     rank = len(writer.shape(node.inputs[0]))
-    axes = tuple(sorted({int(a) % rank for a in node.attrs["axes"]}))
-    keepdims = bool(node.attrs["keepdims"])
+    attrs = node.typed(ReductionAttrs)
+    axes, keepdims = tuple(sorted({a % rank for a in attrs.axes})), attrs.keepdims
     writer.step("reduce_max", node.inputs, node.name, axes=axes, keepdims=keepdims)
 
 

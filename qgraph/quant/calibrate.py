@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ import numpy as np
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
-from qgraph.ir.ops.composed import TABLES
-from qgraph.ir.ops.standardize import finest_input
+from qgraph.ir.ops.standardize import StandardizationAttrs, finest_input
+from qgraph.ir.ops.structure import TableAttrs
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
@@ -141,10 +141,10 @@ class _Sweep:
         if node.op == "const":
             return
         if node.op in QUANTIZERS:
-            if node.attrs["spec"].exponent is None and node.name not in self.exponents:
+            if spec_of(node).exponent is None and node.name not in self.exponents:
                 self._settle(node, *self._choose(node))
             node = self._with_exponent(self.graph.nodes[node.name])  # its sign may be new
-            self.exponents[node.name] = node.attrs["spec"].exponent  # its group's, so far
+            self.exponents[node.name] = spec_of(node).exponent  # its group's, so far
             if self.options.of_float and node.op == "quantize":
                 node = Node(node.name, "identity", node.inputs)
         else:
@@ -158,7 +158,7 @@ class _Sweep:
             if node.op not in QUANTIZERS:
                 exponents[node.name] = value_exponent(node, exponents)
                 continue
-            spec: QuantSpec = node.attrs["spec"]
+            spec = spec_of(node)
             exponent = spec.exponent
             if exponent is None:
                 accumulator = followed_accumulator(self.graph, node)
@@ -170,7 +170,7 @@ class _Sweep:
                 checked_exponent(exponent, node.name)
                 self.graph.set_attrs(
                     node.name,
-                    spec=self.graph.nodes[node.name].attrs["spec"].with_exponent(exponent),
+                    spec=spec_of(self.graph.nodes[node.name]).with_exponent(exponent),
                 )
             exponents[node.name] = exponent
         fit_zeros(self.graph, self.options.shift, self.zeros)
@@ -191,7 +191,7 @@ class _Sweep:
         Clips do not count: beyond the range of what they clip they may as well saturate. Neither
         do members that are `zero` everywhere.
         """
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         if spec.group is None or not isinstance(exponent, int):
             checked_exponent(exponent, node.name)
         else:
@@ -207,7 +207,7 @@ class _Sweep:
         return self.groups[group] if group in self.groups else self.zero_groups[group]
 
     def _with_exponent(self, node: Node) -> Node:
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         if spec.exponent is not None:
             self.exponents[node.name] = spec.exponent
             return node
@@ -227,8 +227,7 @@ class _Sweep:
         if self._holds_constant(node):
             return self._of_constant(node), self._is_zero_constant(node)
         if node.op == "lookup":  # what a table stands for, before it is quantized
-            function = partial(TABLES[node.attrs["function"]], node.attrs)
-            chunks = self.values.mapped(source, function)
+            chunks = self.values.mapped(source, node.typed(TableAttrs).exact)
         else:
             chunks = self.values.chunks(source)
         extremes = range_of(chunks, node.name, self.each)
@@ -261,10 +260,10 @@ class _Sweep:
         Numbers that are tiny beside a layer norm's epsilon need no finer one.
         """
         users = self.graph.users(node.name)
-        if node.attrs["spec"].group or not users or any(u.op != "standardize" for u in users):
+        if spec_of(node).group or not users or any(u.op != "standardize" for u in users):
             return LARGEST_EXPONENT
         channels = channels_of(self.graph, node.name) or 1
-        return min(finest_input(u.attrs, channels) for u in users)
+        return min(finest_input(u.typed(StandardizationAttrs), channels) for u in users)
 
     def _of_zeros(self, node: Node, spec: QuantSpec) -> int:
         """Threshold 1, brought near to that of the stage that the zeros come from.
@@ -289,7 +288,7 @@ class _Sweep:
             return None
         known: list[Any] = [self._constant(v) for v in node.inputs]
         if node.op in QUANTIZERS:
-            if node.attrs["spec"].exponent is None and node.name not in self.exponents:
+            if spec_of(node).exponent is None and node.name not in self.exponents:
                 return np.asarray(known[0])
             node = self._with_exponent(node)
         return run_node(node, known)[node.values.index(value)]
@@ -300,7 +299,7 @@ class _Sweep:
         Weights may be so small that the bias, on a scale as fine, is past its bits: saturated,
         it would be a wrong constant. Weights that are all zero take the bias's own scale.
         """
-        spec: QuantSpec = bias.attrs["spec"]
+        spec = spec_of(bias)
         layer = summing_layer(self.graph, accumulator)
         if layer is None:
             return
@@ -320,7 +319,7 @@ class _Sweep:
         return not self.values.constants[node.inputs[0]].any()
 
     def _of_constant(self, node: Node) -> Exponent:
-        constant, spec = self.values.constants[node.inputs[0]], node.attrs["spec"]
+        constant, spec = self.values.constants[node.inputs[0]], spec_of(node)
         # A clip that is infinite at one end saturates there, as it should.
         if (np.isnan if spec.role == Role.CLIP else _is_not_finite)(constant).any():
             raise ExactnessError(
@@ -333,7 +332,7 @@ class _Sweep:
 
     def _settle_sign(self, node: Node, extremes: tuple[float, float]) -> QuantSpec:
         """An input that is never negative on the calibration data has no use for a sign."""
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         if (
             spec.role != Role.INPUT
             or not spec.signed

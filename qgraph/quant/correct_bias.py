@@ -14,7 +14,8 @@ import numpy as np
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Array
 from qgraph.numerics import aligned, quantized_constant
 from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
@@ -77,7 +78,7 @@ def _put(
 ) -> BiasCorrection:
     """Put the bias `wanted`, float64 [channels], in place of `held`, as far as its range goes."""
     quantizer, bias = held
-    spec: QuantSpec = quantizer.attrs["spec"]
+    spec = spec_of(quantizer)
     exponent = aligned(spec.exponent, bias.shape)
     lowest, highest = (np.ldexp(float(code), -exponent) for code in (spec.lo, spec.hi))
     corrected = np.clip(wanted, lowest, highest)
@@ -125,7 +126,7 @@ def _correct_expected(
     x = means_map(floating, value, means[value]) if value in means else None
     if x is None:
         return BiasCorrection(compute.name, 0.0, "the mean of its input is not known")
-    rounded = quantized_constant(held[1], held[0].attrs["spec"])
+    rounded = quantized_constant(held[1], spec_of(held[0]))
     error = weights.astype(np.float64) - rounded
     (lost,) = run_node(compute, [x.astype(np.float64), error])
     shift = np.mean(lost, axis=tuple(range(lost.ndim - 1)))

@@ -31,7 +31,8 @@ import numpy as np
 from qgraph.errors import CalibrationError, ExactnessError, first_line
 from qgraph.files import write_whole
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import QuantSpec, Role
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Role
 from qgraph.names import path_text
 from qgraph.numerics import checked_exponent, exponent_for_max
 from qgraph.quant.shifts import check_shifts
@@ -215,7 +216,7 @@ def exponents_of(
     """The exponents of a calibrated graph."""
     tensors = {}
     for node in chosen_quantizers(graph):
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         exponent = spec.exponent
         assert exponent is not None
         kept = int(exponent) if isinstance(exponent, int) else tuple(map(int, exponent))
@@ -229,7 +230,7 @@ def chosen_quantizers(graph: Graph) -> Iterator[Node]:
     What wraps accumulators is put in after calibration, and has their exponents too.
     """
     for node in graph.topological():
-        if node.op not in QUANTIZERS or node.attrs["spec"].role == Role.ACCUMULATOR:
+        if node.op not in QUANTIZERS or spec_of(node).role == Role.ACCUMULATOR:
             continue
         if followed_accumulator(graph, node) is None:
             yield node
@@ -247,7 +248,7 @@ def assign_exponents(graph: Graph, exponents: Exponents, shift: tuple[int, int])
     _check_names(graph, exponents.tensors, quantizers)
     groups: dict[str, tuple[str, Exponent]] = {}
     for name, node in quantizers.items():
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         if name in exponents.tensors:
             entry = exponents.tensors[name]
             _check_entry(graph, node, entry)
@@ -271,7 +272,7 @@ def assign_exponents(graph: Graph, exponents: Exponents, shift: tuple[int, int])
 
 
 def _group(node: Node) -> str | None:
-    group: str | None = node.attrs["spec"].group
+    group: str | None = spec_of(node).group
     return group
 
 
@@ -292,7 +293,7 @@ def _check_names(
                 else f"did you mean `{near[0]}`? Names depend on the plan and the passes",
             )
     for name, node in quantizers.items():
-        if name not in given and node.attrs["spec"].exponent is None:
+        if name not in given and spec_of(node).exponent is None:
             raise CalibrationError(
                 "its exponent is not given",
                 node=name,
@@ -302,7 +303,7 @@ def _check_names(
 
 
 def _check_entry(graph: Graph, node: Node, entry: TensorExponent) -> None:
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     checked_exponent(entry.exponent, node.name)
     if entry.bits is not None and entry.bits != spec.bits:
         raise CalibrationError(
@@ -326,13 +327,13 @@ def _check_entry(graph: Graph, node: Node, entry: TensorExponent) -> None:
 
 def _may_lose_sign(graph: Graph, node: Node) -> bool:
     """True for an input, whose data decide whether it has a sign."""
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     fixed = SIGNED_ACTIVATIONS in graph.facts or is_joined(graph, node.name)
     return spec.role == Role.INPUT and spec.signed and not fixed
 
 
 def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     if not spec.per_channel:
         if not isinstance(exponent, int):
             raise CalibrationError(
@@ -358,7 +359,7 @@ def _settle_biases(graph: Graph) -> None:
             bias = graph.producer(node.inputs[1])
             if followed_accumulator(graph, bias) == node.inputs[0]:
                 _settle_bias(graph, bias, node.inputs[0], known[node.inputs[0]])
-                known[bias.name] = graph.nodes[bias.name].attrs["spec"].exponent
+                known[bias.name] = spec_of(graph.nodes[bias.name]).exponent
         if node.name not in known:
             known[node.name] = value_exponent(graph.nodes[node.name], known)
 
@@ -366,7 +367,7 @@ def _settle_biases(graph: Graph) -> None:
 def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: Any) -> None:
     if exponent is None:
         raise CalibrationError("its accumulator has no scale", node=bias.name)
-    spec: QuantSpec = bias.attrs["spec"]
+    spec = spec_of(bias)
     scale = np.asarray(exponent)
     checked_exponent(scale, bias.name)
     value = graph.constant(bias.inputs[0])

@@ -14,6 +14,7 @@ import numpy as np
 
 from qgraph.interpret import needed_for, run_nodes
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import exponent_for_max
 from qgraph.parallel import Each
@@ -83,7 +84,7 @@ def joint_exponents(
 
 def _is_member(node: Node) -> bool:
     """Wide stages and constants are never clipped, and have their say in the sweep."""
-    spec = node.attrs["spec"] if node.op in QUANTIZERS else None
+    spec = spec_of(node) if node.op in QUANTIZERS else None
     return bool(
         spec and spec.group and spec.role in (Role.ACTIVATION, Role.INPUT) and spec.exponent is None
     )
@@ -123,7 +124,7 @@ class _FloatRun:
 
     def _values(self, chunk: int) -> Iterator[tuple[str, Array]]:
         """Values of the names, each as it is met."""
-        values = {n.name: n.attrs["value"] for n in self.order if n.op == "const"}
+        values = {n.name: value_of(n) for n in self.order if n.op == "const"}
         values |= {name: chunks[chunk] for name, chunks in self.chunks.items()}
         nodes = [n for n in self.order if n.name not in values]
         for node in run_nodes(nodes, values, run=run_unquantized):

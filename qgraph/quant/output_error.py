@@ -18,8 +18,9 @@ import numpy.typing as npt
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.composed import TABLES
-from qgraph.ir.ops.standardize import normal
+from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.ops.standardize import StandardizationAttrs, normal
+from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import fake_quantize
 from qgraph.parallel import Each
@@ -76,10 +77,9 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0],)
     if node.op == "lookup":
         x = inputs[0]
-        exact = TABLES[node.attrs["function"]](node.attrs, x.astype(np.float64))
-        return (exact.astype(x.dtype),)
+        return (node.typed(TableAttrs).exact(x.astype(np.float64)).astype(x.dtype),)
     if node.op == "standardize":
-        return (normal(node.attrs, inputs[0]).astype(inputs[0].dtype),)
+        return (normal(node.typed(StandardizationAttrs), inputs[0]).astype(inputs[0].dtype),)
     return run_node(node, inputs)
 
 
@@ -124,7 +124,7 @@ def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | No
 def _joined(
     graph: Graph, node: Node, value: str, constants: dict[str, Array | None]
 ) -> Step | None:
-    axis = node.attrs["axis"]
+    axis = node.typed(AxisAttrs).axis
     sizes = {v: (graph.types[v].shape or {axis: None})[axis] for v in constants}
     if any(size is None for size in sizes.values()):
         return None

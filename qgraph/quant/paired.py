@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
@@ -86,7 +87,7 @@ def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None 
     """Give a layer other weights or another bias; who shares the old ones keeps them."""
     node = graph.nodes[layer]
     quantizer = graph.producer(node.inputs[1])
-    const, attrs = quantizer.inputs[0], {"spec": spec or quantizer.attrs["spec"]}
+    const, attrs = quantizer.inputs[0], {"spec": spec or spec_of(quantizer)}
     if graph.use_count(const) == graph.use_count(quantizer.name) == 1:
         graph.set_attrs(const, value=value)
         graph.set_attrs(quantizer.name, **attrs)

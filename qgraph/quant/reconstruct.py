@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.ops.windows import explicit_pads, padded, taps
+from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
+from qgraph.ir.ops.windows import padded, taps
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Moments, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
@@ -79,12 +80,12 @@ def reconstruct_weights(
 
     def visit(layer: Layer, each: Each) -> None:
         held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
-        if held is None or held[0].attrs["spec"].role != Role.WEIGHT:
+        if held is None or spec_of(held[0]).role != Role.WEIGHT:
             return
         quantizer, w = held
         if graph.use_count(quantizer.name) > 1 or graph.use_count(quantizer.inputs[0]) > 1:
             return
-        spec: QuantSpec = quantizer.attrs["spec"]
+        spec = spec_of(quantizer)
         x = floating.nodes[layer.node.name].inputs[0]
         problem = _Problem.of(layer, w, samples, known_moments(floating, x), each)
         most = min(finer, MAX_EXPONENT - int(np.max(np.asarray(spec.exponent))))
@@ -280,9 +281,9 @@ def _views(node: Node, x: Array, w: Array) -> Iterator[Array]:
     if node.op == "matmul":
         yield x
         return
-    window = (w.shape[:2], node.attrs["strides"], node.attrs["dilations"])
-    pads = explicit_pads(x.shape[1:3], *window, node.attrs["padding"])
-    for _, _, view in taps(padded(x, pads), *window):
+    attrs, kernel = node.typed(ConvAttrs), (w.shape[0], w.shape[1])
+    image = padded(x, attrs.pads(x.shape[1:3], kernel))
+    for _, _, view in taps(image, kernel, attrs.strides, attrs.dilations):
         yield view
 
 

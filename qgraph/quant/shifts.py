@@ -10,7 +10,8 @@ import numpy as np
 from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.ops.standardize import standardization
+from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
+from qgraph.ir.reading import spec_of
 from qgraph.numerics import frozen_exponent
 from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
 from qgraph.rewrite.constants import channels_of
@@ -45,7 +46,7 @@ def fit_zeros(graph: Graph, shift: tuple[int, int], zeros: Collection[str]) -> N
         if np.all(excess >= shift[0]) and np.all(excess <= shift[1]):
             continue
         for quantizer in _free(graph, node.inputs[0], zeros):
-            spec = quantizer.attrs["spec"]
+            spec = spec_of(quantizer)
             exponent = frozen_exponent(np.asarray(spec.exponent) - excess)
             graph.set_attrs(quantizer.name, spec=spec.with_exponent(exponent))
             exponents = _exponents(graph)
@@ -67,10 +68,8 @@ def _free(graph: Graph, value: str, zeros: Collection[str]) -> list[Node]:
         node = graph.producer(node.inputs[0])
     factors = node.op in COMPUTE or node.op == "mul"
     found.append(graph.producer(node.inputs[1]) if factors else node)
-    groups = {n.attrs["spec"].group for n in found if n.op in QUANTIZERS} - {None}
-    joined = [
-        n for n in graph.nodes.values() if n.op in QUANTIZERS and n.attrs["spec"].group in groups
-    ]
+    groups = {spec_of(n).group for n in found if n.op in QUANTIZERS} - {None}
+    joined = [n for n in graph.nodes.values() if n.op in QUANTIZERS and spec_of(n).group in groups]
     alone = {n.name for n in joined} <= {n.name for n in found}
     return found if alone and all(_is_free(graph, node, zeros) for node in found) else []
 
@@ -93,7 +92,7 @@ def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
         source = exponents.get(node.inputs[0]) if node.op in REQUANTIZED else None
         if node.op == "standardize":
             channels = channels_of(graph, node.name) or 0
-            standardization(node.attrs, channels, source, node.name)
+            standardization(node.typed(StandardizationAttrs), channels, source, node.name)
             continue
         if source is None:
             continue

@@ -8,53 +8,25 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node, node_of
-from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.composed import Step
+from qgraph.ir.ops import OPS, op_definition
+from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.ops.structure import QuantizerAttrs
+from qgraph.ir.reading import marks_of, padding_value
 from qgraph.ir.types import QuantSpec, Role
 
-QUANTIZERS = ("quantize", "lookup", "standardize")
+QUANTIZERS = tuple(name for name, op in OPS.items() if op.scale is Scale.OWN)
 CLIPS = ("maximum", "minimum")
 SIGNED_ACTIVATIONS = "signed-activations"  # a fact of graphs: no input or result is unsigned
-_NEVER_NEGATIVE = frozenset(
-    (
-        "relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exp", "square", "abs",
-        "sqrt", "rsqrt",
-    )
-)  # fmt: skip
-_SIGN_KEEPING = frozenset({"add", "mul", "bias_add", "minimum", "avg_pool", "mean", "sum"})
 
 
 def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
     """A function of values: True where no element can be negative, whatever the input."""
     known: dict[str, bool] = {}
     for node in graph.topological():
-        known[node.name] = _nonnegative(node, [known.get(v, False) for v in node.inputs])
+        rule = op_definition(node.op).nonnegative
+        known[node.name] = rule(node.attributes, [known.get(v, False) for v in node.inputs])
     return lambda value: known.get(value, False)
-
-
-def _nonnegative(node: Node, inputs: list[bool]) -> bool:
-    if node.op in _NEVER_NEGATIVE:
-        return True
-    if node.op == "const":
-        value = node.attrs["value"]
-        return bool(value.dtype.kind in "fiu" and (value >= 0).all())
-    if node.op == "composed":
-        return _composed_nonnegative(node.attrs["steps"], inputs[0])
-    if node.op == "maximum":
-        return any(inputs)
-    if node.op == "pad" and node.attrs.get("value", 0) < 0:
-        return False
-    keeps = node.op in _SIGN_KEEPING or op_definition(node.op).moves or bool(node.attrs.get("pool"))
-    return keeps and bool(inputs) and all(inputs)
-
-
-def _composed_nonnegative(steps: Sequence[Step], x: bool) -> bool:
-    known = [x]
-    for op, arguments, extra in steps:
-        inputs = [known[a] if isinstance(a, int) else a >= 0 for a in arguments]
-        known.append(_nonnegative(Node("", op, attrs=dict(extra)), inputs))
-    return known[-1]
 
 
 def size_advice(graph: Graph, node: Node) -> str:
@@ -83,14 +55,12 @@ def has_integer_form(node: Node) -> bool:
     """
     if op_definition(node.op).integer is None:
         return False
-    return not (node.attrs.get("value") or node.attrs.get("outside"))
+    return not (padding_value(node) or marks_of(node).outside)
 
 
 def keeps_scale(node: Node) -> bool:
     """True where codes keep the scale they are on: what moves, sums on one scale, ReLU."""
-    definition = op_definition(node.op)
-    keeps = definition.moves or definition.same_scale or node.op in ("relu", "relu6")
-    return keeps and has_integer_form(node)
+    return op_definition(node.op).keeps_scale and has_integer_form(node)
 
 
 def sources(graph: Graph, value: str) -> list[str]:
@@ -117,14 +87,13 @@ def sources(graph: Graph, value: str) -> list[str]:
 
 def sources_spec(graph: Graph, value: str) -> QuantSpec:
     """The spec of the quantizers behind a value that is made of codes."""
-    specs = [graph.nodes[m].attrs["spec"] for m in sources(graph, value)]
-    widest: QuantSpec = max(specs, key=lambda s: (s.signed, s.bits))
-    return widest
+    specs = [graph.nodes[m].typed(QuantizerAttrs).spec for m in sources(graph, value)]
+    return max(specs, key=lambda s: (s.signed, s.bits))
 
 
 def followed_accumulator(graph: Graph, node: Node) -> str | None:
     """The accumulator whose scale a quantizer has to take, which is that of a bias; else None."""
-    spec: QuantSpec = node.attrs["spec"]
+    spec = node.typed(QuantizerAttrs).spec
     if spec.role != Role.BIAS or spec.group is not None:
         return None
     users = [u for u in graph.users(node.name) if u.op == "bias_add"]
@@ -173,8 +142,8 @@ def _unreached(order: Sequence[Node], before: Callable[[Node], list[str]]) -> se
     ends = set()
     for node in order:
         reached = any(name in behind for name in before(node))
-        marked = node.attrs.get("pool") or node.attrs.get("batch_norm")
-        is_layer = node.op in COMPUTE and not marked
+        marks = marks_of(node)
+        is_layer = node.op in COMPUTE and not (marks.pool or marks.batch_norm)
         if is_layer and not reached:
             ends.add(node.name)
         if is_layer or reached:
@@ -196,12 +165,13 @@ def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
 
     One integer, or an array along the last axis. Products add, sums keep, what moves keeps.
     """
-    if node.op in QUANTIZERS:
-        return node.attrs["spec"].exponent
+    scale = op_definition(node.op).scale
+    if scale is Scale.OWN:
+        return node.typed(QuantizerAttrs).spec.exponent
     inputs = [exponents.get(v) for v in node.inputs]
     if not inputs or any(e is None for e in inputs):
         return None
-    if node.op in COMPUTE or node.op == "mul":
+    if scale is Scale.PRODUCT:
         total = np.asarray(inputs[0]) + np.asarray(inputs[1])
         return int(total) if total.ndim == 0 else total
     return inputs[0] if keeps_scale(node) else None

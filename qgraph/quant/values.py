@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import value_of
 from qgraph.ir.types import Array
 from qgraph.parallel import Each
 from qgraph.quant.data import chunk_count
@@ -38,7 +39,7 @@ class Values:
     def run(self, node: Node) -> None:
         """Run `node`, once, after all that it takes; what depends on data waits."""
         if node.op == "const":
-            self.constants[node.name] = node.attrs["value"]
+            self.constants[node.name] = value_of(node)
         elif node.op != "input":
             if all(v in self.constants for v in node.inputs):
                 results = run_node(node, [self.constants[v] for v in node.inputs])

@@ -16,6 +16,7 @@ from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved
 from qgraph.ir.graph import Graph
+from qgraph.ir.reading import kind_of
 from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
 from qgraph.npz import write_npz
@@ -130,7 +131,7 @@ def check_trainable(graph: Graph) -> None:
     opaque = next((node for node in graph.topological() if node.op == "opaque"), None)
     if opaque is not None:
         raise UnsupportedError(
-            f"`{opaque.attrs.get('kind')}` is not understood: it cannot be trained through",
+            f"`{kind_of(opaque)}` is not understood: it cannot be trained through",
             node=opaque.name,
             hint="cut the network before or behind it: --inputs, --outputs",
         )

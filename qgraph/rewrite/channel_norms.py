@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.composed import ELEMENTWISE
+from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.composed import ELEMENTWISE, evaluated
 from qgraph.rewrite.constants import Float64, channel_vector
 from qgraph.rewrite.functions import LONGEST, number_of
 
@@ -106,7 +107,7 @@ def _is_part(graph: Graph, node: Node, root: str) -> bool:
         return known.shape != whole and graph.types[node.inputs[0]].shape != whole
     if node.op not in REDUCTIONS or graph.types[node.inputs[0]].shape != whole:
         return False
-    return tuple(axis % len(whole) for axis in node.attrs["axes"]) == (len(whole) - 1,)
+    return tuple(axis % len(whole) for axis in node.typed(AxesAttrs).axes) == (len(whole) - 1,)
 
 
 def _constant(graph: Graph, value: str, channels: int | None) -> Any:
@@ -129,9 +130,7 @@ def _evaluated(graph: Graph, source: str, nodes: tuple[Node, ...], x: Float64) -
                 made = inputs[0]
             else:
                 op = "add" if node.op == "bias_add" else node.op
-                evaluate = ELEMENTWISE[op].evaluate
-                assert evaluate is not None
-                made = evaluate(node.attrs, inputs)
+                made = evaluated(op, node.attrs, inputs)
             values[node.name] = np.asarray(made, np.float64)
     return np.broadcast_to(values[nodes[-1].name], x.shape)
 

@@ -14,6 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import AxesAttrs
+from qgraph.ir.ops.movement import PartAttrs
+from qgraph.ir.reading import along_channels, marks_of, padding_value
 from qgraph.rewrite.constants import is_layer, leaky_product
 
 Ids = npt.NDArray[np.int64]
@@ -115,11 +118,11 @@ def _through(
         if graph.use_count(node.inputs[1]) > 1:
             return None  # a factor would take the weights apart that layers share
         return union.new(_channels(graph, node.name))
-    if node.attrs.get("pool") or node.op in _SAME or is_spatial(graph, node):
+    if marks_of(node).pool or node.op in _SAME or is_spatial(graph, node):
         return x
     if node.name in leaky:
         return ids[leaky[node.name]]
-    if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
+    if node.op == "concat" and along_channels(node, graph.types[node.name].rank or 0):
         return np.concatenate([ids[v] for v in node.inputs])
     if node.op == "reshape":
         tiled: Ids | None = flattened(graph, node, x)
@@ -131,13 +134,13 @@ def _through(
 
 def is_spatial(graph: Graph, node: Node) -> bool:
     """True for what moves or averages positions, and leaves the last axis as it is."""
-    if node.op not in _SPATIAL or node.attrs.get("value"):
+    if node.op not in _SPATIAL or padding_value(node):
         return False
     before, after = graph.types[node.inputs[0]], graph.types[node.name]
     rank = before.rank or 0
     if node.op in ("mean", "reduce_max", "squeeze"):
-        return all(axis % rank != rank - 1 for axis in node.attrs["axes"])
-    whole = node.op != "slice" or node.attrs["strides"][-1] in (None, 1)
+        return all(axis % rank != rank - 1 for axis in node.typed(AxesAttrs).axes)
+    whole = node.op != "slice" or node.typed(PartAttrs).strides[-1] in (None, 1)
     sizes = [t.shape[-1] for t in (before, after) if t.shape]
     return whole and len(sizes) == 2 and sizes[0] == sizes[1]
 

@@ -8,6 +8,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.composed import TABLES
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.reading import along_channels, marks_of
 from qgraph.ir.types import Array
 from qgraph.rewrite.channels import flattened, is_spatial
 from qgraph.rewrite.constants import Float64, Mask, channel_vector, channels_of, is_unpadded
@@ -35,7 +36,7 @@ def constant_channels(graph: Graph) -> dict[str, Float64]:
 
 
 def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64 | None:
-    if node.attrs.get("pool"):  # averages, also in two steps: a padded sum, and its reciprocals
+    if marks_of(node).pool:  # averages, also in two steps: a padded sum, and its reciprocals
         return known[node.inputs[0]]
     if node.op in COMPUTE:
         return _of_layer(graph, node, known[node.inputs[0]])
@@ -43,7 +44,7 @@ def _constants(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64 |
         return _elementwise(graph, node, known)
     if node.op in ("max_pool", "avg_pool"):
         return known[node.inputs[0]]
-    if node.op == "concat" and node.attrs["axis"] in (-1, (graph.types[node.name].rank or 0) - 1):
+    if node.op == "concat" and along_channels(node, graph.types[node.name].rank or 0):
         return np.concatenate([known[v] for v in node.inputs])
     if node.op == "reshape":
         tiled: Float64 | None = flattened(graph, node, known[node.inputs[0]])
@@ -90,4 +91,4 @@ def _elementwise(graph: Graph, node: Node, known: dict[str, Float64]) -> Float64
     if any(len(vector) != channels for vector in inputs):
         return None
     evaluate = op_definition(node.op).evaluate
-    return evaluate(node.attrs, inputs) if evaluate else None
+    return evaluate(node.attributes, inputs) if evaluate else None

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
+from qgraph.ir.ops.norm import NormAttrs
+from qgraph.ir.ops.pool import ReductionAttrs
+from qgraph.ir.reading import marks_of
 from qgraph.ir.types import Array, Moments
 
 Float64 = npt.NDArray[np.float64]
@@ -22,22 +24,21 @@ Mask = npt.NDArray[np.bool_]
 
 def is_layer(node: Node) -> bool:
     """True for ops with weights; an average pool in depthwise form has none of its own."""
-    return node.op in COMPUTE and not node.attrs.get("pool", False)
+    return node.op in COMPUTE and not marks_of(node).pool
 
 
 def is_unpadded(graph: Graph, layer: Node) -> bool:
     """True where every window of the layer lies inside its input, as far as is known."""
-    if layer.op == "matmul" or layer.attrs["padding"] == "valid":
+    attrs = layer.attributes
+    if not isinstance(attrs, ConvAttrs) or attrs.padding == "valid":
         return True
     kernel: Any = (graph.types[layer.inputs[1]].shape or ())[:2]
-    if layer.attrs["padding"] == "same" and kernel == (1, 1):
+    if attrs.padding == "same" and kernel == (1, 1):
         return True
     sizes: Any = (graph.types[layer.inputs[0]].shape or (None,) * 4)[1:3]
-    if layer.attrs["padding"] == "same" and None in sizes:
+    if attrs.padding == "same" and None in sizes:
         return False
-    attrs = layer.attrs
-    pads = explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
-    return not any(n for pair in pads for n in pair)
+    return not any(n for pair in attrs.pads(sizes, kernel) for n in pair)
 
 
 def channels_of(graph: Graph, value: str) -> int | None:
@@ -60,10 +61,10 @@ def other_users(graph: Graph, value: str, *known: str) -> str:
 
 def is_channel_mean(graph: Graph, node: Node) -> bool:
     """True for a mean over the last axis that keeps the axis."""
-    if node.op != "mean" or not node.attrs["keepdims"]:
+    if node.op != "mean":
         return False
-    last = (graph.types[node.inputs[0]].rank or 0) - 1
-    return tuple(node.attrs["axes"]) in ((last,), (-1,))
+    attrs, last = node.typed(ReductionAttrs), (graph.types[node.inputs[0]].rank or 0) - 1
+    return attrs.keepdims and attrs.axes in ((last,), (-1,))
 
 
 def weights_of(graph: Graph, layer: Node) -> Array:
@@ -122,7 +123,7 @@ def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
         return None
     gamma, beta, mean, variance = (np.asarray(c, np.float64) for c in constants)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale = gamma / np.sqrt(variance + node.attrs["epsilon"])
+        scale = gamma / np.sqrt(variance + node.typed(NormAttrs).epsilon)
         return Affine(scale, beta - mean * scale)
 
 
@@ -134,6 +135,6 @@ def batch_norm_moments(graph: Graph, node: Node) -> tuple[Moments, Moments] | No
     gamma, beta, mean, variance = (np.asarray(c, np.float64) for c in constants)
     deviation = np.sqrt(np.maximum(variance, 0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale = np.abs(gamma) / np.sqrt(variance + node.attrs["epsilon"])
-        epsilon = node.attrs["epsilon"] * scale**2
-        return Moments(mean, deviation), Moments(beta, scale * deviation, epsilon)
+        epsilon = node.typed(NormAttrs).epsilon
+        scale = np.abs(gamma) / np.sqrt(variance + epsilon)
+        return Moments(mean, deviation), Moments(beta, scale * deviation, epsilon * scale**2)

@@ -10,7 +10,15 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.activation import POINTWISE
-from qgraph.ir.ops.composed import ELEMENTWISE, Argument, Step, composed, steps_of
+from qgraph.ir.ops.composed import (
+    ELEMENTWISE,
+    Argument,
+    ComposedAttrs,
+    Step,
+    composed,
+    evaluated,
+    steps_of,
+)
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import Float64
 
@@ -31,7 +39,7 @@ class Function:
     def of(self, x: Float64) -> Float64:
         """The function on numbers, in float64."""
         with np.errstate(all="ignore"):
-            result: Float64 = composed({"steps": self.steps}, x)
+            result: Float64 = composed(ComposedAttrs(steps=self.steps), x)
         return result
 
 
@@ -93,7 +101,7 @@ def _steps(graph: Graph, source: str, nodes: tuple[Node, ...]) -> tuple[Step, ..
         for value in node.inputs:
             number = number_of(graph, value)
             arguments.append(index[value] if number is None else number)
-        inner = steps_of(node.op, node.attrs) if node.op == "composed" else None
+        inner = steps_of(node.attributes) if node.op == "composed" else None
         if inner is None:
             op = "add" if node.op == "bias_add" else node.op
             steps.append((op, tuple(arguments), tuple(sorted(node.attrs.items()))))
@@ -112,14 +120,14 @@ def _moved(steps: tuple[Step, ...], x: int, before: int) -> Iterator[Step]:
 
 def written_out(graph: Graph) -> Graph:
     """The graph itself, or a copy with steps in place of what only `composed` has as one op."""
-    nodes = [n for n in graph.nodes.values() if steps_of(n.op, n.attrs) is not None]
+    nodes = [n for n in graph.nodes.values() if steps_of(n.attributes) is not None]
     if not nodes:
         return graph
     made = graph.copy()
     for node in nodes:
         values = [node.inputs[0]]
         dtype = np.dtype(graph.types[node.name].dtype)
-        *inner, last = steps_of(node.op, node.attrs) or ()
+        *inner, last = steps_of(node.attributes) or ()
         for op, arguments, extra in inner:
             inputs = _inputs(made, node, arguments, values, dtype)
             values.append(made.add(op, *inputs, name=f"{node.name}/{op}", attrs=dict(extra)))
@@ -182,7 +190,5 @@ class KnownFunctions:
 
 
 def _known(op: str, attrs: dict[str, Any]) -> Array:
-    evaluate = ELEMENTWISE[op].evaluate
-    assert evaluate is not None
-    result: Array = evaluate(attrs, [POINTS])
+    result: Array = evaluated(op, attrs, [POINTS])
     return result

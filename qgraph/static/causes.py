@@ -12,6 +12,7 @@ from qgraph.exact.statistics import Statistics
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.numerics import aligned, quantize
 from qgraph.quant.data import chunk_inputs
@@ -54,7 +55,7 @@ def causes(
     found: list[Cause] = []
     for name in sorted(part.weights):
         quantizer = graph.nodes[name]
-        if quantizer.attrs["spec"].role in (Role.WEIGHT, Role.SCALE) and name in layer.inputs:
+        if spec_of(quantizer).role in (Role.WEIGHT, Role.SCALE) and name in layer.inputs:
             x = values[inputs[0]] if inputs else None
             found += _of_weights(graph, floating, layer, quantizer, x)
         else:
@@ -82,7 +83,7 @@ def _input_of(graph: Graph, layer: Node) -> list[str]:
 def _of_weights(
     graph: Graph, floating: Graph, layer: Node, quantizer: Node, x: Array | None
 ) -> Iterator[Cause]:
-    spec: QuantSpec = quantizer.attrs["spec"]
+    spec = spec_of(quantizer)
     plain = plain_constant(graph, floating, quantizer)
     codes = quantize(plain, spec).codes
     sizes = np.abs(plain).astype(np.float64)
@@ -160,7 +161,7 @@ def _stillness(x: Array, spread: _Spread) -> float | None:
 def _of_sums(
     quantizer: Node, constant: Array | None, known: Mapping[str, Statistics]
 ) -> Iterator[Cause]:
-    spec: QuantSpec = quantizer.attrs["spec"]
+    spec = spec_of(quantizer)
     found = known.get(quantizer.name)
     if constant is not None and spec.role == Role.BIAS:
         ends = np.ldexp(spec.hi + 1.0, -aligned(spec.exponent, constant.shape))
@@ -176,7 +177,7 @@ def _of_sums(
 def _of_output(
     graph: Graph, quantizer: Node, values: Array, known: Mapping[str, Statistics]
 ) -> Iterator[Cause]:
-    spec: QuantSpec = quantizer.attrs["spec"]
+    spec = spec_of(quantizer)
     found = known.get(quantizer.name)
     if found is None or not isinstance(spec.exponent, int):
         return
@@ -206,13 +207,13 @@ def _of_output(
 
 def _forced(graph: Graph, quantizer: Node, known: Mapping[str, Statistics]) -> str:
     """Who made the step of a group as coarse as it is, and the op that joins them."""
-    group = quantizer.attrs["spec"].group
+    group = spec_of(quantizer).group
     if group is None:
         return ""
     members = [
         n.name
         for n in graph.topological()
-        if n.op in ("quantize", "lookup") and n.attrs["spec"].group == group and n.name in known
+        if n.op in ("quantize", "lookup") and spec_of(n).group == group and n.name in known
     ]
     widest = max(members, key=lambda name: known[name].histogram.largest)
     joins = [

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.exact.compare import Measured
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.reading import spec_of
 from qgraph.static.agreement import LEVELS, Agreement, level_of
 from qgraph.words import counted, percent
 
@@ -65,7 +65,7 @@ def _clipping(graph: Graph, clipped: Mapping[str, float]) -> list[str]:
 
 
 def _range(graph: Graph, name: str) -> str:
-    spec: QuantSpec = graph.nodes[name].attrs["spec"]
+    spec = spec_of(graph.nodes[name])
     if not isinstance(spec.exponent, int):
         return ""
     low, high = (float(np.ldexp(float(code), -spec.exponent)) for code in (spec.lo, spec.hi))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
-from qgraph.ir.types import QuantSpec, Role
+from qgraph.ir.reading import spec_if_any
+from qgraph.ir.types import Role
 from qgraph.passes import PassManager
 from qgraph.pipelines import Pipeline
 from qgraph.progress import Progress
@@ -85,7 +86,7 @@ def ranges_held(graph: Graph) -> dict[str, Range]:
     found = dict.fromkeys(graph.inputs, USUAL_RANGE)
     for name in graph.inputs:
         for user in graph.users(name):
-            spec: QuantSpec | None = user.attrs.get("spec")
+            spec = spec_if_any(user)
             if spec is not None and spec.role == Role.INPUT and isinstance(spec.exponent, int):
                 unit = 2.0**-spec.exponent
                 found[name] = (spec.lo * unit, spec.hi * unit)

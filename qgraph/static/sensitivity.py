@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from qgraph.exact.compare import original
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.structure import TableAttrs
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Role
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.topology import QUANTIZERS
@@ -93,7 +95,7 @@ def parts_of(graph: Graph) -> list[Part]:
             if graph.constant(node.inputs[0]) is not None:
                 continue  # with who takes it
             name = owner or original(graph, node.name)
-            narrow = node.attrs["spec"].role in (Role.INPUT, Role.ACTIVATION)
+            narrow = spec_of(node).role in (Role.INPUT, Role.ACTIVATION)
             _add(found, name, "output" if narrow else "weights", node.name)
             owner = None if narrow else name
         elif node.op not in ("const", "input") and not (owner or op_definition(node.op).moves):
@@ -125,4 +127,4 @@ def _without_doubles(graph: Graph, found: Mapping[str, Mapping[str, set[str]]]) 
 
 def _op(graph: Graph, name: str) -> str:
     node: Node = graph.producer(name)
-    return str(node.attrs["function"]) if node.op == "lookup" else node.op
+    return node.typed(TableAttrs).function if node.op == "lookup" else node.op

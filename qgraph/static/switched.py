@@ -13,6 +13,7 @@ from functools import partial
 
 from qgraph.interpret import run_node, run_nodes
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array
 from qgraph.numerics import quantized_constant
 from qgraph.parallel import over_chunks
@@ -78,7 +79,7 @@ class _Switches:
     def __init__(self, graph: Graph, floating: Graph) -> None:
         self.ends = list(dict.fromkeys(decisions(graph)))
         self.order = [n for n in graph.topological() if n.op != "const"]
-        self.constants = {n.name: n.attrs["value"] for n in graph.nodes.values() if n.op == "const"}
+        self.constants = {n.name: value_of(n) for n in graph.nodes.values() if n.op == "const"}
         self.quantized = {
             node.name: pair for node in self.order if (pair := _both(graph, floating, node))
         }
@@ -117,7 +118,7 @@ def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | No
     held = graph.constant(node.inputs[0]) if node.op == "quantize" else None
     if held is None:
         return None
-    return plain_constant(graph, floating, node), quantized_constant(held, node.attrs["spec"])
+    return plain_constant(graph, floating, node), quantized_constant(held, spec_of(node))
 
 
 def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:

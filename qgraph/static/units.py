@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.reading import spec_if_any, spec_of, value_of
 from qgraph.ir.types import Role
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
@@ -54,10 +55,10 @@ def units_of(graph: Graph, floating: Graph) -> tuple[Unit, ...]:
     for node in graph.topological():
         if node.op not in COMPUTE or node.name not in floating.nodes:
             continue
-        spec = graph.producer(node.inputs[1]).attrs.get("spec")
+        spec = spec_if_any(graph.producer(node.inputs[1]))
         if spec is not None and spec.role == Role.WEIGHT:
             found.setdefault(floating.nodes[node.name].inputs[1], []).append(node.name)
-    sizes = {name: floating.nodes[name].attrs["value"].size for name in found}
+    sizes = {name: value_of(floating.nodes[name]).size for name in found}
     return tuple(Unit(tuple(layers), int(sizes[name])) for name, layers in found.items())
 
 
@@ -75,7 +76,7 @@ def units_by(
 def bits_of(graph: Graph, units: Sequence[Unit]) -> Bits:
     """The bits that weights have in a graph with quantizers."""
     weights = (graph.producer(graph.nodes[unit.layers[0]].inputs[1]) for unit in units)
-    return tuple(quantizer.attrs["spec"].bits for quantizer in weights)
+    return tuple(spec_of(quantizer).bits for quantizer in weights)
 
 
 def fewest(profile: Profile, units: Sequence[Unit]) -> Bits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import QuantSpec
 from qgraph.train.forward import Piece
 
@@ -21,7 +22,7 @@ def coded_inputs(graph: Graph) -> dict[str, Node]:
         before = graph.producer(node.inputs[0])
         while before.op in MOVES:
             before = graph.producer(before.inputs[0])
-        spec: QuantSpec | None = before.attrs.get("spec")
+        spec = spec_if_any(before)
         if before.op == "quantize" and spec is not None and spec.bits <= BYTE:
             found[node.name] = before
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qgraph.foreign import Tensor, TFModule
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.reading import spec_of
 from qgraph.train.quantizer import chosen
 
 MOST_CHANNELS = 4096  # sums of more, block by block, would take the memory of a tensor
@@ -39,8 +39,8 @@ class Epilogue:
     @property
     def attributes(self) -> dict[str, object]:
         """As the op calls them."""
-        inner: QuantSpec = self.inner.attrs["spec"]
-        outer: QuantSpec = self.outer.attrs["spec"]
+        inner = spec_of(self.inner)
+        outer = spec_of(self.outer)
         return {
             "inner_bits": inner.bits,
             "inner_signed": inner.signed,
@@ -105,7 +105,7 @@ def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -
     if not shape or len(shape) != 1 or (shape[0] or MOST_CHANNELS + 1) > MOST_CHANNELS:
         return False
     same_shape = high is None or graph.types[high].shape == shape
-    return same_shape and inner.attrs["spec"].rounding == outer.attrs["spec"].rounding
+    return same_shape and spec_of(inner).rounding == spec_of(outer).rounding
 
 
 def epilogue_op() -> TFModule | None:

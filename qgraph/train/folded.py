@@ -8,6 +8,7 @@ import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.reading import marks_of, value_of
 from qgraph.ir.types import Array, Moments
 
 
@@ -39,15 +40,15 @@ def norms_of(floating: Graph) -> tuple[Norm, ...]:
         if bias_add.op != "bias_add":
             continue
         layer, bias = (floating.producer(value) for value in bias_add.inputs)
-        if layer.op not in COMPUTE and not layer.attrs.get("batch_norm"):
+        if layer.op not in COMPUTE and not marks_of(layer).batch_norm:
             continue
         weights = floating.producer(layer.inputs[1])
         if weights.op != "const" or bias.op != "const":
             continue
-        names, offset = (weights.name, bias.name), bias.attrs["value"]
+        names, offset = (weights.name, bias.name), value_of(bias)
         before = floating.moments.get(layer.inputs[0])
-        whole = before and len(before.mean) == weights.attrs["value"].shape[-2]
-        if layer.attrs.get("normalized_input") and before and before.epsilon is not None and whole:
+        whole = before and len(before.mean) == value_of(weights).shape[-2]
+        if marks_of(layer).normalized_input and before and before.epsilon is not None and whole:
             found.append(_norm(layer, "input", names, before, 0.0))
         behind = floating.moments.get(bias_add.name)
         if behind and behind.epsilon is not None and not _is_normalized(floating, bias_add):
@@ -57,7 +58,7 @@ def norms_of(floating: Graph) -> tuple[Norm, ...]:
 
 def _is_normalized(graph: Graph, node: Node) -> bool:
     """True where what is known of a value is from a batch norm behind it."""
-    return any(user.attrs.get("normalized_input") for user in graph.users(node.name))
+    return any(marks_of(user).normalized_input for user in graph.users(node.name))
 
 
 def _norm(

@@ -10,6 +10,7 @@ from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import value_of
 from qgraph.ir.types import TensorType
 
 # Stands in for an op: called with a node and the tensor of its first input.
@@ -104,7 +105,7 @@ class Forward:
                     values[node.name] = chain.run(values)
             elif node.op == "const":
                 known = constants.get(node.name)
-                values[node.name] = tf.constant(node.attrs["value"]) if known is None else known
+                values[node.name] = tf.constant(value_of(node)) if known is None else known
             elif node.op in overrides:
                 values[node.name] = overrides[node.op](node, values[node.inputs[0]])
             else:

@@ -12,7 +12,9 @@ from qgraph.exact.bounds import bounds
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.ops.structure import TableAttrs
+from qgraph.ir.reading import spec_if_any, spec_of
+from qgraph.ir.types import Array
 from qgraph.quant.topology import QUANTIZERS, sources
 from qgraph.train.compact import coded_inputs, keeping_codes
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
@@ -39,10 +41,12 @@ class TrainingGraph:
         self.norms = BatchNorms(graph, norms)
         self.functions = {
             node.name: piece_of(
-                graph, Node(node.name, node.attrs["function"], node.inputs, node.attrs), "float64"
+                graph,
+                Node(node.name, table.function, node.inputs, table.given_to_function),
+                "float64",
             )
             for node in graph.topological()
-            if node.op == "lookup"
+            if isinstance(table := node.attributes, TableAttrs)
         }
         self._forward = Forward(graph, (*QUANTIZERS, "relu6"))
         self.epilogues = epilogues(graph)
@@ -106,7 +110,7 @@ class TrainingGraph:
         chains = [] if wanted is None else self._chains(ranges, frozenset(wanted))
         pieces = {
             name: keeping_codes(
-                self._forward.pieces[name], node.attrs["spec"], self.state.log2_t(node, ranges)
+                self._forward.pieces[name], spec_of(node), self.state.log2_t(node, ranges)
             )
             for name, node in self.coded_inputs.items()
         }
@@ -164,7 +168,7 @@ class TrainingGraph:
         ranges = self.state.unstacked()
         for node in list(made.topological()):
             if node.op in QUANTIZERS:
-                spec: QuantSpec = node.attrs["spec"]
+                spec = spec_of(node)
                 exponent = self.state.exponent(node, ranges)
                 made.set_attrs(node.name, spec=spec.with_exponent(exponent))
         return made
@@ -172,7 +176,7 @@ class TrainingGraph:
     # -- ops that depend on a scale -----------------------------------------------------------
 
     def _quantize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         import tensorflow as tf
 
         log2_t = self.state.log2_t(node, ranges)
@@ -194,7 +198,7 @@ class TrainingGraph:
         import tensorflow as tf
 
         source = self.graph.nodes[sources(self.graph, node.inputs[0])[0]]
-        spec: QuantSpec = source.attrs["spec"]
+        spec = spec_of(source)
         log2_t = self.state.log2_t(source, ranges)
         return standardize(node, x, spec.bits - spec.signed - tf.math.ceil(log2_t))
 
@@ -210,7 +214,7 @@ class TrainingGraph:
         """Where ReLU6 clips on the grid of `source`: at the point nearest to 6."""
         import tensorflow as tf
 
-        spec: QuantSpec = source.attrs["spec"]
+        spec = spec_of(source)
         log2_t = tf.stop_gradient(self.state.log2_t(source, ranges))
         scale = tf.pow(2.0, tf.math.ceil(log2_t) - float(spec.bits - spec.signed))
         return tf.round(6.0 / scale) * scale
@@ -238,7 +242,7 @@ def at_their_widest(graph: Graph) -> Graph:
     made = graph.copy()
     for node in graph.topological():
         value = graph.constant(node.inputs[0]) if node.op in QUANTIZERS else None
-        spec: QuantSpec | None = node.attrs.get("spec")
+        spec = spec_if_any(node)
         if value is not None and spec is not None and spec.role in TRAINED:
             assert isinstance(spec.exponent, int)
             least = np.ldexp(float(spec.lo if spec.signed else spec.hi), -spec.exponent)

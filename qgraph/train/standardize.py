@@ -6,7 +6,7 @@ import numpy as np
 
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.standardize import SQUARE_BITS, largest_square
+from qgraph.ir.ops.standardize import SQUARE_BITS, StandardizationAttrs, largest_square
 
 
 def standardize(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def standardize(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
     centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
     variance = tf.reduce_mean(centred * centred, -1, keepdims=True)
     smooth = centred * tf.math.rsqrt(
-        tf.maximum(variance + node.attrs["epsilon"], np.finfo(np.float64).tiny)
+        tf.maximum(variance + node.typed(StandardizationAttrs).epsilon, np.finfo(np.float64).tiny)
     )
     exact = _on_codes(node, wide, tf.cast(tf.stop_gradient(exponent), tf.int64))
     return tf.cast(smooth + tf.stop_gradient(exact - smooth), tf.float32)
@@ -31,9 +31,10 @@ def _on_codes(node: Node, x: Tensor, exponent: Tensor) -> Tensor:
     """As `standardization` and `standardized` have it, in the same order."""
     import tensorflow as tf
 
-    channels, made = int(x.shape[-1]), int(node.attrs["spec"].exponent)
-    epsilon = node.attrs["epsilon"] * channels**2 * _power(2 * exponent)
-    reach = float(largest_square(node.attrs, channels)) + epsilon
+    attrs, channels = node.typed(StandardizationAttrs), int(x.shape[-1])
+    made = attrs.exponent
+    epsilon = attrs.epsilon * channels**2 * _power(2 * exponent)
+    reach = float(largest_square(attrs, channels)) + epsilon
     guards = tf.range(max(-made, 0), SQUARE_BITS // 2 + 1, dtype=tf.int64)
     fits = reach * _power(2 * guards) < float(1 << SQUARE_BITS)
     guard = tf.reduce_max(tf.where(fits, guards, guards[0]))

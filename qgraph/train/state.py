@@ -11,7 +11,8 @@ from qgraph.errors import UnsupportedError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
-from qgraph.ir.types import Overflow, QuantSpec, Role
+from qgraph.ir.reading import marks_of, spec_of, value_of
+from qgraph.ir.types import Overflow, Role
 from qgraph.quant.topology import QUANTIZERS
 
 TRAINED = ("weight", "bias", "scale")
@@ -44,7 +45,7 @@ class State:
 
     def log2_t(self, node: Node, ranges: Mapping[str, Tensor]) -> Tensor:
         """The logarithm of the threshold of a quantizer, a float32 scalar; `ranges` by name."""
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         return self._range(node, ranges) + float(spec.bits - int(spec.signed))
 
     def exponent(self, node: Node, ranges: Mapping[str, Tensor]) -> int:
@@ -73,7 +74,7 @@ def state_of(graph: Graph) -> State:
     fixed: dict[str, int] = {}
     follows: dict[str, tuple[Node, ...]] = {}
     for node in (n for n in graph.topological() if n.op in QUANTIZERS):
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         if not isinstance(spec.exponent, int) or spec.overflow == Overflow.WRAP:
             what = "values that wrap" if spec.overflow == Overflow.WRAP else "scales per channel"
             raise UnsupportedError(f"{what} cannot be trained yet", node=node.name)
@@ -85,7 +86,7 @@ def state_of(graph: Graph) -> State:
         else:
             ranges.setdefault(scale_of(node), -spec.exponent + START)
     constants = {
-        name: tf.Variable(graph.nodes[name].attrs["value"], name=name.replace(":", "_"))
+        name: tf.Variable(value_of(graph.nodes[name]), name=name.replace(":", "_"))
         for name in trained_constants(graph)
     }
     variable = tf.Variable(
@@ -101,10 +102,10 @@ def trained_constants(graph: Graph) -> list[str]:
     found: dict[str, None] = {}
     for node in graph.topological():
         if node.op in QUANTIZERS:
-            learns, value = node.attrs["spec"].role in TRAINED, node.inputs[0]
+            learns, value = spec_of(node).role in TRAINED, node.inputs[0]
         else:  # not quantized: float layers
-            layer = node.op in (*COMPUTE, "bias_add") or bool(node.attrs.get("batch_norm"))
-            learns = layer and not node.attrs.get("pool")
+            layer = node.op in (*COMPUTE, "bias_add") or marks_of(node).batch_norm
+            learns = layer and not marks_of(node).pool
             value = node.inputs[1] if learns else ""
         if learns and graph.constant(value) is not None:
             found[value] = None
@@ -113,7 +114,7 @@ def trained_constants(graph: Graph) -> list[str]:
 
 def scale_of(node: Node) -> str:
     """The name of the scale that a quantizer has: its group's, or its own."""
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     return spec.group or node.name
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import QuantSpec, Role
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Role
 from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.topology import QUANTIZERS
 from qgraph.train.state import scale_of, state_of
@@ -21,7 +22,7 @@ def with_unclipped_weights(graph: Graph) -> Graph:
     quantizers = [node for node in graph.topological() if node.op in QUANTIZERS]
     exponents: dict[str, int] = {}  # by scale
     for node in quantizers:
-        spec: QuantSpec = node.attrs["spec"]
+        spec = spec_of(node)
         known = exponents.setdefault(scale_of(node), _exponent(node))
         weights = graph.constant(node.inputs[0])
         if spec.role == Role.WEIGHT and weights is not None:
@@ -34,11 +35,11 @@ def with_unclipped_weights(graph: Graph) -> Graph:
             exponent = exponents[scale_of(node)]
         else:
             exponent = sum(exponents[scale_of(factor)] for factor in factors)
-        made.set_attrs(node.name, spec=node.attrs["spec"].with_exponent(exponent))
+        made.set_attrs(node.name, spec=spec_of(node).with_exponent(exponent))
     return made
 
 
 def _exponent(node: Node) -> int:
-    exponent = node.attrs["spec"].exponent
+    exponent = spec_of(node).exponent
     assert isinstance(exponent, int)
     return exponent

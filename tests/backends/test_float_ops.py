@@ -9,7 +9,7 @@ from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops.arithmetic import COMPARISONS, LOGICAL
+from qgraph.ir.ops.arithmetic import COMPARISONS
 
 RNG = np.random.default_rng(0)
 
@@ -50,7 +50,7 @@ OPS = {
     ),
     "select": selected,
     **{op: partial(compared, op) for op in COMPARISONS},
-    **{op: partial(logical, op) for op in (*LOGICAL, "logical_not")},
+    **{op: partial(logical, op) for op in ("logical_and", "logical_or", "logical_not")},
 }
 
 

@@ -11,8 +11,12 @@ from qgraph.errors import GraphError
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.activation import six_code
 from qgraph.ir.ops.arithmetic import COMPARISONS
+from qgraph.ir.ops.attributes import MarkedAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.types import Fixed, QuantSpec, TensorType
 from qgraph.numerics import dequantize
+from qgraph.ops.attributes import Attributes, attributes_of
 
 IMAGE = (2, 6, 8, 4)
 WINDOW = {"strides": (1, 2), "dilations": (2, 1), "padding": "same"}
@@ -69,6 +73,10 @@ FLOAT = {
 }
 
 
+def typed(op: str, attrs: dict) -> Attributes:
+    return attributes_of(OPS[op].attributes, attrs)
+
+
 def codes(seed: int, shape: tuple) -> np.ndarray:
     return np.random.default_rng(seed).integers(-20, 21, shape)
 
@@ -81,8 +89,8 @@ def test_every_op_with_an_integer_form_is_here():
 def test_integer_rule_is_float_rule(name):
     attrs, shapes = INTEGER[name]
     fixed = [Fixed(codes(i, shape), 3) for i, shape in enumerate(shapes)]
-    found = dequantize(OPS[name].integer(attrs, fixed))
-    wanted = OPS[name].evaluate(attrs, [dequantize(f) for f in fixed])
+    found = dequantize(OPS[name].integer(typed(name, attrs), fixed))
+    wanted = OPS[name].evaluate(typed(name, attrs), [dequantize(f) for f in fixed])
     assert np.array_equal(found, wanted)
 
 
@@ -92,8 +100,10 @@ def test_products_of_per_channel_scales(name):
     channels = {"depthwise_conv2d": 8, "conv2d": 6, "matmul": 2, "mul": 1}[name]
     scales = np.arange(channels) + 2
     fixed = [Fixed(codes(0, a), 3), Fixed(codes(1, b), scales)]
-    found = dequantize(OPS[name].integer(attrs, fixed))
-    assert np.array_equal(found, OPS[name].evaluate(attrs, [dequantize(f) for f in fixed]))
+    found = dequantize(OPS[name].integer(typed(name, attrs), fixed))
+    assert np.array_equal(
+        found, OPS[name].evaluate(typed(name, attrs), [dequantize(f) for f in fixed])
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in INTEGER if OPS[name].same_scale])
@@ -101,7 +111,7 @@ def test_different_scales_are_refused(name):
     attrs, shapes = INTEGER[name]
     fixed = [Fixed(codes(i, shape), 3 + i) for i, shape in enumerate(shapes)]
     with pytest.raises(GraphError, match="different scales"):
-        OPS[name].integer(attrs, fixed)
+        OPS[name].integer(typed(name, attrs), fixed)
 
 
 @pytest.mark.parametrize("batch", [True, False])
@@ -113,8 +123,8 @@ def test_type_rule_says_what_comes_out(name, batch):
     if not batch:
         types = [t.with_shape((None, *t.shape[1:])) if t.rank == 4 and t.shape[0] == 2 else t
                  for t in types]  # fmt: skip
-    (inferred,) = OPS[name].types(attrs, types)
-    result = OPS[name].evaluate(attrs, arrays)
+    (inferred,) = OPS[name].types(typed(name, attrs), types)
+    result = OPS[name].evaluate(typed(name, attrs), arrays)
     assert inferred.accepts(TensorType(result.dtype.name, result.shape))
     assert not batch or None not in inferred.shape
 
@@ -167,7 +177,7 @@ def test_convolution(seed, kernel, strides, dilations, padding, groups, width, d
         ]
         pads = tuple((n // 2, n - n // 2) for n in needed)
     op = OPS["depthwise_conv2d" if depthwise else "conv2d"]
-    attrs = {"strides": strides, "dilations": dilations, "padding": padding}
+    attrs = ConvAttrs(strides=strides, dilations=dilations, padding=padding)
     wanted = by_definition(x, w, strides, dilations, pads, depthwise)
     assert np.array_equal(op.evaluate(attrs, [x, w]), wanted)
     (inferred,) = op.types(attrs, [TensorType("float32", a.shape) for a in (x, w)])
@@ -176,9 +186,9 @@ def test_convolution(seed, kernel, strides, dilations, padding, groups, width, d
 
 @pytest.mark.parametrize("padding", ["same", "valid", ((1, 0), (2, 1))])
 def test_average_pool_counts_real_positions_only(padding):
-    attrs = {"ksize": (3, 3), "strides": (2, 2), "padding": padding}
+    attrs = PoolAttrs(ksize=(3, 3), strides=(2, 2), padding=padding)
     x = np.random.default_rng(0).normal(size=(1, 6, 7, 2))
-    window = {**attrs, "dilations": (1, 1)}
+    window = ConvAttrs(strides=(2, 2), dilations=(1, 1), padding=padding)
     ones = np.ones((3, 3, 2, 1))
     total = OPS["depthwise_conv2d"].evaluate(window, [x, ones])
     count = OPS["depthwise_conv2d"].evaluate(window, [np.ones_like(x), ones])
@@ -188,7 +198,7 @@ def test_average_pool_counts_real_positions_only(padding):
 def test_six_is_the_nearest_code():
     assert [int(six_code(e)) for e in (-4, -3, -2, -1, 0, 3)] == [0, 1, 2, 3, 6, 48]
     fine = Fixed(np.array([5, 1 << 60, -1]), 200)  # 6 is beyond every code here
-    assert OPS["relu6"].integer({}, [fine]).codes.tolist() == [5, 1 << 60, 0]
+    assert OPS["relu6"].integer(MarkedAttrs(), [fine]).codes.tolist() == [5, 1 << 60, 0]
 
 
 # -- what does not fit ------------------------------------------------------------------------
@@ -211,7 +221,7 @@ F = TensorType("float32", IMAGE)
         ("concat", {"axis": 3}, [F, TensorType("float32", (2, 5, 8, 4))], "cannot be joined"),
         ("concat", {"axis": 3}, [F, TensorType("float32", (2, 6, 8))], "cannot be joined"),
         ("reshape", {"shape": (-1, 5)}, [F], "cannot be reshaped"),
-        ("transpose", {"perm": (0, 1, 1, 2)}, [F], "does not fit"),
+        ("transpose", {"perm": (0, 1, 1, 2)}, [F], "not a permutation"),
         ("squeeze", {"axes": (1,)}, [F], "not all 1"),
         ("pad", {"paddings": ((1, 1),)}, [F], "do not fit"),
         ("slice", {"begin": (0,), "end": (1,), "strides": (1,)}, [F], "does not fit"),
@@ -223,9 +233,10 @@ F = TensorType("float32", IMAGE)
          "reaches past a window"),
         ("batch_norm", {"epsilon": 0}, [F, *[TensorType("float32", (3,))] * 4], "do not fit"),
         ("quantize", {"spec": SPEC}, [TensorType("int32", (1,))], "only float tensors"),
-        ("lookup", {"spec": SPEC, "domain": SPEC, "function": "exp"}, [F], "not a pointwise"),
+        ("lookup", {"spec": SPEC, "domain": SPEC, "function": "exp"}, [F],
+         "attribute `function` is 'exp'"),
     ],
 )  # fmt: skip
 def test_types_that_do_not_fit(op, attrs, types, complaint):
     with pytest.raises(GraphError, match=complaint):
-        OPS[op].types(attrs, types)
+        OPS[op].types(typed(op, attrs), types)

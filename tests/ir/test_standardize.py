@@ -12,6 +12,7 @@ from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.standardize import (
     Standardization,
+    StandardizationAttrs,
     result_spec,
     standardization,
     standardized,
@@ -29,9 +30,12 @@ DRAWN = (
 )
 
 
-def attrs_of(bits: int, made: int, epsilon: float, channels: int, signed: bool = True) -> dict:
+def attrs_of(
+    bits: int, made: int, epsilon: float, channels: int, signed: bool = True
+) -> StandardizationAttrs:
     spec = result_spec(QuantSpec(made, True, "internal"), channels)
-    return {"epsilon": epsilon, "domain": QuantSpec(bits, signed, "internal"), "spec": spec}
+    domain = QuantSpec(bits, signed, "internal")
+    return StandardizationAttrs(epsilon=epsilon, domain=domain, spec=spec)
 
 
 def drawn(data, bits, signed, made, exponent, epsilon) -> tuple:
@@ -63,7 +67,7 @@ def test_codes_are_those_of_the_formula(data, bits, signed, made, exponent, epsi
     found = OPS["standardize"].integer(attrs, [Fixed(np.array([codes, codes[::-1]]), exponent)])
     assert found.codes[0].tolist() == in_whole_numbers(codes, numbers)
     assert found.codes[1].tolist() == found.codes[0][::-1].tolist()
-    assert found.exponent == attrs["spec"].exponent == numbers.shift - numbers.guard
+    assert found.exponent == attrs.spec.exponent == numbers.shift - numbers.guard
 
 
 @settings(max_examples=150)
@@ -71,7 +75,7 @@ def test_codes_are_those_of_the_formula(data, bits, signed, made, exponent, epsi
 def test_off_by_no_more_than_half_a_step_and_the_guard(data, bits, signed, made, exponent, epsilon):
     attrs, codes, numbers = drawn(data, bits, signed, made, exponent, epsilon)
     found = standardized(np.array(codes), numbers)
-    assert np.abs(found).max() <= attrs["spec"].hi
+    assert np.abs(found).max() <= attrs.spec.hi
     count, total = len(codes), sum(codes)
     unit = Fraction(2) ** (2 * exponent)
     square = count * sum(c * c for c in codes) - total**2 + Fraction(epsilon) * count**2 * unit
@@ -80,7 +84,7 @@ def test_off_by_no_more_than_half_a_step_and_the_guard(data, bits, signed, made,
         return
     far = 2**120  # digits of the root that it is compared with
     root = Fraction(math.isqrt(int(square * far)), math.isqrt(far))
-    step = Fraction(2) ** -attrs["spec"].exponent
+    step = Fraction(2) ** -attrs.spec.exponent
     for code, result in zip(codes, found.tolist(), strict=True):
         off = abs(result * step - (count * code - total) / root)
         assert off <= step / 2 + Fraction(5, 4) * Fraction(1, 2**numbers.guard)
@@ -91,12 +95,12 @@ def test_off_by_no_more_than_half_a_step_and_the_guard(data, bits, signed, made,
 def test_the_farthest_result_fits_and_the_scale_is_the_finest(channels, made):
     bits = min(16, widest_input(channels))
     attrs = attrs_of(bits, made, 0.0, channels)
-    codes = np.full((2, channels), attrs["domain"].lo)
-    codes[0, 0], codes[1, :-1] = attrs["domain"].hi, attrs["domain"].hi
+    codes = np.full((2, channels), attrs.domain.lo)
+    codes[0, 0], codes[1, :-1] = attrs.domain.hi, attrs.domain.hi
     found = standardized(codes, standardization(attrs, channels, 0))
-    reach = math.sqrt(channels - 1) * 2 ** attrs["spec"].exponent
+    reach = math.sqrt(channels - 1) * 2**attrs.spec.exponent
     assert abs(found[0, 0] - reach) <= 1 and abs(found[1, -1] + reach) <= 1
-    assert attrs["spec"].lo <= found.min() and found.max() <= attrs["spec"].hi < 2 * reach + 1
+    assert attrs.spec.lo <= found.min() and found.max() <= attrs.spec.hi < 2 * reach + 1
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5])

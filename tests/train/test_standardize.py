@@ -5,7 +5,12 @@ import pytest
 import tensorflow as tf
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops.standardize import result_spec, standardization, standardized
+from qgraph.ir.ops.standardize import (
+    StandardizationAttrs,
+    result_spec,
+    standardization,
+    standardized,
+)
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import calibrate
@@ -73,7 +78,7 @@ def test_numbers_are_inference_s_and_gradients_the_float_norm_s(exponent, epsilo
             loss = tf.reduce_sum(y * weights)
         gradients.append(tape.gradient(loss, x).numpy())
         if len(gradients) == 1:
-            numbers = standardization(attrs, 8, exponent)
+            numbers = standardization(node.typed(StandardizationAttrs), 8, exponent)
             wanted = np.ldexp(standardized(codes, numbers), -spec.exponent)
             np.testing.assert_array_equal(y.numpy(), wanted)
     np.testing.assert_allclose(gradients[0][1:], gradients[1][1:], 1e-4, 1e-6)

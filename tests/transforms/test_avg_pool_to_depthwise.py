@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.ops.pool import window_count
+from qgraph.ir.ops.pool import PoolAttrs, window_count
 from qgraph.ir.text import print_graph
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
@@ -27,7 +27,7 @@ def ops(g: Graph) -> list[str]:
 @pytest.mark.parametrize("padding", ["same", ((1, 1), (0, 2)), ((2, 0), (1, 1))], ids=str)
 def test_borders(size, ksize, strides, padding):
     g, trace = net(size, ksize, strides, padding), Trace()
-    count = window_count(*size, g.nodes["pool"].attrs)
+    count = window_count(*size, g.nodes["pool"].typed(PoolAttrs))
     if count.all():
         trace = run_pass(AvgPoolToDepthwise(), g)
         assert "avg_pool" not in ops(g)

@@ -15,6 +15,7 @@ from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.exact.bounds import Bound, bounds
 from qgraph.foreign import AttrValue, Proto
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of, value_of
 from qgraph.names import tensorflow_name
 from qgraph.numerics import quantized_constant
 from qgraph.quant.topology import value_exponent
@@ -52,7 +53,7 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
     builder = emission.builder
     emission.exponents[node.name] = value_exponent(node, emission.exponents)
     if node.op == "const":
-        emission.constants[node.name] = node.attrs["value"]
+        emission.constants[node.name] = value_of(node)
     elif node.op == "input":
         kind = emission.graph.types[node.name]
         attrs: dict[str, AttrValue] = {"dtype": DType(kind.dtype), "shape": Dims(kind.shape)}
@@ -60,7 +61,7 @@ def _emit(emission: Emission, node: Node, ends: Ends) -> None:
         emission.tensors[node.name] = made
     elif node.op == "quantize" and node.inputs[0] in emission.constants:
         constant = emission.constants[node.inputs[0]]
-        emission.constants[node.name] = quantized_constant(constant, node.attrs["spec"])
+        emission.constants[node.name] = quantized_constant(constant, spec_of(node))
     else:
         lower = LOWERINGS.of(node.op, node.name)
         emission.dtypes[node.name] = emission.width(node)

@@ -14,6 +14,7 @@ from qgraph.backends.forms import Network
 from qgraph.backends.vectors.bench import bench
 from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
 from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
+from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Codes
 from qgraph.names import identifier
 from qgraph.program import Step, Tensor, run
@@ -105,7 +106,7 @@ class _Writer:
     def _spec(self, tensor: Tensor) -> Any:
         """How the graph holds a constant; narrower codes are of that width all the same."""
         node = self.network.graph.nodes.get(tensor.name)
-        spec = node.attrs.get("spec") if node is not None else None
+        spec = spec_if_any(node) if node is not None else None
         return spec if tensor.name in self.program.constants else None
 
     def _bits(self, tensor: Tensor) -> int:

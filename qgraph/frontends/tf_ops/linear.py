@@ -10,6 +10,7 @@ import numpy as np
 from qgraph.frontends.builder import Importer, Result, Site
 from qgraph.frontends.refused import in_training
 from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, padding, spatial
+from qgraph.ir.reading import kind_of
 
 
 def _convolution(op: str) -> Importer:
@@ -98,10 +99,7 @@ def _layer_norm(site: Site) -> Result:
     graph = site.builder.graph
     before = graph.producer(site.inputs[0])
     fills = [graph.producer(value) for value in site.inputs[1:3]]
-    filled = [
-        graph.constant(fill.inputs[1]) if fill.attrs.get("kind") == "Fill" else None
-        for fill in fills
-    ]
+    filled = [graph.constant(fill.inputs[1]) if kind_of(fill) == "Fill" else None for fill in fills]
     rows = graph.types[before.inputs[0]].shape if before.op == "reshape" else None
     if rows is None or len(rows) < 2 or rows[-1] is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import (
@@ -19,7 +20,7 @@ from qgraph.ir.ops import (
 )
 from qgraph.ir.ops.base import OpDef
 
-OPS: Mapping[str, OpDef] = MappingProxyType(
+OPS: Mapping[str, OpDef[Any]] = MappingProxyType(
     {
         definition.name: definition
         for module in (
@@ -38,7 +39,7 @@ OPS: Mapping[str, OpDef] = MappingProxyType(
 )
 
 
-def op_definition(op: str, node: str | None = None) -> OpDef:
+def op_definition(op: str, node: str | None = None) -> OpDef[Any]:
     """The definition of `op`. Raises GraphError if there is none."""
     try:
         return OPS[op]

@@ -8,14 +8,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qgraph.ir.ops.base import Attrs, Evaluate, OpDef, same_as_first
+from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
+from qgraph.ir.ops.base import (
+    OpDef,
+    Scale,
+    Shapes,
+    can_be_negative,
+    never_negative,
+    same_as_first,
+)
 from qgraph.ir.types import Fixed
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import Ranged, Reach
 
-PointwiseFunction = Callable[[Attrs, Any], Any]
+PointwiseFunction = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakyReluAttrs(Attributes):
+    """A line with a bend at 0."""
+
+    alpha: float = attribute("slope below 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EluAttrs(Attributes):
+    """An exponential function below 0."""
+
+    alpha: float = attribute("minus the limit below 0", default=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeluAttrs(Attributes):
+    """A GELU."""
+
+    approximate: bool = attribute("by tanh in place of erf", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardSigmoidAttrs(Attributes):
+    """clip(alpha * x + beta, 0, 1); relu6(x + 3) / 6 where none is given."""
+
+    alpha: float | None = attribute("slope", default=None)
+    beta: float | None = attribute("value at 0", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxAttrs(AxisAttrs):
+    """A softmax."""
+
+    axis: int = attribute("along which results add up to 1", default=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSoftmaxAttrs(AxisAttrs):
+    """The logarithm of a softmax."""
+
+    axis: int = attribute("the last one", choices=(-1,), default=-1)
 
 
 def sigmoid(x: Any) -> Any:
@@ -23,11 +77,11 @@ def sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 
 
-def _elu(attrs: Attrs, x: Any) -> Any:
-    return np.where(x > 0, x, attrs.get("alpha", 1.0) * np.expm1(np.minimum(x, 0))).astype(x.dtype)
+def _elu(attrs: EluAttrs, x: Any) -> Any:
+    return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0))).astype(x.dtype)
 
 
-def _selu(attrs: Attrs, x: Any) -> Any:
+def _selu(attrs: Attributes, x: Any) -> Any:
     scale, alpha = 1.0507009873554805, 1.6732632423543772
     return (scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))).astype(x.dtype)
 
@@ -36,16 +90,16 @@ def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
 
 
-def _gelu(attrs: Attrs, x: Any) -> Any:
-    if attrs.get("approximate", False):
+def _gelu(attrs: GeluAttrs, x: Any) -> Any:
+    if attrs.approximate:
         return (0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))).astype(x.dtype)
     return (0.5 * x * (1 + _erf(x / np.sqrt(2.0)))).astype(x.dtype)
 
 
-def _hard_sigmoid(attrs: Attrs, x: Any) -> Any:
+def _hard_sigmoid(attrs: HardSigmoidAttrs, x: Any) -> Any:
     """relu6(x + 3) / 6, the form used by MobileNetV3; or clip(alpha * x + beta, 0, 1)."""
-    if "alpha" in attrs:
-        return np.clip(attrs["alpha"] * x + attrs["beta"], 0, 1).astype(x.dtype)
+    if attrs.alpha is not None and attrs.beta is not None:
+        return np.clip(attrs.alpha * x + attrs.beta, 0, 1).astype(x.dtype)
     return np.minimum(np.maximum(x + 3, 0), 6) / 6
 
 
@@ -64,24 +118,42 @@ POINTWISE: Mapping[str, PointwiseFunction] = {
 }
 
 
-def _evaluate(function: PointwiseFunction) -> Evaluate:
-    return lambda attrs, inputs: function(attrs, inputs[0])
+_ATTRIBUTES: Mapping[str, type[Attributes]] = {
+    "elu": EluAttrs,
+    "gelu": GeluAttrs,
+    "hard_sigmoid": HardSigmoidAttrs,
+    "hard_swish": HardSigmoidAttrs,
+}
+_NEVER_NEGATIVE = frozenset({"sigmoid", "hard_sigmoid", "softplus"})
 
 
-def _relu(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _pointwise(name: str, function: PointwiseFunction) -> OpDef[Any]:
+    return OpDef(
+        name,
+        (1, 1),
+        _ATTRIBUTES.get(name, Attributes),
+        same_as_first,
+        lambda attrs, inputs: function(attrs, inputs[0]),
+        nonnegative=never_negative if name in _NEVER_NEGATIVE else can_be_negative,
+        elementwise=True,
+        pointwise=True,
+    )
+
+
+def _relu(attrs: Attributes, inputs: Sequence[Any]) -> Any:
     return np.maximum(inputs[0], 0)
 
 
-def _relu6(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _relu6(attrs: Attributes, inputs: Sequence[Any]) -> Any:
     return np.clip(inputs[0], 0, 6)
 
 
-def _leaky_relu(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _leaky_relu(attrs: LeakyReluAttrs, inputs: Sequence[Any]) -> Any:
     x = inputs[0]
-    return np.where(x > 0, x, x * x.dtype.type(attrs["alpha"]))
+    return np.where(x > 0, x, x * x.dtype.type(attrs.alpha))
 
 
-def _integer_relu(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_relu(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(np.maximum(inputs[0].codes, 0), inputs[0].exponent)
 
 
@@ -93,30 +165,42 @@ def six_code(exponent: Any) -> Any:
     return np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
 
 
-def _integer_relu6(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_relu6(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     x = inputs[0]
     return Fixed(np.clip(x.codes, 0, six_code(x.exponent)), x.exponent)
 
 
-def _softmax(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    x, axis = inputs[0], attrs.get("axis", -1)
+def _softmax(attrs: SoftmaxAttrs, inputs: Sequence[Any]) -> Any:
+    x, axis = inputs[0], attrs.axis
     e = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
     return e / e.sum(axis=axis, keepdims=True)
 
 
-def _log_softmax(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _log_softmax(attrs: Attributes, inputs: Sequence[Any]) -> Any:
     x = inputs[0] - inputs[0].max(axis=-1, keepdims=True, initial=-np.inf)
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
-OPS = (
-    OpDef("relu", (1, 1), same_as_first, _relu, _integer_relu),
-    OpDef("relu6", (1, 1), same_as_first, _relu6, _integer_relu6),
-    OpDef("leaky_relu", (1, 1), same_as_first, _leaky_relu, attrs=("alpha",)),
-    *(
-        OpDef(name, (1, 1), same_as_first, _evaluate(f), pointwise=True)
-        for name, f in POINTWISE.items()
-    ),
-    OpDef("softmax", (1, 1), same_as_first, _softmax),
-    OpDef("log_softmax", (1, 1), same_as_first, _log_softmax),
+def _rectified(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    return Reach(max(inputs[0].low, 0), max(inputs[0].high, 0), inputs[0].magnitude)
+
+
+def _rectifier(
+    name: str,
+    evaluate: Callable[[Attributes, Sequence[Any]], Any],
+    integer: Callable[[Attributes, Sequence[Fixed]], Fixed],
+) -> OpDef[Any]:
+    return OpDef(
+        name, (1, 1), MarkedAttrs, same_as_first, evaluate, integer,
+        scale=Scale.KEPT, reach=_rectified, nonnegative=never_negative, elementwise=True,
+    )  # fmt: skip
+
+
+OPS: tuple[OpDef[Any], ...] = (
+    _rectifier("relu", _relu, _integer_relu),
+    _rectifier("relu6", _relu6, _integer_relu6),
+    OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),
+    *(_pointwise(name, function) for name, function in POINTWISE.items()),
+    OpDef("softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax, nonnegative=never_negative),
+    OpDef("log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax),
 )

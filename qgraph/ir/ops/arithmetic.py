@@ -3,110 +3,165 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.ops.base import (
-    Attrs,
-    Evaluate,
-    Integer,
     OpDef,
+    Scale,
+    Shapes,
+    as_its_inputs,
+    as_one_input,
     broadcast,
     broadcast_shapes,
+    can_be_negative,
+    never_negative,
     one_scale,
+    reach_of_inputs,
     same_as_first,
 )
 from qgraph.ir.ops.linear import product_exponent
 from qgraph.ir.types import Fixed, TensorType
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import (
+    Ranged,
+    Reach,
+    reach_of_difference,
+    reach_of_product,
+    reach_of_sum,
+)
+
+BinaryFunction = Callable[[Any, Any], Any]
+UnaryFunction = Callable[[Any], Any]
+Nonnegative = Callable[[Attributes, Sequence[bool]], bool]
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Evaluate:
-    return lambda attrs, inputs: function(inputs[0], inputs[1])
+@dataclass(frozen=True, kw_only=True)
+class CastAttrs(Attributes):
+    """Another type of element."""
+
+    dtype: str = attribute("numpy's name of the type")
 
 
-def _unary(function: Callable[[Any], Any]) -> Evaluate:
-    return lambda attrs, inputs: function(inputs[0])
-
-
-def _one_scale(function: Callable[[Any, Any], Any]) -> Integer:
-    return lambda attrs, inputs: Fixed(
-        function(inputs[0].codes, inputs[1].codes), one_scale(inputs)
-    )
-
-
-def _product(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _product(attrs: MarkedAttrs, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(inputs[0].codes * inputs[1].codes, product_exponent(*inputs))
 
 
-def _comparison(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _comparison(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType("bool", broadcast(attrs, inputs).shape)
 
 
-def _select_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _select_type(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     if inputs[0].dtype != "bool":
         raise GraphError(f"the condition must be bool, found {inputs[0]}")
     kind = broadcast(attrs, inputs[1:])
     return kind.with_shape(broadcast_shapes([t.shape for t in inputs]))
 
 
-def _cast_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    return TensorType(attrs["dtype"], inputs[0].shape)
+def _cast_type(attrs: CastAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    return TensorType(attrs.dtype, inputs[0].shape)
 
 
-def _cast(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return inputs[0].astype(attrs["dtype"])
+def _cast(attrs: CastAttrs, inputs: Sequence[Any]) -> Any:
+    return inputs[0].astype(attrs.dtype)
 
 
-SAME_SCALE = {
-    "add": np.add,
-    "sub": np.subtract,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-}
-FLOAT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "div": np.divide,
-    "squared_difference": lambda a, b: (a - b) * (a - b),
-    "pow": np.power,
-}
-FLOAT_UNARY: dict[str, Callable[[Any], Any]] = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "square": np.square,
-    "reciprocal": np.reciprocal,
-    "floor": np.floor,
-}
+def _sum_reach(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    return reach_of_sum(*inputs)
 
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+
+def _difference_reach(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    return reach_of_difference(*inputs)
+
+
+def _product_reach(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    return reach_of_product(*inputs)
+
+
+def _of_codes(
+    name: str,
+    function: BinaryFunction,
+    reach: Callable[[MarkedAttrs, Sequence[Ranged], Shapes], Reach],
+    nonnegative: Nonnegative,
+) -> OpDef[Any]:
+    """Arithmetic of codes on one scale."""
+    return OpDef(
+        name,
+        (2, 2),
+        MarkedAttrs,
+        broadcast,
+        lambda attrs, inputs: function(inputs[0], inputs[1]),
+        lambda attrs, inputs: Fixed(function(inputs[0].codes, inputs[1].codes), one_scale(inputs)),
+        scale=Scale.SHARED,
+        reach=reach,
+        nonnegative=nonnegative,
+        elementwise=True,
+    )
+
+
+def _binary(
+    name: str,
+    function: BinaryFunction,
+    infer: Callable[[Any, Sequence[TensorType]], TensorType] = broadcast,
+) -> OpDef[Any]:
+    return OpDef(
+        name, (2, 2), MarkedAttrs, infer, lambda attrs, inputs: function(inputs[0], inputs[1]),
+        elementwise=True,
+    )  # fmt: skip
+
+
+def _unary(
+    name: str, function: UnaryFunction, nonnegative: Nonnegative = can_be_negative
+) -> OpDef[Any]:
+    return OpDef(
+        name, (1, 1), Attributes, same_as_first, lambda attrs, inputs: function(inputs[0]),
+        nonnegative=nonnegative, elementwise=True,
+    )  # fmt: skip
+
+
+COMPARISONS: dict[str, BinaryFunction] = {
     "greater": np.greater,
     "greater_equal": np.greater_equal,
     "equal": np.equal,
     "not_equal": np.not_equal,
 }
-LOGICAL: dict[str, Callable[[Any, Any], Any]] = {
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-}
 
-OPS = (
-    *(
-        OpDef(name, (2, 2), broadcast, _binary(f), _one_scale(f), same_scale=True)
-        for name, f in SAME_SCALE.items()
+OPS: tuple[OpDef[Any], ...] = (
+    _of_codes("add", np.add, _sum_reach, as_its_inputs),
+    _of_codes("sub", np.subtract, _difference_reach, can_be_negative),
+    _of_codes("maximum", np.maximum, reach_of_inputs, as_one_input),
+    _of_codes("minimum", np.minimum, reach_of_inputs, as_its_inputs),
+    OpDef(
+        "mul", (2, 2), MarkedAttrs, broadcast, lambda attrs, inputs: inputs[0] * inputs[1],
+        _product, scale=Scale.PRODUCT, reach=_product_reach, nonnegative=as_its_inputs,
+        elementwise=True,
     ),
-    OpDef("mul", (2, 2), broadcast, _binary(np.multiply), _product),
-    *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in FLOAT_BINARY.items()),
-    *(OpDef(name, (1, 1), same_as_first, _unary(f)) for name, f in FLOAT_UNARY.items()),
-    *(OpDef(name, (2, 2), _comparison, _binary(f)) for name, f in COMPARISONS.items()),
-    *(OpDef(name, (2, 2), broadcast, _binary(f)) for name, f in LOGICAL.items()),
-    OpDef("logical_not", (1, 1), same_as_first, _unary(np.logical_not)),
+    _binary("div", np.divide),
+    _binary("squared_difference", lambda a, b: (a - b) * (a - b)),
+    _binary("pow", np.power),
+    _unary("neg", np.negative),
+    _unary("abs", np.abs, never_negative),
+    _unary("exp", np.exp, never_negative),
+    _unary("expm1", np.expm1),
+    _unary("log", np.log),
+    _unary("log1p", np.log1p),
+    _unary("sqrt", np.sqrt, never_negative),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(x), never_negative),
+    _unary("square", np.square, never_negative),
+    _unary("reciprocal", np.reciprocal),
+    _unary("floor", np.floor),
+    *(_binary(name, function, _comparison) for name, function in COMPARISONS.items()),
+    _binary("logical_and", np.logical_and),
+    _binary("logical_or", np.logical_or),
+    _unary("logical_not", np.logical_not),
     # condition, value where it is true, value where it is false
-    OpDef("select", (3, 3), _select_type, lambda attrs, inputs: np.where(*inputs)),
-    OpDef("cast", (1, 1), _cast_type, _cast, attrs=("dtype",)),
-)
+    OpDef(
+        "select", (3, 3), Attributes, _select_type, lambda attrs, inputs: np.where(*inputs),
+        elementwise=True,
+    ),
+    OpDef("cast", (1, 1), CastAttrs, _cast_type, _cast, elementwise=True),
+)  # fmt: skip

@@ -1,57 +1,113 @@
-"""What an op is: its type rule, its float reference and its integer reference."""
+"""What defines an op of the graph; everything that asks about ops is derived from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.types import Array, Codes, Fixed, Shape, TensorType
+from qgraph.ops.attributes import Attributes
+from qgraph.ops.reach import Ranged, Reach, reach_of_any
 
-Attrs = Mapping[str, Any]
-Infer = Callable[[Attrs, Sequence[TensorType]], TensorType]
-Evaluate = Callable[[Attrs, Sequence[Any]], Any]
-Integer = Callable[[Attrs, Sequence[Fixed]], Fixed]
+A = TypeVar("A", bound=Attributes)
+Shapes = Sequence[Shape | None]
+
+
+class Scale(Enum):
+    """What becomes of the scale of codes."""
+
+    FLOAT = "the result is float"
+    KEPT = "the result is on the scale of the input"
+    SHARED = "all inputs are on one scale, and the result too"
+    PRODUCT = "exponents add up"
+    OWN = "the result is on the scale that `spec` says"
+
+
+def can_be_negative(attrs: Attributes, inputs: Sequence[bool]) -> bool:
+    return False
+
+
+def never_negative(attrs: Attributes, inputs: Sequence[bool]) -> bool:
+    return True
+
+
+def as_its_inputs(attrs: Attributes, inputs: Sequence[bool]) -> bool:
+    """Not negative where no input is."""
+    return bool(inputs) and all(inputs)
+
+
+def as_one_input(attrs: Attributes, inputs: Sequence[bool]) -> bool:
+    """Not negative where some input is not."""
+    return any(inputs)
+
+
+def as_its_inputs_in_pools(attrs: MarkedAttrs, inputs: Sequence[bool]) -> bool:
+    return attrs.pool and all(inputs)
+
+
+def reach_of_inputs(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    """The range of ops whose elements are elements of their inputs, or between them."""
+    return reach_of_any(inputs)
 
 
 @dataclass(frozen=True)
-class OpDef:
-    """One op, in one place.
+class OpDef(Generic[A]):
+    """One op, in one place. Rules are given the attributes, as an instance of `attributes`.
 
-    `infer` is the type rule for the (first) output, `evaluate` the float reference in numpy
-    (in the dtype of its inputs), `integer` the integer reference on codes, None where the op
-    exists in float only. `moves` marks ops that only move values: codes and scale pass
-    through. `same_scale` marks ops that need all data inputs on one scale.
+    arity: the fewest and the most inputs, None for any number. infer: the type of the output, or
+    those of several. evaluate: the float reference in numpy, in the dtype of its inputs.
+
+    integer: the integer reference on codes, None where the op exists in float only. scale: on which
+    scale they are. reach: their range from those of the inputs, and from the shapes of the inputs.
+
+    nonnegative: whether no element of the result is negative, from whether none of each input is.
+
+    moves: elements of the result are elements of the inputs, or 0; codes pass through unchanged.
+    elementwise: each element is made of those at its place alone. pointwise: a function of one
+    tensor that may become a table. layer: sums of products with weights, the second input.
     """
 
     name: str
     arity: tuple[int, int | None]
-    infer: Infer
-    evaluate: Evaluate | None = None
-    integer: Integer | None = None
-    attrs: tuple[str, ...] = ()
+    attributes: type[A]
+    infer: Callable[[A, Sequence[TensorType]], TensorType | tuple[TensorType, ...]]
+    evaluate: Callable[[A, Sequence[Any]], Any] | None = None
+    integer: Callable[[A, Sequence[Fixed]], Fixed] | None = None
+    scale: Scale = Scale.FLOAT
+    reach: Callable[[A, Sequence[Ranged], Shapes], Reach] | None = None
+    nonnegative: Callable[[A, Sequence[bool]], bool] = can_be_negative
     moves: bool = False
-    same_scale: bool = False
+    elementwise: bool = False
     pointwise: bool = False
+    layer: bool = False
 
-    def types(self, attrs: Attrs, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        """Output types. Raises GraphError where arity, attributes or input types do not fit."""
+    @property
+    def same_scale(self) -> bool:
+        """Whether all inputs have to be on one scale."""
+        return self.scale is Scale.SHARED
+
+    @property
+    def keeps_scale(self) -> bool:
+        """Whether codes keep the scale they are on."""
+        return self.scale in (Scale.KEPT, Scale.SHARED)
+
+    def types(self, attrs: A, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        """Output types. Raises GraphError where the number of inputs or their types do not fit."""
         low, high = self.arity
         if len(inputs) < low or (high is not None and len(inputs) > high):
             expected = str(low) if low == high else f"{low} to {high or 'any number of'}"
             raise GraphError(f"takes {expected} inputs, found {len(inputs)}")
-        missing = [name for name in self.attrs if name not in attrs]
-        if missing:
-            raise GraphError(f"attribute `{missing[0]}` is missing")
-        if self.name == "opaque":
-            return tuple(attrs["types"])
-        return (self.infer(attrs, inputs),)
+        found = self.infer(attrs, inputs)
+        return found if isinstance(found, tuple) else (found,)
 
 
-def same_as_first(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def same_as_first(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     return inputs[0]
 
 
@@ -71,7 +127,7 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
     return tuple(result)
 
 
-def broadcast(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def broadcast(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     """Type rule of elementwise ops: one dtype, broadcast shapes."""
     dtypes = {t.dtype for t in inputs}
     if len(dtypes) > 1:
@@ -87,10 +143,10 @@ def one_scale(inputs: Sequence[Fixed]) -> int | Codes:
     return first
 
 
-def moved(evaluate: Callable[[Attrs, Sequence[Array]], Array]) -> Integer:
+def moved(evaluate: Callable[[A, Sequence[Array]], Array]) -> Callable[[A, Sequence[Fixed]], Fixed]:
     """The integer rule of an op that only moves values: the same motion, on codes."""
 
-    def integer(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+    def integer(attrs: A, inputs: Sequence[Fixed]) -> Fixed:
         codes: Any = evaluate(attrs, [i.codes for i in inputs])
         return Fixed(codes, one_scale(inputs))
 

@@ -8,51 +8,87 @@ result. Composition is exact: a table of it holds what the ops give one after th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from qgraph.errors import GraphError
 from qgraph.ir.ops import activation, arithmetic
-from qgraph.ir.ops.activation import POINTWISE, PointwiseFunction
-from qgraph.ir.ops.base import Attrs, OpDef, same_as_first
+from qgraph.ir.ops.activation import GeluAttrs
+from qgraph.ir.ops.base import OpDef, same_as_first
+from qgraph.ops.attributes import Attributes, attribute, attributes_of
 
 Argument = int | float
 Step = tuple[str, tuple[Argument, ...], tuple[tuple[str, Any], ...]]
+Steps = tuple[Step, ...]
 
 # Ops that give each element from the elements at its place alone.
-ELEMENTWISE: Mapping[str, OpDef] = {
+ELEMENTWISE: dict[str, OpDef[Any]] = {
     definition.name: definition
     for definition in (*activation.OPS, *arithmetic.OPS)
-    if definition.name not in ("softmax", "log_softmax")
+    if definition.elementwise
 }
 
 
-def composed(attrs: Attrs, x: Any) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class ComposedAttrs(Attributes):
+    """A function that is written out in steps."""
+
+    steps: Steps = attribute("ops, each with its arguments and its attributes")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for op, arguments, extra in self.steps:
+            if op not in ELEMENTWISE:
+                raise GraphError(f"attribute `steps` has `{op}`, which is not elementwise")
+            low, high = ELEMENTWISE[op].arity
+            if not low <= len(arguments) <= (high or low):
+                raise GraphError(f"attribute `steps` gives `{op}` {len(arguments)} arguments")
+            attributes_of(ELEMENTWISE[op].attributes, dict(extra))
+
+
+def composed(attrs: ComposedAttrs, x: Any) -> Any:
     """The steps, one after the other, in the dtype of `x`."""
     values = [x]
-    for op, arguments, extra in attrs["steps"]:
+    for op, arguments, extra in attrs.steps:
         inputs = [values[a] if isinstance(a, int) else np.asarray(a, x.dtype) for a in arguments]
-        evaluate = ELEMENTWISE[op].evaluate
-        assert evaluate is not None
-        values.append(evaluate(dict(extra), inputs))
+        values.append(evaluated(op, dict(extra), inputs))
     return np.asarray(values[-1], x.dtype)
 
 
-def _evaluate(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def evaluated(op: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
+    """What an elementwise op gives in float."""
+    definition = ELEMENTWISE[op]
+    assert definition.evaluate is not None
+    return definition.evaluate(attributes_of(definition.attributes, attrs), inputs)
+
+
+def _evaluate(attrs: ComposedAttrs, inputs: Sequence[Any]) -> Any:
     return composed(attrs, inputs[0])
 
 
-def steps_of(op: str, attrs: Attrs) -> tuple[Step, ...] | None:
+def _nonnegative(attrs: ComposedAttrs, inputs: Sequence[bool]) -> bool:
+    known = [inputs[0]]
+    for op, arguments, extra in attrs.steps:
+        given = [known[a] if isinstance(a, int) else a >= 0 for a in arguments]
+        definition = ELEMENTWISE[op]
+        known.append(
+            definition.nonnegative(attributes_of(definition.attributes, dict(extra)), given)
+        )
+    return known[-1]
+
+
+def steps_of(attrs: Attributes) -> Steps | None:
     """The steps of `composed`, and of functions that only `composed` can write in TensorFlow."""
-    if op == "composed":
-        steps: tuple[Step, ...] = attrs["steps"]
-        return steps
-    return tuple(_gelu(attrs)) if op == "gelu" else None
+    if isinstance(attrs, ComposedAttrs):
+        return attrs.steps
+    return tuple(_gelu(attrs)) if isinstance(attrs, GeluAttrs) else None
 
 
-def _gelu(attrs: Attrs) -> Iterator[Step]:
-    if attrs.get("approximate", False):
-        inner: tuple[Step, ...] = (
+def _gelu(attrs: GeluAttrs) -> Iterator[Step]:
+    if attrs.approximate:
+        inner: Steps = (
             ("mul", (0, 0), ()),
             ("mul", (1, 0), ()),
             ("mul", (2, 0.044715), ()),
@@ -69,7 +105,12 @@ def _gelu(attrs: Attrs) -> Iterator[Step]:
     yield ("mul", (last + 2, last + 1), ())
 
 
-# Functions that may become a table.
-TABLES: Mapping[str, PointwiseFunction] = {**POINTWISE, "composed": composed}
+OPS: tuple[OpDef[Any], ...] = (
+    OpDef(
+        "composed", (1, 1), ComposedAttrs, same_as_first, _evaluate,
+        nonnegative=_nonnegative, elementwise=True, pointwise=True,
+    ),
+)  # fmt: skip
 
-OPS = (OpDef("composed", (1, 1), same_as_first, _evaluate, attrs=("steps",), pointwise=True),)
+# Functions that may become a table.
+TABLES: Mapping[str, OpDef[Any]] = {op.name: op for op in (*activation.OPS, *OPS) if op.pointwise}

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph import kernels
-from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, OpDef, broadcast, broadcast_shapes, one_scale
+from qgraph.errors import ExactnessError, GraphError
+from qgraph.ir.ops.attributes import MarkedAttrs, SlidingAttrs
+from qgraph.ir.ops.base import (
+    OpDef,
+    Scale,
+    Shapes,
+    as_its_inputs,
+    as_its_inputs_in_pools,
+    broadcast,
+    broadcast_shapes,
+    one_scale,
+)
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
-from qgraph.ir.ops.windows import Pads, explicit_pads, out_sizes
+from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import Ranged, Reach, reach_of_products, reach_of_sum
 
-# Ops with weights, the second input.
-COMPUTE = ("conv2d", "depthwise_conv2d", "matmul")
+
+@dataclass(frozen=True, kw_only=True)
+class ConvAttrs(MarkedAttrs, SlidingAttrs):
+    """A convolution; what is around the image is 0."""
+
+    dilations: Pair = attribute("positions from one tap to the next", low=1)
+
+    def pads(self, image: Sequence[int], kernel: Pair) -> Pads:
+        """Padding as numbers, for an image and a kernel of these heights and widths."""
+        return explicit_pads(image, kernel, self.strides, self.dilations, self.padding)
 
 
 def _image(x: TensorType) -> tuple[int | None, ...]:
@@ -37,48 +59,46 @@ def _check_dtypes(x: TensorType, w: TensorType) -> None:
         raise GraphError(f"input is {x.dtype}, weights are {w.dtype}")
 
 
-def infer_conv2d(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def infer_conv2d(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x, w = inputs
     _check_dtypes(x, w)
     n, h, width, c = _image(x)
     kh, kw, per_group, out = _filter(w)
     if c is not None and (c % per_group or out % (c // per_group)):
         raise GraphError(f"{c} channels do not fit a filter of {w}")
-    oh, ow = out_sizes((h, width), (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"])
+    oh, ow = out_sizes((h, width), (kh, kw), attrs.strides, attrs.dilations, attrs.padding)
     return TensorType(x.dtype, (n, oh, ow, out))
 
 
-def infer_depthwise(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def infer_depthwise(attrs: ConvAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x, w = inputs
     _check_dtypes(x, w)
     n, h, width, c = _image(x)
     kh, kw, channels, multiplier = _filter(w)
     if c is not None and c != channels:
         raise GraphError(f"{c} channels do not fit a depthwise filter of {w}")
-    oh, ow = out_sizes((h, width), (kh, kw), attrs["strides"], attrs["dilations"], attrs["padding"])
+    oh, ow = out_sizes((h, width), (kh, kw), attrs.strides, attrs.dilations, attrs.padding)
     return TensorType(x.dtype, (n, oh, ow, channels * multiplier))
 
 
-def conv2d(attrs: Attrs, inputs: Sequence[Array]) -> Array:
+def conv2d(attrs: ConvAttrs, inputs: Sequence[Array]) -> Array:
     x, w = inputs
-    strides, dilations = attrs["strides"], attrs["dilations"]
-    return convolved(x, w, strides, dilations, _pads(attrs, x, w))
+    return convolved(x, w, attrs.strides, attrs.dilations, _pads(attrs, x, w))
 
 
-def depthwise_conv2d(attrs: Attrs, inputs: Sequence[Any]) -> Array:
+def depthwise_conv2d(attrs: ConvAttrs, inputs: Sequence[Any]) -> Array:
     x, w = inputs
-    strides, dilations, pads = attrs["strides"], attrs["dilations"], _pads(attrs, x, w)
+    strides, dilations, pads = attrs.strides, attrs.dilations, _pads(attrs, x, w)
     if x.dtype == np.float32 and w.shape[3] == 1:
         return kernels.depthwise_conv2d(x, w[..., 0], strides, dilations, (*pads[0], *pads[1]))
     return convolved_by_channel(x, w, strides, dilations, pads)
 
 
-def _pads(attrs: Attrs, x: Any, w: Any) -> Pads:
-    kernel, sizes = w.shape[:2], x.shape[1:3]
-    return explicit_pads(sizes, kernel, attrs["strides"], attrs["dilations"], attrs["padding"])
+def _pads(attrs: ConvAttrs, x: Any, w: Any) -> Pads:
+    return attrs.pads(x.shape[1:3], w.shape[:2])
 
 
-def infer_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def infer_matmul(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     x, w = inputs
     _check_dtypes(x, w)
     if x.shape is None or w.shape is None or len(x.shape) != 2 or len(w.shape) != 2:
@@ -88,11 +108,11 @@ def infer_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(x.dtype, (x.shape[0], w.shape[1]))
 
 
-def matmul(attrs: Attrs, inputs: Sequence[Array]) -> Array:
+def matmul(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return np.asarray(np.matmul(inputs[0], inputs[1]))
 
 
-def infer_batch_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def infer_batch_matmul(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     a, b = inputs
     _check_dtypes(a, b)
     if a.shape is None or b.shape is None or len(a.shape) < 2 or len(b.shape) < 2:
@@ -103,7 +123,7 @@ def infer_batch_matmul(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType
     return TensorType(a.dtype, (*(batch or ()), a.shape[-2], b.shape[-1]))
 
 
-def infer_bias_add(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def infer_bias_add(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     x, b = inputs
     if b.shape is None or len(b.shape) != 1:
         raise GraphError(f"the bias must be a vector, found {b}")
@@ -119,40 +139,80 @@ def product_exponent(x: Fixed, w: Fixed) -> int | Codes:
     return int(total) if total.ndim == 0 else total
 
 
-def _integer_conv2d(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_conv2d(attrs: ConvAttrs, inputs: Sequence[Fixed]) -> Fixed:
     codes: Any = conv2d(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
-def _integer_depthwise(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_depthwise(attrs: ConvAttrs, inputs: Sequence[Fixed]) -> Fixed:
     codes: Any = depthwise_conv2d(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
-def _integer_matmul(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_matmul(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     codes: Any = matmul(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
-def _add(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _add(attrs: Attributes, inputs: Sequence[Any]) -> Any:
     return inputs[0] + inputs[1]
 
 
-def _integer_bias_add(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_bias_add(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(inputs[0].codes + inputs[1].codes, one_scale(inputs))
 
 
-WINDOW = ("strides", "padding", "dilations")
+def _layer(
+    name: str,
+    attributes: type[Any],
+    infer: Callable[[Any, Sequence[TensorType]], TensorType],
+    evaluate: Callable[[Any, Sequence[Any]], Array],
+    integer: Callable[[Any, Sequence[Fixed]], Fixed],
+    terms: Callable[[Shapes], Sequence[int | None]],
+) -> OpDef[Any]:
+    """terms: sizes whose product is the number of products that an element adds up."""
 
-OPS = (
+    def reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+        sizes = terms(shapes)
+        if None in sizes:
+            raise ExactnessError(
+                "multiplies matrices of unknown size, so its sums have no bound",
+                hint="give --input-shape",
+            )
+        x, weights = inputs
+        return reach_of_products(x, weights, math.prod(size or 0 for size in sizes))
+
+    return OpDef(
+        name, (2, 2), attributes, infer, evaluate, integer,
+        scale=Scale.PRODUCT, reach=reach, nonnegative=as_its_inputs_in_pools, layer=True,
+    )  # fmt: skip
+
+
+def _matmul_terms(shapes: Shapes) -> Sequence[int | None]:
+    x, w = shapes
+    return (w[0] if w and w[0] is not None else x[1] if x else None,)
+
+
+OPS: tuple[OpDef[Any], ...] = (
     # x [n,h,w,c], w [kh,kw,c/groups,out]
-    OpDef("conv2d", (2, 2), infer_conv2d, conv2d, _integer_conv2d, WINDOW),
-    # x [n,h,w,c], w [kh,kw,c,multiplier]
-    OpDef(
-        "depthwise_conv2d", (2, 2), infer_depthwise, depthwise_conv2d, _integer_depthwise, WINDOW
+    _layer(
+        "conv2d", ConvAttrs, infer_conv2d, conv2d, _integer_conv2d,
+        lambda shapes: (shapes[1] or ())[:3],
     ),
-    OpDef("matmul", (2, 2), infer_matmul, matmul, _integer_matmul),
+    # x [n,h,w,c], w [kh,kw,c,multiplier]
+    _layer(
+        "depthwise_conv2d", ConvAttrs, infer_depthwise, depthwise_conv2d, _integer_depthwise,
+        lambda shapes: (shapes[1] or ())[:2],
+    ),
+    _layer("matmul", MarkedAttrs, infer_matmul, matmul, _integer_matmul, _matmul_terms),
     # Of values of any rank, in float: attention.
-    OpDef("batch_matmul", (2, 2), infer_batch_matmul, matmul),
-    OpDef("bias_add", (2, 2), infer_bias_add, _add, _integer_bias_add, same_scale=True),
-)
+    OpDef("batch_matmul", (2, 2), MarkedAttrs, infer_batch_matmul, matmul),
+    OpDef(
+        "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
+        scale=Scale.SHARED, nonnegative=as_its_inputs,
+        reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs),
+    ),
+)  # fmt: skip
+
+# Ops with weights, the second input.
+COMPUTE = tuple(op.name for op in OPS if op.layer)

@@ -4,16 +4,96 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, Infer, OpDef, moved, same_as_first
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.base import (
+    OpDef,
+    Scale,
+    Shapes,
+    as_its_inputs,
+    moved,
+    reach_of_inputs,
+    same_as_first,
+)
 from qgraph.ir.types import TensorType
+from qgraph.ops.attribute_types import Pads, Pair
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.reach import Ranged, Reach, reach_of_any, with_zero
+
+Infer = Callable[[Any, Sequence[TensorType]], TensorType]
 
 
-def _infer_concat(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+@dataclass(frozen=True, kw_only=True)
+class PaddingAttrs(Attributes):
+    """Elements around a tensor."""
+
+    paddings: tuple[Pair, ...] = attribute("elements before and after, for each axis", low=0)
+    mode: Literal["constant", "reflect", "symmetric"] = attribute(
+        "what they are: `value`, or elements of the tensor mirrored at its edge", default="constant"
+    )
+    value: int | float = attribute("the elements of mode `constant`", default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetAttrs(Attributes):
+    """Another shape for the same elements."""
+
+    shape: tuple[int, ...] = attribute("sizes of the result; -1 for what is left", low=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartAttrs(Attributes):
+    """A part of each axis, as Python slices: None is `from the start` or `to the end`."""
+
+    begin: tuple[int | None, ...] = attribute("the first index of each axis")
+    end: tuple[int | None, ...] = attribute("the index of each axis to stop before")
+    strides: tuple[int | None, ...] = attribute("from one index of each axis to the next")
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        ends = zip(self.begin, self.end, self.strides, strict=True)
+        return tuple(slice(*part) for part in ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeAttrs(Attributes):
+    """An image of another size."""
+
+    size: Pair = attribute("height and width of the result", low=1)
+    align_corners: bool = attribute("whether corners lie on corners", default=False)
+    half_pixel: bool = attribute("whether positions are centres of pixels", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockAttrs(Attributes):
+    """Square blocks of an image."""
+
+    block: int = attribute("height and width of a block", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceToBatchAttrs(Attributes):
+    """Blocks of an image, whose positions become images."""
+
+    block: Pair = attribute("height and width of a block", low=1)
+    paddings: Pads = attribute("zeros around the image", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchToSpaceAttrs(Attributes):
+    """Images that become positions in blocks of one."""
+
+    block: Pair = attribute("height and width of a block", low=1)
+    crops: Pads = attribute("what is cut off around the image", low=0)
+
+
+def _infer_concat(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> TensorType:
     shapes = [t.shape for t in inputs]
     if len({t.dtype for t in inputs}) > 1:
         raise GraphError(f"inputs have different dtypes: {[t.dtype for t in inputs]}")
@@ -21,7 +101,7 @@ def _infer_concat(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
         return TensorType(inputs[0].dtype, None)
     known = [s for s in shapes if s is not None]
     rank = len(known[0])
-    axis = attrs["axis"] % rank
+    axis = attrs.axis % rank
     result: list[int | None] = []
     for i in range(rank):
         dims = [s[i] if len(s) == rank else -1 for s in known]
@@ -35,31 +115,29 @@ def _infer_concat(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(inputs[0].dtype, tuple(result))
 
 
-def _concat(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return np.concatenate(list(inputs), axis=attrs["axis"])
+def _concat(attrs: AxisAttrs, inputs: Sequence[Any]) -> Any:
+    return np.concatenate(list(inputs), axis=attrs.axis)
 
 
-def _infer_pad(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_pad(attrs: PaddingAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None:
         return x
-    pads = attrs["paddings"]
+    pads = attrs.paddings
     if len(pads) != len(x.shape):
         raise GraphError(f"paddings {pads} do not fit {x}")
     dims = (None if d is None else d + a + b for d, (a, b) in zip(x.shape, pads, strict=True))
     return x.with_shape(tuple(dims))
 
 
-def _pad(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    """`mode` constant (with `value`, 0 by default), reflect or symmetric."""
-    mode = attrs.get("mode", "constant")
-    if mode == "constant":
-        return np.pad(inputs[0], attrs["paddings"], constant_values=attrs.get("value", 0))
-    return np.pad(inputs[0], attrs["paddings"], mode=mode)
+def _pad(attrs: PaddingAttrs, inputs: Sequence[Any]) -> Any:
+    if attrs.mode == "constant":
+        return np.pad(inputs[0], attrs.paddings, constant_values=attrs.value)
+    return np.pad(inputs[0], attrs.paddings, mode=attrs.mode)
 
 
-def _infer_reshape(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    x, target = inputs[0], tuple(attrs["shape"])
+def _infer_reshape(attrs: TargetAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, target = inputs[0], attrs.shape
     if x.shape is not None and None not in x.shape:
         size = math.prod(d or 0 for d in x.shape)
         rest = math.prod(d for d in target if d != -1)
@@ -72,12 +150,12 @@ def _infer_reshape(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(x.dtype, tuple(None if d == -1 else int(d) for d in target))
 
 
-def _reshape(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return np.reshape(inputs[0], attrs["shape"])
+def _reshape(attrs: TargetAttrs, inputs: Sequence[Any]) -> Any:
+    return np.reshape(inputs[0], attrs.shape)
 
 
-def _infer_transpose(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    x, perm = inputs[0], attrs["perm"]
+def _infer_transpose(attrs: TransposeAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    x, perm = inputs[0], attrs.perm
     if x.shape is None:
         return x
     if sorted(perm) != list(range(len(x.shape))):
@@ -85,55 +163,47 @@ def _infer_transpose(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return x.with_shape(tuple(x.shape[i] for i in perm))
 
 
-def _infer_slice(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_slice(attrs: PartAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None:
         return x
-    if len(attrs["begin"]) != len(x.shape):
-        raise GraphError(f"slice of rank {len(attrs['begin'])} does not fit {x}")
+    if len(attrs.begin) != len(x.shape):
+        raise GraphError(f"slice of rank {len(attrs.begin)} does not fit {x}")
     dims: list[int | None] = []
-    for d, part in zip(x.shape, _slices(attrs), strict=True):
+    for d, part in zip(x.shape, attrs.slices, strict=True):
         dims.append(d if d is None and part == slice(None, None, 1) else None)
         if d is not None:
             dims[-1] = len(range(*part.indices(d)))
     return x.with_shape(tuple(dims))
 
 
-def _slices(attrs: Attrs) -> tuple[slice, ...]:
-    """Python slices, one a dimension; None for `from the start` and `to the end`."""
-    return tuple(
-        slice(b, e, s)
-        for b, e, s in zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
-    )
+def _slice(attrs: PartAttrs, inputs: Sequence[Any]) -> Any:
+    return inputs[0][attrs.slices]
 
 
-def _slice(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return inputs[0][_slices(attrs)]
-
-
-def _infer_squeeze(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_squeeze(attrs: AxesAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None:
         return x
-    axes = {a % len(x.shape) for a in attrs["axes"]}
+    axes = {a % len(x.shape) for a in attrs.axes}
     if any(x.shape[a] not in (1, None) for a in axes):
         raise GraphError(f"axes {sorted(axes)} of {x} are not all 1")
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in axes))
 
 
-def _infer_expand_dims(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_expand_dims(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None:
         return x
-    axis = attrs["axis"] % (len(x.shape) + 1)
+    axis = attrs.axis % (len(x.shape) + 1)
     return x.with_shape((*x.shape[:axis], 1, *x.shape[axis:]))
 
 
-def _infer_resize(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_resize(attrs: ResizeAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None or len(x.shape) != 4:
         raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    return x.with_shape((x.shape[0], *attrs["size"], x.shape[3]))
+    return x.with_shape((x.shape[0], *attrs.size, x.shape[3]))
 
 
 def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
@@ -147,9 +217,9 @@ def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
     return np.minimum(index.astype(np.int64), size - 1)
 
 
-def _resize_nearest(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    x, (h, w) = inputs[0], attrs["size"]
-    flags = (attrs.get("align_corners", False), attrs.get("half_pixel", False))
+def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Any]) -> Any:
+    x, (h, w) = inputs[0], attrs.size
+    flags = (attrs.align_corners, attrs.half_pixel)
     return x[:, nearest(x.shape[1], h, *flags)][:, :, nearest(x.shape[2], w, *flags)]
 
 
@@ -159,8 +229,8 @@ def _check_divides(x: TensorType, dim: int | None, parts: int) -> None:
 
 
 def _infer_block(up: bool) -> Infer:
-    def infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-        x, b = inputs[0], attrs["block"]
+    def infer(attrs: BlockAttrs, inputs: Sequence[TensorType]) -> TensorType:
+        x, b = inputs[0], attrs.block
         if x.shape is None or len(x.shape) != 4:
             raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
         n, h, w, c = x.shape
@@ -176,25 +246,25 @@ def _infer_block(up: bool) -> Infer:
     return infer
 
 
-def _space_to_depth(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    x, b = inputs[0], attrs["block"]
+def _space_to_depth(attrs: BlockAttrs, inputs: Sequence[Any]) -> Any:
+    x, b = inputs[0], attrs.block
     n, h, w, c = x.shape
     y = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
     return y.reshape(n, h // b, w // b, b * b * c)
 
 
-def _depth_to_space(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    x, b = inputs[0], attrs["block"]
+def _depth_to_space(attrs: BlockAttrs, inputs: Sequence[Any]) -> Any:
+    x, b = inputs[0], attrs.block
     n, h, w, c = x.shape
     y = x.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
     return y.reshape(n, h * b, w * b, c // (b * b))
 
 
-def _infer_space_to_batch(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None or len(x.shape) != 4:
         raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    (bh, bw), ((t, b), (left, right)) = attrs["block"], attrs["paddings"]
+    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.paddings
     n, h, w, c = x.shape
     _check_divides(x, None if h is None else h + t + b, bh)
     _check_divides(x, None if w is None else w + left + right, bw)
@@ -208,19 +278,19 @@ def _infer_space_to_batch(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorT
     )
 
 
-def _space_to_batch(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    (bh, bw) = attrs["block"]
-    x = np.pad(inputs[0], ((0, 0), *attrs["paddings"], (0, 0)))
+def _space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[Any]) -> Any:
+    (bh, bw) = attrs.block
+    x = np.pad(inputs[0], ((0, 0), *attrs.paddings, (0, 0)))
     n, h, w, c = x.shape
     y = x.reshape(n, h // bh, bh, w // bw, bw, c).transpose(2, 4, 0, 1, 3, 5)
     return y.reshape(n * bh * bw, h // bh, w // bw, c)
 
 
-def _infer_batch_to_space(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer_batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if x.shape is None or len(x.shape) != 4:
         raise GraphError(f"needs an NHWC tensor of rank 4, found {x}")
-    (bh, bw), ((t, b), (left, right)) = attrs["block"], attrs["crops"]
+    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = x.shape
     _check_divides(x, n, bh * bw)
     return x.with_shape(
@@ -233,8 +303,8 @@ def _infer_batch_to_space(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorT
     )
 
 
-def _batch_to_space(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    (bh, bw), ((t, b), (left, right)) = attrs["block"], attrs["crops"]
+def _batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[Any]) -> Any:
+    (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
     x = inputs[0]
     n, h, w, c = x.shape
     y = x.reshape(bh, bw, n // (bh * bw), h, w, c).transpose(2, 3, 0, 4, 1, 5)
@@ -242,31 +312,56 @@ def _batch_to_space(attrs: Attrs, inputs: Sequence[Any]) -> Any:
     return y[:, t : h * bh - b, left : w * bw - right]
 
 
-def _mover(name: str, infer: Infer, evaluate: Callable[..., Any], *attrs: str) -> OpDef:
-    return OpDef(name, (1, 1), infer, evaluate, moved(evaluate), attrs, moves=True)
+def _pad_nonnegative(attrs: PaddingAttrs, inputs: Sequence[bool]) -> bool:
+    return attrs.value >= 0 and all(inputs)
 
 
-OPS = (
-    _mover("identity", same_as_first, lambda attrs, inputs: inputs[0]),
+def _reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    """The range of ops that put zeros between elements."""
+    return with_zero(reach_of_any(inputs))
+
+
+def _mover(
+    name: str,
+    attributes: type[Any],
+    infer: Infer,
+    evaluate: Callable[[Any, Sequence[Any]], Any],
+    reach: Callable[[Any, Sequence[Ranged], Shapes], Reach] = reach_of_inputs,
+    nonnegative: Callable[[Any, Sequence[bool]], bool] = as_its_inputs,
+) -> OpDef[Any]:
+    return OpDef(
+        name, (1, 1), attributes, infer, evaluate, moved(evaluate),
+        scale=Scale.KEPT, reach=reach, nonnegative=nonnegative, moves=True,
+    )  # fmt: skip
+
+
+OPS: tuple[OpDef[Any], ...] = (
+    _mover("identity", Attributes, same_as_first, lambda attrs, inputs: inputs[0]),
     OpDef(
-        "concat",
-        (1, None),
-        _infer_concat,
-        _concat,
-        moved(_concat),
-        ("axis",),
-        moves=True,
-        same_scale=True,
+        "concat", (1, None), AxisAttrs, _infer_concat, _concat, moved(_concat),
+        scale=Scale.SHARED, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
     ),
-    _mover("pad", _infer_pad, _pad, "paddings"),
-    _mover("reshape", _infer_reshape, _reshape, "shape"),
-    _mover("transpose", _infer_transpose, lambda a, i: np.transpose(i[0], a["perm"]), "perm"),
-    _mover("slice", _infer_slice, _slice, "begin", "end", "strides"),
-    _mover("squeeze", _infer_squeeze, lambda a, i: np.squeeze(i[0], tuple(a["axes"])), "axes"),
-    _mover("expand_dims", _infer_expand_dims, lambda a, i: np.expand_dims(i[0], a["axis"]), "axis"),
-    _mover("resize_nearest", _infer_resize, _resize_nearest, "size"),
-    _mover("space_to_depth", _infer_block(up=False), _space_to_depth, "block"),
-    _mover("depth_to_space", _infer_block(up=True), _depth_to_space, "block"),
-    _mover("space_to_batch", _infer_space_to_batch, _space_to_batch, "block", "paddings"),
-    _mover("batch_to_space", _infer_batch_to_space, _batch_to_space, "block", "crops"),
-)
+    _mover("pad", PaddingAttrs, _infer_pad, _pad, _reach_with_zero, _pad_nonnegative),
+    _mover("reshape", TargetAttrs, _infer_reshape, _reshape),
+    _mover(
+        "transpose", TransposeAttrs, _infer_transpose,
+        lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
+    ),
+    _mover("slice", PartAttrs, _infer_slice, _slice),
+    _mover(
+        "squeeze", AxesAttrs, _infer_squeeze,
+        lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes),
+    ),
+    _mover(
+        "expand_dims", AxisAttrs, _infer_expand_dims,
+        lambda attrs, inputs: np.expand_dims(inputs[0], attrs.axis),
+    ),
+    _mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest),
+    _mover("space_to_depth", BlockAttrs, _infer_block(up=False), _space_to_depth),
+    _mover("depth_to_space", BlockAttrs, _infer_block(up=True), _depth_to_space),
+    _mover(
+        "space_to_batch", SpaceToBatchAttrs, _infer_space_to_batch, _space_to_batch,
+        _reach_with_zero,
+    ),
+    _mover("batch_to_space", BatchToSpaceAttrs, _infer_batch_to_space, _batch_to_space),
+)  # fmt: skip

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.ops.base import OpDef
 from qgraph.ir.types import TensorType
+from qgraph.ops.attributes import Attributes, attribute
 
 
-def _infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+@dataclass(frozen=True, kw_only=True)
+class NormAttrs(Attributes):
+    """A normalisation."""
+
+    epsilon: float = attribute("added to variances")
+
+
+def _infer(attrs: NormAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     channels = None if x.shape is None else x.shape[-1]
     for t in inputs[1:]:
@@ -23,24 +32,24 @@ def _infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
     return x
 
 
-def _batch_norm(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _batch_norm(attrs: NormAttrs, inputs: Sequence[Any]) -> Any:
     x, gamma, beta, mean, variance = inputs
-    scale = gamma / np.sqrt(variance + x.dtype.type(attrs["epsilon"]))
+    scale = gamma / np.sqrt(variance + x.dtype.type(attrs.epsilon))
     return (x - mean) * scale + beta
 
 
-def _layer_norm(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _layer_norm(attrs: NormAttrs, inputs: Sequence[Any]) -> Any:
     """In float64, rounded once: sums over channels then do not depend on their order."""
     x, gamma, beta = (np.asarray(v, np.float64) for v in inputs)
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
-    normal = centred / np.sqrt(variance + attrs["epsilon"])
+    normal = centred / np.sqrt(variance + attrs.epsilon)
     return (normal * gamma + beta).astype(inputs[0].dtype)
 
 
-OPS = (
+OPS: tuple[OpDef[Any], ...] = (
     # x [..., c], gamma [c], beta [c]; mean and variance are those of x over its last axis
-    OpDef("layer_norm", (3, 3), _infer, _layer_norm, attrs=("epsilon",)),
+    OpDef("layer_norm", (3, 3), NormAttrs, _infer, _layer_norm),
     # x [..., c], gamma [c], beta [c], mean [c], variance [c]
-    OpDef("batch_norm", (5, 5), _infer, _batch_norm, attrs=("epsilon",)),
+    OpDef("batch_norm", (5, 5), NormAttrs, _infer, _batch_norm),
 )

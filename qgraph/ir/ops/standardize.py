@@ -11,12 +11,26 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.ops.base import Attrs, OpDef
+from qgraph.ir.ops.base import OpDef, Scale
+from qgraph.ir.ops.structure import QuantizerAttrs, check_spec, reach_of_spec
 from qgraph.ir.types import Codes, Fixed, Overflow, QuantSpec, Rounding, TensorType
 from qgraph.numerics import MAX_EXPONENT, fake_quantize, finest_exponent
+from qgraph.ops.attributes import attribute
 
 SQUARE_BITS = 52  # of what a root is taken of: floor(sqrt) of float64 is exact below 2^52
 INPUT_BITS = 25  # of sums of codes: their squares leave room for epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandardizationAttrs(QuantizerAttrs):
+    """Codes of `domain` in, codes of `spec` out, on the scale of `result_spec`."""
+
+    epsilon: float = attribute("added to variances")
+    domain: QuantSpec = attribute("how inputs are held in fixed point")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_spec(self.domain)
 
 
 @dataclass(frozen=True)
@@ -43,13 +57,13 @@ def result_spec(spec: QuantSpec, channels: int) -> QuantSpec:
     return replace(spec, exponent=exponent, rounding=Rounding.HALF_UP, overflow=Overflow.SATURATE)
 
 
-def largest_square(attrs: Attrs, channels: int) -> int:
+def largest_square(attrs: StandardizationAttrs, channels: int) -> int:
     """What no square of a sum of input codes is above."""
-    return int((channels * ((1 << attrs["domain"].bits) - 1)) ** 2)
+    return int((channels * ((1 << attrs.domain.bits) - 1)) ** 2)
 
 
 def standardization(
-    attrs: Attrs, channels: int, exponent: Any, name: str | None = None
+    attrs: StandardizationAttrs, channels: int, exponent: Any, name: str | None = None
 ) -> Standardization:
     """The numbers for an input of this exponent.
 
@@ -58,30 +72,30 @@ def standardization(
     if np.ndim(exponent):
         raise ExactnessError("its input has a scale for each channel", node=name)
     largest = float(largest_square(attrs, channels))
-    epsilon = float(np.ldexp(attrs["epsilon"] * channels**2, 2 * int(exponent)))
-    made = int(attrs["spec"].exponent)
+    epsilon = float(np.ldexp(attrs.epsilon * channels**2, 2 * int(exponent)))
+    made = attrs.exponent
     for guard in range(SQUARE_BITS // 2, max(-made, 0) - 1, -1):
         if np.ldexp(largest + epsilon, 2 * guard) < 1 << SQUARE_BITS:
             return Standardization(guard, int(np.rint(np.ldexp(epsilon, 2 * guard))), made + guard)
     raise ExactnessError(
         f"its root passes {SQUARE_BITS} bits: it has {channels} channels, and epsilon "
-        f"{attrs['epsilon']:g} is large beside its input's unit, 2^-{exponent}",
+        f"{attrs.epsilon:g} is large beside its input's unit, 2^-{exponent}",
         node=name,
         hint="fewer bits, or a profile override for the layer in front of it",
     )
 
 
-def finest_input(attrs: Attrs, channels: int) -> int:
+def finest_input(attrs: StandardizationAttrs, channels: int) -> int:
     """The largest exponent of the input for which `standardization` has numbers.
 
     On a finer scale epsilon alone would pass them; on this one it still outweighs, by far, whatever
     the scale rounds away.
     """
-    if attrs["epsilon"] <= 0:
+    if attrs.epsilon <= 0:
         return MAX_EXPONENT
     room = (1 << SQUARE_BITS) - largest_square(attrs, channels)
-    guard = max(-int(attrs["spec"].exponent), 0)
-    return int(np.floor(np.log2(room / (attrs["epsilon"] * channels**2)) / 2)) - guard - 1
+    guard = max(-attrs.exponent, 0)
+    return int(np.floor(np.log2(room / (attrs.epsilon * channels**2)) / 2)) - guard - 1
 
 
 def standardized(codes: Any, numbers: Standardization) -> Codes:
@@ -97,33 +111,35 @@ def standardized(codes: Any, numbers: Standardization) -> Codes:
     return result
 
 
-def normal(attrs: Attrs, x: Any) -> Any:
+def normal(attrs: StandardizationAttrs, x: Any) -> Any:
     """What codes stand for, in float64: then the order of sums does not show."""
     centred = x - x.mean(axis=-1, keepdims=True, dtype=np.float64)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
     # Where all of it is 0, so are the deviations.
-    deviation = np.sqrt(np.maximum(variance + attrs["epsilon"], np.finfo(np.float64).tiny))
+    deviation = np.sqrt(np.maximum(variance + attrs.epsilon, np.finfo(np.float64).tiny))
     return centred / deviation
 
 
-def _infer(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
+def _infer(attrs: StandardizationAttrs, inputs: Sequence[TensorType]) -> TensorType:
     x = inputs[0]
     if not x.is_float or not x.shape or x.shape[-1] is None:
         raise GraphError(f"standardizes floats of known channels, found {x}")
     return x
 
 
-def _evaluate(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return fake_quantize(normal(attrs, inputs[0]), attrs["spec"]).astype(inputs[0].dtype)
+def _evaluate(attrs: StandardizationAttrs, inputs: Sequence[Any]) -> Any:
+    return fake_quantize(normal(attrs, inputs[0]), attrs.spec).astype(inputs[0].dtype)
 
 
-def _integer(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer(attrs: StandardizationAttrs, inputs: Sequence[Fixed]) -> Fixed:
     x = inputs[0]
     numbers = standardization(attrs, x.codes.shape[-1], x.exponent)
-    return Fixed(standardized(x.codes, numbers), attrs["spec"].exponent)
+    return Fixed(standardized(x.codes, numbers), attrs.exponent)
 
 
-OPS = (
-    # Codes of `domain` in, codes of `spec` out; on the scale of `result_spec`.
-    OpDef("standardize", (1, 1), _infer, _evaluate, _integer, ("epsilon", "domain", "spec")),
-)
+OPS: tuple[OpDef[Any], ...] = (
+    OpDef(
+        "standardize", (1, 1), StandardizationAttrs, _infer, _evaluate, _integer,
+        scale=Scale.OWN, reach=reach_of_spec,
+    ),
+)  # fmt: skip

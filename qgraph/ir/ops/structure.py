@@ -2,80 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from qgraph import numerics
-from qgraph.errors import GraphError
-from qgraph.ir.ops.base import Attrs, OpDef
-from qgraph.ir.ops.composed import TABLES
-from qgraph.ir.types import Array, Fixed, QuantSpec, TensorType, type_of
+from qgraph.errors import ExactnessError, GraphError
+from qgraph.ir.ops.base import OpDef, Scale, Shapes
+from qgraph.ir.ops.composed import TABLES, Steps
+from qgraph.ir.types import (
+    OVERFLOWS,
+    ROLES,
+    ROUNDINGS,
+    Array,
+    Codes,
+    Fixed,
+    QuantSpec,
+    TensorType,
+    type_of,
+)
+from qgraph.ops.attributes import Attributes, attribute, attributes_of, declarations
+from qgraph.ops.reach import Ranged, Reach
 
 
-def _input_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    result: TensorType = attrs["type"]
-    return result
+@dataclass(frozen=True, kw_only=True)
+class InputAttrs(Attributes):
+    """An input of the graph."""
+
+    type: TensorType = attribute("of the tensor that is fed")
 
 
-def _const_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    return type_of(attrs["value"])
+@dataclass(frozen=True, kw_only=True)
+class ConstantAttrs(Attributes):
+    """A constant."""
+
+    value: Array = attribute("its elements")
 
 
-def _const(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return attrs["value"]
+@dataclass(frozen=True, kw_only=True)
+class QuantizerAttrs(Attributes):
+    """Codes of `spec`. Raises GraphError for a spec that makes no sense."""
+
+    spec: QuantSpec = attribute("how results are held in fixed point")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_spec(self.spec)
+
+    @property
+    def exponent(self) -> int:
+        """The exponent of results, where it is one number. Raises ExactnessError where not."""
+        if not isinstance(self.spec.exponent, int | np.integer):
+            raise ExactnessError(f"the exponent of {self.spec} is not one number")
+        return int(self.spec.exponent)
 
 
-def _quantized_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    if not isinstance(attrs["spec"], QuantSpec):
-        raise GraphError(f"quantizer without a spec: found {attrs['spec']!r}")
+@dataclass(frozen=True, kw_only=True)
+class TableAttrs(QuantizerAttrs):
+    """A pointwise function as a table, with the attributes of the function where it has some."""
+
+    function: str = attribute("the op whose results the table holds", choices=(*TABLES,))
+    domain: QuantSpec = attribute("how inputs are held in fixed point")
+    alpha: float | None = attribute("of the function", default=None)
+    beta: float | None = attribute("of the function", default=None)
+    approximate: bool | None = attribute("of the function", default=None)
+    steps: Steps | None = attribute("of the function", default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_spec(self.domain)
+
+    @property
+    def given_to_function(self) -> Mapping[str, Any]:
+        """The attributes of the function that are given, by name."""
+        return {
+            name: value
+            for name, value in self.items()
+            if name in _OF_FUNCTION and value is not None
+        }
+
+    @property
+    def of_function(self) -> Attributes:
+        kind: type[Attributes] = TABLES[self.function].attributes
+        return attributes_of(kind, self.given_to_function)
+
+    def exact(self, x: Any) -> Any:
+        """What the function gives, in the dtype of `x`."""
+        evaluate = TABLES[self.function].evaluate
+        assert evaluate is not None
+        return evaluate(self.of_function, [x])
+
+
+_OF_FUNCTION = tuple(d.name for d in declarations(TableAttrs) if d.meaning == "of the function")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpaqueAttrs(Attributes):
+    """An op of its source that is not understood."""
+
+    kind: str = attribute("its name there")
+    types: tuple[TensorType, ...] = attribute("of its outputs")
+    source: Source | None = attribute("what can run it")
+
+
+def check_spec(spec: QuantSpec) -> None:
+    """Raise GraphError for a spec that makes no sense."""
+    if not 1 <= spec.bits <= 32:
+        raise GraphError(f"{spec.bits} bits are outside 1..32")
+    if spec.rounding not in ROUNDINGS or spec.overflow not in OVERFLOWS:
+        raise GraphError(f"unknown rounding or overflow in {spec}")
+    if spec.role not in ROLES:
+        raise GraphError(f"unknown role `{spec.role}`", hint=f"choose one of {', '.join(ROLES)}")
+
+
+def _input_type(attrs: InputAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    return attrs.type
+
+
+def _const_type(attrs: ConstantAttrs, inputs: Sequence[TensorType]) -> TensorType:
+    return type_of(attrs.value)
+
+
+def _const(attrs: ConstantAttrs, inputs: Sequence[Any]) -> Any:
+    return attrs.value
+
+
+def _const_nonnegative(attrs: ConstantAttrs, inputs: Sequence[bool]) -> bool:
+    return bool(attrs.value.dtype.kind in "fiu" and (attrs.value >= 0).all())
+
+
+def _quantized_type(attrs: QuantizerAttrs, inputs: Sequence[TensorType]) -> TensorType:
     if not inputs[0].is_float:
         raise GraphError(f"only float tensors are quantized, found {inputs[0]}")
     return inputs[0]
 
 
-def _quantize(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return numerics.fake_quantize(inputs[0], attrs["spec"])
+def reach_of_spec(attrs: QuantizerAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
+    low, high = attrs.spec.lo, attrs.spec.hi
+    return Reach(low, high, max(-low, high))
 
 
-def _requantize(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
-    return numerics.requantize(inputs[0], attrs["spec"])
+def _quantize(attrs: QuantizerAttrs, inputs: Sequence[Any]) -> Any:
+    return numerics.fake_quantize(inputs[0], attrs.spec)
 
 
-def _lookup_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    if attrs["function"] not in TABLES:
-        raise GraphError(f"`{attrs['function']}` is not a pointwise function")
-    return _quantized_type(attrs, inputs)
+def _requantize(attrs: QuantizerAttrs, inputs: Sequence[Fixed]) -> Fixed:
+    return numerics.requantize(inputs[0], attrs.spec)
 
 
-def table(attrs: Attrs, exponent: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def table(attrs: TableAttrs, exponent: int) -> Codes:
     """Output codes of a table for every input code, lowest first (docs/numerics.md, 3).
 
-    `attrs["domain"]` is the input's QuantSpec, `exponent` its exponent. Infinities saturate. Raises
-    GraphError where the function has no value at an input code.
+    `exponent` is that of the input. Infinities saturate. Raises GraphError where the function has
+    no value at an input code.
     """
-    domain: QuantSpec = attrs["domain"]
-    codes = np.arange(domain.lo, domain.hi + 1, dtype=np.int64)
+    codes = np.arange(attrs.domain.lo, attrs.domain.hi + 1, dtype=np.int64)
     with np.errstate(all="ignore"):
-        value = TABLES[attrs["function"]](attrs, np.ldexp(codes.astype(np.float64), -exponent))
+        value = attrs.exact(np.ldexp(codes.astype(np.float64), -exponent))
     undefined = np.isnan(value)
     if undefined.any():
         first = np.ldexp(float(codes[undefined.argmax()]), -exponent)
-        raise GraphError(f"its function `{attrs['function']}` has no value at {first:g}")
-    return numerics.quantize(value, attrs["spec"]).codes
+        raise GraphError(f"its function `{attrs.function}` has no value at {first:g}")
+    return numerics.quantize(value, attrs.spec).codes
 
 
-def _lookup(attrs: Attrs, inputs: Sequence[Any]) -> Any:
+def _lookup(attrs: TableAttrs, inputs: Sequence[Any]) -> Any:
     x = inputs[0]
-    value = TABLES[attrs["function"]](attrs, x.astype(np.float64))
-    return numerics.fake_quantize(value, attrs["spec"]).astype(x.dtype)
+    value = attrs.exact(x.astype(np.float64))
+    return numerics.fake_quantize(value, attrs.spec).astype(x.dtype)
 
 
-def _integer_lookup(attrs: Attrs, inputs: Sequence[Fixed]) -> Fixed:
+def _integer_lookup(attrs: TableAttrs, inputs: Sequence[Fixed]) -> Fixed:
     x = inputs[0]
-    codes = table(attrs, int(x.exponent))[x.codes - attrs["domain"].lo]
-    return Fixed(codes, attrs["spec"].exponent)
+    codes = table(attrs, int(x.exponent))[x.codes - attrs.domain.lo]
+    return Fixed(codes, attrs.exponent)
 
 
 class Source(Protocol):
@@ -95,21 +197,21 @@ class Source(Protocol):
 
 
 def opaque_types(
-    attrs: Attrs, inputs: Sequence[TensorType], constants: Sequence[Array | None]
+    attrs: OpaqueAttrs, inputs: Sequence[TensorType], constants: Sequence[Array | None]
 ) -> tuple[TensorType, ...]:
     """The types of an opaque op's outputs.
 
     They are those that were read with it, and where sizes were open then, what its source gives for
     inputs whose sizes are known now.
     """
-    recorded: tuple[TensorType, ...] = attrs["types"]
-    source: Source | None = attrs["source"]
-    if source is None or not inputs or all(map(_closed, recorded)):
-        return recorded
+    if attrs.source is None or not inputs or all(map(_closed, attrs.types)):
+        return attrs.types
     if not all(map(_closed, inputs)):
-        return recorded
-    inferred = source.types(inputs, constants)
-    return tuple(map(_closer, recorded, inferred)) if len(inferred) == len(recorded) else recorded
+        return attrs.types
+    inferred = attrs.source.types(inputs, constants)
+    if len(inferred) != len(attrs.types):
+        return attrs.types
+    return tuple(map(_closer, attrs.types, inferred))
 
 
 def _closed(kind: TensorType) -> bool:
@@ -126,21 +228,26 @@ def _closer(recorded: TensorType, inferred: TensorType) -> TensorType:
     return recorded.with_shape(tuple(b if a is None else a for a, b in pairs))
 
 
-def _opaque_type(attrs: Attrs, inputs: Sequence[TensorType]) -> TensorType:
-    result: TensorType = attrs["types"][0]
-    return result
+def _recorded_types(attrs: OpaqueAttrs, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    return attrs.types
 
 
-def _opaque(attrs: Attrs, inputs: Sequence[Any]) -> Any:
-    return attrs["source"].run(inputs)
+def _opaque(attrs: OpaqueAttrs, inputs: Sequence[Any]) -> Any:
+    if attrs.source is None:
+        raise GraphError(f"nothing can run `{attrs.kind}`")
+    return attrs.source.run(inputs)
 
 
-OPS = (
-    OpDef("input", (0, 0), _input_type, attrs=("type",)),
-    OpDef("const", (0, 0), _const_type, _const, attrs=("value",)),
-    OpDef("quantize", (1, 1), _quantized_type, _quantize, _requantize, ("spec",)),
-    # A pointwise function as a table: codes of `domain` in, codes of `spec` out.
-    OpDef("lookup", (1, 1), _lookup_type, _lookup, _integer_lookup, ("function", "domain", "spec")),
-    # An op of its source that is not understood: `kind` is its name there, `source` can run it.
-    OpDef("opaque", (0, None), _opaque_type, _opaque, attrs=("kind", "types", "source")),
-)
+OPS: tuple[OpDef[Any], ...] = (
+    OpDef("input", (0, 0), InputAttrs, _input_type),
+    OpDef("const", (0, 0), ConstantAttrs, _const_type, _const, nonnegative=_const_nonnegative),
+    OpDef(
+        "quantize", (1, 1), QuantizerAttrs, _quantized_type, _quantize, _requantize,
+        scale=Scale.OWN, reach=reach_of_spec,
+    ),
+    OpDef(
+        "lookup", (1, 1), TableAttrs, _quantized_type, _lookup, _integer_lookup,
+        scale=Scale.OWN, reach=reach_of_spec,
+    ),
+    OpDef("opaque", (0, None), OpaqueAttrs, _recorded_types, _opaque),
+)  # fmt: skip

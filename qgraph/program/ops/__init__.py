@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import GraphError
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
 from qgraph.program.ops.base import (
     Index,
@@ -27,7 +28,6 @@ from qgraph.program.ops.movement import (
     ReshapeAttrs,
     SliceAttrs,
     TakeAttrs,
-    TransposeAttrs,
 )
 from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
 from qgraph.program.ops.reductions import MaxPoolAttrs, ReduceMaxAttrs, StandardizeAttrs

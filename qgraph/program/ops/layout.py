@@ -5,14 +5,14 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
+from qgraph.ops.attribute_types import Pads, Pair, is_union, type_hints, words
 from qgraph.ops.attributes import Attributes, declarations
 
-Pair = tuple[int, int]
-Pads = tuple[Pair, Pair]
+__all__ = ["FileLayout", "Pads", "Pair", "PerChannel", "layout_of", "type_words"]
+
 PerChannel = int | tuple[int, ...]
 COUNTED = "a count, then as many numbers"
 
@@ -48,7 +48,7 @@ def layout_of(kind: type[Attributes]) -> Mapping[str, FileLayout]:
 
 def type_words(kind: type[Attributes], name: str) -> str:
     """The type of an attribute, in words."""
-    return _words(_hints(_key(kind))[name])
+    return words(type_hints(_key(kind))[name])
 
 
 def _key(kind: type[Attributes]) -> Any:
@@ -56,20 +56,15 @@ def _key(kind: type[Attributes]) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-@cache
 def _layouts(kind: Any) -> Mapping[str, FileLayout]:
-    hints = _hints(kind)
+    hints = type_hints(kind)
     return {d.name: _layout(hints[d.name], d.choices) for d in declarations(kind)}
 
 
 def _layout(hint: Any, choices: tuple[Any, ...]) -> FileLayout:
     if choices:
         return FileLayout(False, "", choices)
-    if _is_union(hint):
+    if is_union(hint):
         none = "none for None, " if type(None) in get_args(hint) else ""
         return FileLayout(True, f"{COUNTED}: {none}one for all, or one for each last index")
     if get_args(hint) == (int, ...):
@@ -86,29 +81,6 @@ _UNCOUNTED: Mapping[Any, str] = types.MappingProxyType(
         tuple[int | None, ...]: "",  # not in files
     }
 )
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in (Union, types.UnionType)
-
-
-def _words(hint: Any) -> str:
-    if _is_union(hint):
-        return " or ".join(map(_words, get_args(hint)))
-    if hint == tuple[int, ...]:
-        return "a list of integers"
-    if hint == tuple[int | None, ...]:
-        return "a list of integers or None"
-    if hint == tuple[Pair, ...]:
-        return "a list of pairs of integers"
-    if hint == Pads:
-        return "((top, bottom), (left, right))"
-    if hint == Pair:
-        return "(of height, of width)"
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return "a name"
-    named = {int: "an integer", bool: "True or False", type(None): "None"}
-    return named[hint]
 
 
 def _flat(value: Any) -> Iterator[int]:

@@ -12,6 +12,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.ir.types import Codes
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.program.ops.base import (
     A,
     Index,
@@ -31,18 +32,6 @@ class ReshapeAttrs(Attributes):
     """Another shape for the same elements."""
 
     shape: tuple[int, ...] = attribute("sizes of the result", low=0)
-
-
-@dataclass(frozen=True)
-class TransposeAttrs(Attributes):
-    """Another order of the axes. Raises GraphError for what is not a permutation."""
-
-    perm: tuple[int, ...] = attribute("the axis of x that each axis of the result is", low=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if sorted(self.perm) != list(range(len(self.perm))):
-            raise GraphError(f"attribute `perm` is {self.perm}, not a permutation")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.interpret import needed_for
 from qgraph.ir.graph import Graph
+from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Array, Shape
+from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
 from qgraph.rl.actor.form import ActorProgram, Step
@@ -111,7 +113,7 @@ def _take_images_last(graph: Graph) -> bool:
         others = [v for v in node.inputs if v not in unturned]
         if len(others) == len(node.inputs):
             continue
-        if node.op == "transpose" and tuple(node.attrs["perm"]) == TO_LAST:
+        if node.op == "transpose" and node.typed(TransposeAttrs).perm == TO_LAST:
             turns.append(node)
         elif node.op in SAME_FOR_ALL and all(_is_number(graph, v) for v in others):
             unturned.add(node.name)
@@ -166,7 +168,7 @@ class _Reader:
         """What an argmax over the last axis looks at; `value` itself where there is none."""
         node = self.graph.producer(value)
         rank = self.graph.types[node.inputs[0]].rank or 0 if node.inputs else 0
-        last = node.op == "argmax" and node.attrs["axis"] in (-1, rank - 1)
+        last = node.op == "argmax" and node.typed(AxisAttrs).axis in (-1, rank - 1)
         return node.inputs[0] if last else value
 
     def _observation(self) -> tuple[str, tuple[int, ...]]:

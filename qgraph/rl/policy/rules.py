@@ -9,6 +9,11 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxisAttrs, SlidingAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.movement import PartAttrs
+from qgraph.ir.ops.norm import NormAttrs
+from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import is_channel_mean
@@ -32,7 +37,7 @@ def _matmul(writer: Writer, node: Node) -> None:
 
 def _conv(writer: Writer, node: Node) -> None:
     kernel, sizes = writer.constant(node), writer.sample(node.inputs[0])
-    if node.attrs["dilations"] != NO_DILATION:
+    if node.typed(ConvAttrs).dilations != NO_DILATION:
         raise no_actor(node, " with dilations")
     if kernel.shape[2] != sizes[2]:
         raise no_actor(node, " with groups")
@@ -43,7 +48,8 @@ def _conv(writer: Writer, node: Node) -> None:
 
 def _window(writer: Writer, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
     height, width = (int(size or 0) for size in writer.sample(node.inputs[0])[:2])
-    strides, padding = node.attrs["strides"], node.attrs["padding"]
+    window = node.typed(SlidingAttrs)
+    strides, padding = window.strides, window.padding
     size = (kernel[0], kernel[1])
     pads = explicit_pads((height, width), size, strides, NO_DILATION, padding)
     return {"strides": tuple(strides), "pads": pads}
@@ -51,14 +57,14 @@ def _window(writer: Writer, node: Node, kernel: tuple[int, ...]) -> dict[str, An
 
 def _depthwise(writer: Writer, node: Node) -> None:
     kernel = writer.constant(node)
-    strides = tuple(node.attrs["strides"])
+    strides = node.typed(ConvAttrs).strides
     if kernel.shape[:2] != (1, 1) or kernel.shape[3] != 1 or strides != (1, 1):
         raise no_actor(node)
     _affine(writer, node, scale=kernel.reshape(-1))
 
 
 def _max_pool(writer: Writer, node: Node) -> None:
-    ksize = tuple(node.attrs["ksize"])
+    ksize = node.typed(PoolAttrs).ksize
     attrs = {"ksize": ksize, **_window(writer, node, ksize)}
     writer.add(node.name, "max_pool", node.inputs[0], attrs=attrs)
 
@@ -185,7 +191,7 @@ def _bound(side: str) -> Rule:
 
 def _layer_norm(writer: Writer, node: Node) -> None:
     gamma, beta = writer.constant(node, 1), writer.constant(node, 2)
-    attrs = {"epsilon": float(node.attrs["epsilon"])}
+    attrs = {"epsilon": node.typed(NormAttrs).epsilon}
     writer.add(node.name, "layer_norm", node.inputs[0], attrs=attrs, gamma=gamma, beta=beta)
 
 
@@ -196,13 +202,13 @@ def _mean(writer: Writer, node: Node) -> None:
 
 
 def _softmax(writer: Writer, node: Node) -> None:
-    if node.attrs.get("axis", -1) not in (-1, len(writer.sample(node.name))):
+    if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
         raise no_actor(node, " over another axis than the last")
     writer.add(node.name, "softmax", node.inputs[0])
 
 
 def _concat(writer: Writer, node: Node) -> None:
-    if node.attrs["axis"] not in (-1, len(writer.sample(node.name))):
+    if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
         raise no_actor(node, " along another axis than the last")
     writer.add(node.name, "concat", *node.inputs)
 
@@ -221,7 +227,8 @@ def _reshape(writer: Writer, node: Node) -> None:
 def _slice(writer: Writer, node: Node) -> None:
     """Columns of a value: those of the layers that make it, and of all that lies between."""
     x = node.inputs[0]
-    begin, end, strides = (node.attrs[name] for name in ("begin", "end", "strides"))
+    attrs = node.typed(PartAttrs)
+    begin, end, strides = attrs.begin, attrs.end, attrs.strides
     for axis, size in enumerate(writer.graph.types[x].shape or ()):
         last = axis == len(begin) - 1
         whole = (begin[axis] or 0, strides[axis]) == (0, 1) and end[axis] in (None, size)

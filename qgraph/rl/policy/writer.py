@@ -8,6 +8,7 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Attrs, Graph, Node
+from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import channel_vector
 from qgraph.rl.actor.form import Step
@@ -104,7 +105,7 @@ def _of_role(step: Step, role: str) -> str:
 
 
 def no_actor(node: Node, why: str = "") -> UnsupportedError:
-    kind = node.attrs.get("kind", node.op)
+    kind = kind_of(node)
     return UnsupportedError(
         f"no actor has `{kind}`{why}", node=node.name, hint=f"actors have {HAVE}"
     )

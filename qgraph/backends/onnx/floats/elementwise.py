@@ -10,6 +10,8 @@ from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs
+from qgraph.ir.ops.arithmetic import CastAttrs
 from qgraph.ir.ops.composed import steps_of
 from qgraph.ir.types import TensorType
 
@@ -78,22 +80,22 @@ def _swish(e: FloatEmission, node: Node, x: str) -> str:
 
 
 def _leaky_relu(e: FloatEmission, node: Node, x: str) -> str:
-    return e.op("LeakyRelu", x, stem=node.name, alpha=float(node.attrs["alpha"]))
+    return e.op("LeakyRelu", x, stem=node.name, alpha=node.typed(LeakyReluAttrs).alpha)
 
 
 def _elu(e: FloatEmission, node: Node, x: str) -> str:
-    return e.op("Elu", x, stem=node.name, alpha=float(node.attrs.get("alpha", 1.0)))
+    return e.op("Elu", x, stem=node.name, alpha=node.typed(EluAttrs).alpha)
 
 
 def _hard_sigmoid(e: FloatEmission, node: Node) -> None:
-    if "alpha" not in node.attrs:
+    attrs = node.typed(HardSigmoidAttrs)
+    if attrs.alpha is None or attrs.beta is None:
         return chain(("Add", (3.0,)), ("Clip", (0.0, 6.0)), ("Div", (6.0,)))(e, node)
-    alpha, beta = float(node.attrs["alpha"]), float(node.attrs["beta"])
-    return simple("HardSigmoid", alpha=alpha, beta=beta)(e, node)
+    return simple("HardSigmoid", alpha=attrs.alpha, beta=attrs.beta)(e, node)
 
 
 def _cast(e: FloatEmission, node: Node, x: str) -> str:
-    return e.cast(x, node.attrs["dtype"], node.name)
+    return e.cast(x, node.typed(CastAttrs).dtype, node.name)
 
 
 def _near_zero(e: FloatEmission, node: Node, x: str, near: str, far: str) -> str:
@@ -131,7 +133,7 @@ def _log1p(e: FloatEmission, node: Node, x: str) -> str:
 def _steps(e: FloatEmission, node: Node) -> None:
     """A function that is written out in steps, each an op of this table."""
     kind, values = e.types[node.inputs[0]], [node.inputs[0]]
-    for op, arguments, extra in steps_of(node.op, node.attrs) or ():
+    for op, arguments, extra in steps_of(node.attributes) or ():
         inputs = [values[a] if isinstance(a, int) else _constant(e, node, a) for a in arguments]
         step = Node(e.names.fresh(f"{node.name}/{op}"), op, tuple(inputs), dict(extra))
         e.emit(step, ELEMENTWISE[op])

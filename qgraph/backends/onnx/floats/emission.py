@@ -119,7 +119,7 @@ class FloatEmission:
     def emit(self, node: Node, lower: Callable[[FloatEmission, Node], None]) -> None:
         """Write a node that is not in the graph, of values that were written before."""
         inputs = [self.types[value] for value in node.inputs]
-        (self.types[node.name],) = op_definition(node.op).types(node.attrs, inputs)
+        (self.types[node.name],) = op_definition(node.op).types(node.attributes, inputs)
         lower(self, node)
 
     def common_layout(self, *values: str) -> bool:

@@ -10,6 +10,10 @@ from qgraph.backends.onnx.floats.emission import SIZES_HINT, FloatEmission
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxisAttrs, SlidingAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.norm import NormAttrs
+from qgraph.ir.ops.pool import ArgmaxAttrs, PoolAttrs, ReductionAttrs
 from qgraph.ir.ops.windows import explicit_pads
 
 OIHW = (3, 2, 0, 1)  # of filters [height, width, inputs, outputs]
@@ -18,11 +22,11 @@ NO_DILATION = (1, 1)
 
 def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, AttrValue]:
     """Attributes that convolutions and pools share."""
-    strides, padding = tuple(node.attrs["strides"]), node.attrs["padding"]
-    dilations = tuple(node.attrs.get("dilations", NO_DILATION))
+    attrs = node.typed(SlidingAttrs)
+    strides, padding, dilations = attrs.strides, attrs.padding, NO_DILATION
     made: dict[str, AttrValue] = {"kernel_shape": kernel, "strides": strides}
-    if "dilations" in node.attrs:
-        made["dilations"] = dilations
+    if isinstance(attrs, ConvAttrs):
+        made["dilations"] = dilations = attrs.dilations
     sizes = e.shape(node.inputs[0], node)[1:3]
     if padding == "same" and any(d is None and s != 1 for d, s in zip(sizes, strides, strict=True)):
         if dilations != NO_DILATION:
@@ -96,11 +100,12 @@ def _bias_add(e: FloatEmission, node: Node) -> None:
 
 def _pool(op: str, **attrs: AttrValue) -> Lower:
     def lower(e: FloatEmission, node: Node) -> None:
-        x, kernel = node.inputs[0], tuple(node.attrs["ksize"])
+        x, kernel = node.inputs[0], node.typed(PoolAttrs).ksize
         made = {**window(e, node, kernel), **attrs}
         if op == "AveragePool" and max(made.get("pads", (0,))) >= min(kernel):
             raise UnsupportedError(
-                f"padding {node.attrs['padding']} reaches past a window of {kernel}", node=node.name
+                f"padding {node.typed(PoolAttrs).padding} reaches past a window of {kernel}",
+                node=node.name,
             )
         e.put(node.name, e.op(op, e.get(x, nchw=True), stem=node.name, **made), nchw=True)
 
@@ -115,9 +120,9 @@ def keeps_order(axes: list[int]) -> bool:
 
 def _reduce(op: str) -> Lower:
     def lower(e: FloatEmission, node: Node) -> None:
-        x, keepdims = node.inputs[0], bool(node.attrs["keepdims"])
-        rank = len(e.shape(x, node))
-        axes = sorted(axis % rank for axis in node.attrs["axes"])
+        attrs, x = node.typed(ReductionAttrs), node.inputs[0]
+        keepdims, rank = attrs.keepdims, len(e.shape(x, node))
+        axes = sorted(axis % rank for axis in attrs.axes)
         if not axes:
             e.alias(node.name, x)
             return
@@ -130,13 +135,13 @@ def _reduce(op: str) -> Lower:
 
 
 def _argmax(e: FloatEmission, node: Node) -> None:
-    x = node.inputs[0]
-    axis = node.attrs["axis"] % len(e.shape(x, node))
+    attrs, x = node.typed(ArgmaxAttrs), node.inputs[0]
+    axis = attrs.axis % len(e.shape(x, node))
     nchw = e.made_nchw(x) and keeps_order([axis])
     (where,) = e.axes([axis], x, nchw)
     made = e.op("ArgMax", e.get(x, nchw), stem=node.name, axis=where, keepdims=0)
-    if node.attrs["dtype"] != "int64":
-        made = e.cast(made, node.attrs["dtype"], f"{node.name}/{node.attrs['dtype']}")
+    if attrs.dtype != "int64":
+        made = e.cast(made, attrs.dtype, f"{node.name}/{attrs.dtype}")
     e.put(node.name, made)
 
 
@@ -145,7 +150,7 @@ def _softmax(op: str) -> Lower:
         x = node.inputs[0]
         nchw = e.made_nchw(x)
         rank = len(e.shape(x, node))
-        (axis,) = e.axes([node.attrs.get("axis", -1) % rank], x, nchw)
+        (axis,) = e.axes([node.typed(AxisAttrs).axis % rank], x, nchw)
         e.put(node.name, e.op(op, e.get(x, nchw), stem=node.name, axis=axis), nchw)
 
     return lower
@@ -155,7 +160,7 @@ def _batch_norm(e: FloatEmission, node: Node) -> None:
     x, *statistics = node.inputs
     rank = len(e.shape(x, node))
     names = [e.get(value) for value in statistics]
-    epsilon = float(node.attrs["epsilon"])
+    epsilon = node.typed(NormAttrs).epsilon
     if rank in (2, 4):
         inputs = [e.get(x, nchw=rank == 4), *names]
         made = e.op("BatchNormalization", *inputs, stem=node.name, epsilon=epsilon)
@@ -172,7 +177,7 @@ def _batch_norm(e: FloatEmission, node: Node) -> None:
 
 
 def _layer_norm(e: FloatEmission, node: Node) -> None:
-    names, epsilon = [e.get(value) for value in node.inputs], float(node.attrs["epsilon"])
+    names, epsilon = [e.get(value) for value in node.inputs], node.typed(NormAttrs).epsilon
     made = e.op("LayerNormalization", *names, stem=node.name, axis=-1, epsilon=epsilon)
     e.put(node.name, made)
 

@@ -9,6 +9,7 @@ from qgraph.backends.onnx.floats.moves import MOVES
 from qgraph.backends.onnx.floats.opaque import opaque
 from qgraph.ir.graph import Node
 from qgraph.ir.ops import OPS
+from qgraph.ir.reading import value_of
 from qgraph.ops.lowerings import Lowerings, Refusal
 
 
@@ -18,7 +19,7 @@ def _input(e: FloatEmission, node: Node) -> None:
 
 
 def _const(e: FloatEmission, node: Node) -> None:
-    e.constants[node.name] = node.attrs["value"]
+    e.constants[node.name] = value_of(node)
 
 
 FIXED_POINT = "it is fixed-point arithmetic; quantize the model and export it as onnx-integer"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,19 @@ from qgraph.backends.onnx.floats.elementwise import Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.layers import keeps_order
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.movement import nearest
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.movement import (
+    BatchToSpaceAttrs,
+    BlockAttrs,
+    PaddingAttrs,
+    PartAttrs,
+    ResizeAttrs,
+    SpaceToBatchAttrs,
+    TargetAttrs,
+    nearest,
+)
+from qgraph.ops.attribute_types import Pair
+from qgraph.ops.movement import TransposeAttrs
 
 POOLS = ("max_pool", "avg_pool")
 
@@ -23,14 +35,14 @@ def _identity(e: FloatEmission, node: Node) -> None:
 def _concat(e: FloatEmission, node: Node) -> None:
     nchw = e.common_layout(*node.inputs)
     e.shape(node.inputs[0], node)
-    (axis,) = e.axes([node.attrs["axis"]], node.inputs[0], nchw)
+    (axis,) = e.axes([node.typed(AxisAttrs).axis], node.inputs[0], nchw)
     inputs = [e.get(value, nchw) for value in node.inputs]
     e.put(node.name, e.op("Concat", *inputs, stem=node.name, axis=axis), nchw)
 
 
 def _pad(e: FloatEmission, node: Node) -> None:
-    (x,), mode = node.inputs, node.attrs.get("mode", "constant")
-    paddings = [tuple(map(int, pair)) for pair in node.attrs["paddings"]]
+    (x,), attrs = node.inputs, node.typed(PaddingAttrs)
+    mode, paddings = attrs.mode, attrs.paddings
     shape = e.shape(x, node)
     room = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
     if mode == "symmetric" or (mode == "reflect" and any(room)):
@@ -50,12 +62,12 @@ def _fill(e: FloatEmission, node: Node) -> float:
 
     it moves a Pad of 0 into a MaxPool behind it, where padding is not 0 but what never wins.
     """
-    value: float = node.attrs.get("value", 0) or 0
+    value = node.typed(PaddingAttrs).value
     pooled = any(user.op in POOLS for user in e.graph.users(node.name))
     return -0.0 if value == 0 and pooled and e.types[node.name].is_float else value
 
 
-def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: list[tuple[int, ...]]) -> None:
+def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: Sequence[Pair]) -> None:
     """Padding that ONNX does not have, axis by axis: the places that elements come from."""
     (x,) = node.inputs
     nchw = e.made_nchw(x)
@@ -70,14 +82,14 @@ def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: list[tuple[int,
 
 
 def _reshape(e: FloatEmission, node: Node) -> None:
-    shape = np.array(node.attrs["shape"], np.int64).reshape(-1)
+    shape = np.array(node.typed(TargetAttrs).shape, np.int64).reshape(-1)
     inputs = [e.get(node.inputs[0]), e.numbers(shape, f"{node.name}/shape")]
     empty = {"allowzero": 1} if (shape == 0).any() else {}
     e.put(node.name, e.op("Reshape", *inputs, stem=node.name, **empty))
 
 
 def _transpose(e: FloatEmission, node: Node) -> None:
-    (x,), perm = node.inputs, tuple(node.attrs["perm"])
+    (x,), perm = node.inputs, node.typed(TransposeAttrs).perm
     varies = x not in e.constants
     if perm == TO_NHWC and varies:
         e.put(node.name, e.get(x), nchw=True)  # what comes in is the result in NCHW
@@ -91,8 +103,8 @@ def _slice(e: FloatEmission, node: Node) -> None:
     (x,) = node.inputs
     nchw = e.made_nchw(x)
     e.shape(x, node)
-    parts = zip(*(node.attrs[key] for key in ("begin", "end", "strides")), strict=True)
-    cuts = []
+    attrs, cuts = node.typed(PartAttrs), []
+    parts = zip(attrs.begin, attrs.end, attrs.strides, strict=True)
     for axis, (begin, end, stride) in enumerate(parts):
         step = 1 if stride is None else stride
         first, last = (0, END.max) if step > 0 else (END.max, END.min)
@@ -111,7 +123,7 @@ def _slice(e: FloatEmission, node: Node) -> None:
 def _squeeze(e: FloatEmission, node: Node) -> None:
     (x,) = node.inputs
     rank = len(e.shape(x, node))
-    axes = sorted({axis % rank for axis in node.attrs["axes"]})
+    axes = sorted({axis % rank for axis in node.typed(AxesAttrs).axes})
     if not axes:
         e.alias(node.name, x)
         return
@@ -122,7 +134,7 @@ def _squeeze(e: FloatEmission, node: Node) -> None:
 
 def _expand_dims(e: FloatEmission, node: Node) -> None:
     (x,) = node.inputs
-    axis = node.attrs["axis"] % (len(e.shape(x, node)) + 1)
+    axis = node.typed(AxisAttrs).axis % (len(e.shape(x, node)) + 1)
     where = e.numbers([axis], f"{node.name}/axes")
     e.put(node.name, e.op("Unsqueeze", e.get(x), where, stem=node.name))
 
@@ -131,9 +143,8 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
     """By factors where these are powers of two, which every runtime has exactly; else by the places
     that elements come from, which runtimes round differently.
     """
-    (x,), sizes = node.inputs, tuple(node.attrs["size"])
-    corners = bool(node.attrs.get("align_corners", False))
-    half = bool(node.attrs.get("half_pixel", False))
+    (x,), attrs = node.inputs, node.typed(ResizeAttrs)
+    sizes, corners, half = attrs.size, attrs.align_corners, attrs.half_pixel
     known = e.sizes(x, (1, 2), node)
     factors = [new / old for new, old in zip(sizes, known, strict=True)]
     name = e.get(x, nchw=True)
@@ -154,20 +165,20 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
 
 def _space_to_depth(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = int(node.attrs["block"])
+    block = node.typed(BlockAttrs).block
     e.put(node.name, e.op("SpaceToDepth", name, stem=node.name, blocksize=block), nchw=True)
 
 
 def _depth_to_space(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = int(node.attrs["block"])
+    block = node.typed(BlockAttrs).block
     made = e.op("DepthToSpace", name, stem=node.name, blocksize=block, mode="DCR")
     e.put(node.name, made, nchw=True)
 
 
 def _space_to_batch(e: FloatEmission, node: Node) -> None:
-    (x,), (down, across) = node.inputs, node.attrs["block"]
-    (top, bottom), (left, right) = node.attrs["paddings"]
+    (x,), attrs = node.inputs, node.typed(SpaceToBatchAttrs)
+    (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.paddings
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     height, width = height + top + bottom, width + left + right
     pads = e.numbers((0, top, left, 0, 0, bottom, right, 0), f"{node.name}/pads")
@@ -180,8 +191,8 @@ def _space_to_batch(e: FloatEmission, node: Node) -> None:
 
 
 def _batch_to_space(e: FloatEmission, node: Node) -> None:
-    (x,), (down, across) = node.inputs, node.attrs["block"]
-    (top, bottom), (left, right) = node.attrs["crops"]
+    (x,), attrs = node.inputs, node.typed(BatchToSpaceAttrs)
+    (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     name = _in_shape(e, node, e.get(x), (down, across, -1, height, width, channels))
     name = e.op("Transpose", name, stem=f"{node.name}/turned", perm=(2, 3, 0, 4, 1, 5))

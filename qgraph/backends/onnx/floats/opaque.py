@@ -9,6 +9,8 @@ from qgraph.errors import UnsupportedError
 from qgraph.frontends.onnx.opaque import OnnxSource
 from qgraph.frontends.onnx.opsets import DEFAULT_DOMAIN, in_opset, same_in
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.structure import OpaqueAttrs
+from qgraph.ir.reading import kind_of
 
 OPSET = 18  # of models without ops that need a newer one
 
@@ -54,10 +56,10 @@ def opaque(e: FloatEmission, node: Node) -> None:
 
 
 def _model(node: Node) -> onnx.ModelProto:
-    source = node.attrs["source"]
+    source = node.typed(OpaqueAttrs).source
     if not isinstance(source, OnnxSource):
         raise UnsupportedError(
-            f"`{node.attrs['kind']}` is not understood, and is not ONNX's: it cannot be written",
+            f"`{kind_of(node)}` is not understood, and is not ONNX's: it cannot be written",
             node=node.name,
             hint="write a .pb; or cut it off: name --inputs and --outputs on this side of it",
         )

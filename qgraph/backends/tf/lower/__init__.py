@@ -13,12 +13,14 @@ from qgraph.errors import UnsupportedError
 from qgraph.frontends.opaque import TFSource
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
+from qgraph.ir.ops.structure import OpaqueAttrs
+from qgraph.ir.reading import kind_of
 from qgraph.ops.lowerings import Lowerings
 
 
 def _opaque(e: Emission, node: Node) -> str:
     """The op as its source had it, on this graph's tensors, with the functions that it calls."""
-    source = node.attrs["source"]
+    source = node.typed(OpaqueAttrs).source
     if not isinstance(source, TFSource):
         raise _foreign(node)
     made = e.builder.graph_def.node.add()
@@ -34,13 +36,13 @@ def _opaque(e: Emission, node: Node) -> str:
 def check_origin(graph: Graph) -> None:
     """Raise UnsupportedError naming the first op that is not understood and not TensorFlow's."""
     for node in graph.topological():
-        if node.op == "opaque" and not isinstance(node.attrs["source"], TFSource):
+        if node.op == "opaque" and not isinstance(node.typed(OpaqueAttrs).source, TFSource):
             raise _foreign(node)
 
 
 def _foreign(node: Node) -> UnsupportedError:
     return UnsupportedError(
-        f"`{node.attrs['kind']}` is not understood, and is not TensorFlow's: it cannot be written",
+        f"`{kind_of(node)}` is not understood, and is not TensorFlow's: it cannot be written",
         node=node.name,
         hint="cut it off: name --inputs and --outputs on this side of it; or, where it waits for"
         " sizes that are open, give --input-shape",

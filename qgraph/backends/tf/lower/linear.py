@@ -12,6 +12,9 @@ from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Attrs, Node
+from qgraph.ir.ops.attributes import SlidingAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.pool import ArgmaxAttrs, PoolAttrs, ReductionAttrs
 from qgraph.ir.ops.windows import explicit_pads
 
 
@@ -39,7 +42,7 @@ FIXED = {"_grappler_do_not_remove": True}
 
 
 def _padding(node: Node) -> tuple[str, Any]:
-    padding = node.attrs["padding"]
+    padding = node.typed(SlidingAttrs).padding
     if isinstance(padding, str):
         return padding.upper(), None
     return "VALID", padding if padding != ((0, 0), (0, 0)) else None
@@ -51,7 +54,7 @@ def _onednn_errs(e: Emission, node: Node) -> bool:
     Seen with one channel, strides like (1, 2), a result of width 1 and more than one image: not
     rounding errors but other numbers. float64 takes another kernel.
     """
-    filters, strides = e.graph.types[node.inputs[1]].shape or (), node.attrs["strides"]
+    filters, strides = e.graph.types[node.inputs[1]].shape or (), node.typed(ConvAttrs).strides
     return filters[2] == 1 and strides[0] != strides[1]
 
 
@@ -60,11 +63,11 @@ def _conv2d(e: Emission, node: Node) -> str:
         e.dtypes[node.name] = "float64"
     dtype = e.dtypes[node.name]
     x, w = (e.tensor(v, dtype) for v in node.inputs)
-    mode, pads = _padding(node)
+    window, (mode, pads) = node.typed(ConvAttrs), _padding(node)
     attrs = {
         "T": DType(dtype),
-        "strides": (1, *node.attrs["strides"], 1),
-        "dilations": (1, *node.attrs["dilations"], 1),
+        "strides": (1, *window.strides, 1),
+        "dilations": (1, *window.dilations, 1),
         "padding": mode,
         **FIXED,
     }
@@ -112,7 +115,8 @@ def _depthwise(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
     x = e.tensor(node.inputs[0], dtype)
     w = e.tensor(node.inputs[1], dtype)
-    strides, dilations = node.attrs["strides"], node.attrs["dilations"]
+    window = node.typed(ConvAttrs)
+    strides, dilations = window.strides, window.dilations
     mode, pads = _padding(node)
     filters: Any = e.graph.types[node.inputs[1]].shape
     even = strides[0] == strides[1]
@@ -147,7 +151,7 @@ def _depthwise(e: Emission, node: Node) -> str:
 
 def _dilated(e: Emission, node: Node, w: str, shape: Any, dtype: str) -> str:
     """The filter with zeros between its taps; by ops where training changes it."""
-    (high, wide, *channels), (down, across) = shape, node.attrs["dilations"]
+    (high, wide, *channels), (down, across) = shape, node.typed(ConvAttrs).dilations
     spread = ((high - 1) * down + 1, (wide - 1) * across + 1, *channels)
     filters = e.constants.get(node.inputs[1])
     if filters is not None:
@@ -178,7 +182,8 @@ def _pool(op: str) -> Lower:
                     "an average pool with its own padding stays unsupported", node=node.name
                 )
             x = _pad_spatial(e, node, x, pads, dtype, float(np.finfo(dtype).min))
-        ksize, strides = (1, *node.attrs["ksize"], 1), (1, *node.attrs["strides"], 1)
+        window = node.typed(PoolAttrs)
+        ksize, strides = (1, *window.ksize, 1), (1, *window.strides, 1)
         return e.builder.add(
             op, node.name, [x], T=DType(dtype), ksize=ksize, strides=strides, padding=mode
         )
@@ -188,20 +193,21 @@ def _pool(op: str) -> Lower:
 
 def _reduce(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
-        dtype = e.dtypes[node.name]
-        axes = e.builder.const(np.array(node.attrs["axes"], np.int32), f"{node.name}/axes")
+        attrs, dtype = node.typed(ReductionAttrs), e.dtypes[node.name]
+        axes = e.builder.const(np.array(attrs.axes, np.int32), f"{node.name}/axes")
         return e.builder.add(
             op, node.name, [e.tensor(node.inputs[0], dtype), axes],
-            T=DType(dtype), Tidx=DType("int32"), keep_dims=node.attrs["keepdims"],
+            T=DType(dtype), Tidx=DType("int32"), keep_dims=attrs.keepdims,
         )  # fmt: skip
 
     return lower
 
 
 def _argmax(e: Emission, node: Node) -> str:
-    axis = e.builder.scalar(node.attrs["axis"], "int32")
+    attrs = node.typed(ArgmaxAttrs)
+    axis = e.builder.scalar(attrs.axis, "int32")
     types = {"T": DType(e.type_name(node.inputs[0])), "Tidx": DType("int32")}
-    inputs, made = [e.tensor(node.inputs[0]), axis], DType(node.attrs["dtype"])
+    inputs, made = [e.tensor(node.inputs[0]), axis], DType(attrs.dtype)
     return e.builder.add("ArgMax", node.name, inputs, output_type=made, **types)
 
 

@@ -10,6 +10,17 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
+from qgraph.ir.ops.movement import (
+    BatchToSpaceAttrs,
+    BlockAttrs,
+    PaddingAttrs,
+    PartAttrs,
+    ResizeAttrs,
+    SpaceToBatchAttrs,
+    TargetAttrs,
+)
+from qgraph.ops.movement import TransposeAttrs
 
 
 def _with_const(op: str, values: Callable[[Node], object], dtype_attr: str) -> Lower:
@@ -28,8 +39,9 @@ def _with_const(op: str, values: Callable[[Node], object], dtype_attr: str) -> L
 
 def _pad(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
-    mode, value = node.attrs.get("mode", "constant"), node.attrs.get("value", 0)
-    paddings = e.builder.const(np.array(node.attrs["paddings"], np.int32), f"{node.name}/paddings")
+    attrs = node.typed(PaddingAttrs)
+    mode, value = attrs.mode, attrs.value
+    paddings = e.builder.const(np.array(attrs.paddings, np.int32), f"{node.name}/paddings")
     inputs, types = (
         [e.tensor(node.inputs[0], dtype), paddings],
         {"T": DType(dtype), "Tpaddings": DType("int32")},
@@ -43,7 +55,7 @@ def _pad(e: Emission, node: Node) -> str:
 
 def _concat(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
-    axis = e.builder.scalar(node.attrs["axis"], "int32")
+    axis = e.builder.scalar(node.typed(AxisAttrs).axis, "int32")
     inputs = [e.tensor(v, dtype) for v in node.inputs]
     if len(inputs) == 1:
         return e.builder.add("Identity", node.name, inputs, T=DType(dtype))
@@ -54,23 +66,25 @@ def _concat(e: Emission, node: Node) -> str:
 
 def _slice(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
-    begin, end, strides = (list(node.attrs[key]) for key in ("begin", "end", "strides"))
+    attrs = node.typed(PartAttrs)
+    begin, end, strides = list(attrs.begin), list(attrs.end), list(attrs.strides)
     return strided_slice(e, node.name, e.tensor(node.inputs[0], dtype), begin, end, strides, dtype)
 
 
 def _squeeze(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
     x = e.tensor(node.inputs[0], dtype)
-    return e.builder.add("Squeeze", node.name, [x], T=DType(dtype), squeeze_dims=node.attrs["axes"])
+    axes = node.typed(AxesAttrs).axes
+    return e.builder.add("Squeeze", node.name, [x], T=DType(dtype), squeeze_dims=axes)
 
 
 def _resize(e: Emission, node: Node) -> str:
-    dtype = e.dtypes[node.name]
-    size = e.builder.const(np.array(node.attrs["size"], np.int32), f"{node.name}/size")
+    attrs, dtype = node.typed(ResizeAttrs), e.dtypes[node.name]
+    size = e.builder.const(np.array(attrs.size, np.int32), f"{node.name}/size")
     return e.builder.add(
         "ResizeNearestNeighbor", node.name, [e.tensor(node.inputs[0], dtype), size], T=DType(dtype),
-        align_corners=bool(node.attrs.get("align_corners", False)),
-        half_pixel_centers=bool(node.attrs.get("half_pixel", False)),
+        align_corners=attrs.align_corners,
+        half_pixel_centers=attrs.half_pixel,
     )  # fmt: skip
 
 
@@ -78,7 +92,8 @@ def _block(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
         x = e.tensor(node.inputs[0], dtype)
-        return e.builder.add(op, node.name, [x], T=DType(dtype), block_size=node.attrs["block"])
+        block = node.typed(BlockAttrs).block
+        return e.builder.add(op, node.name, [x], T=DType(dtype), block_size=block)
 
     return lower
 
@@ -86,8 +101,14 @@ def _block(op: str) -> Lower:
 def _batch_block(op: str, pads: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
-        block = e.builder.const(np.array(node.attrs["block"], np.int32), f"{node.name}/block")
-        edges = e.builder.const(np.array(node.attrs[pads], np.int32), f"{node.name}/{pads}")
+        attrs = node.attributes
+        if isinstance(attrs, SpaceToBatchAttrs):
+            sizes, ends = attrs.block, attrs.paddings
+        else:
+            cropped = node.typed(BatchToSpaceAttrs)
+            sizes, ends = cropped.block, cropped.crops
+        block = e.builder.const(np.array(sizes, np.int32), f"{node.name}/block")
+        edges = e.builder.const(np.array(ends, np.int32), f"{node.name}/{pads}")
         types = {"T": DType(dtype), "Tblock_shape": DType("int32"), f"T{pads}": DType("int32")}
         return e.builder.add(
             op, node.name, [e.tensor(node.inputs[0], dtype), block, edges], **types
@@ -100,9 +121,9 @@ MOVEMENT: Mapping[str, Lower] = {
     "identity": simple("Identity"),
     "concat": _concat,
     "pad": _pad,
-    "reshape": _with_const("Reshape", lambda node: node.attrs["shape"], "Tshape"),
-    "transpose": _with_const("Transpose", lambda node: node.attrs["perm"], "Tperm"),
-    "expand_dims": _with_const("ExpandDims", lambda node: node.attrs["axis"], "Tdim"),
+    "reshape": _with_const("Reshape", lambda node: node.typed(TargetAttrs).shape, "Tshape"),
+    "transpose": _with_const("Transpose", lambda node: node.typed(TransposeAttrs).perm, "Tperm"),
+    "expand_dims": _with_const("ExpandDims", lambda node: node.typed(AxisAttrs).axis, "Tdim"),
     "squeeze": _squeeze,
     "slice": _slice,
     "resize_nearest": _resize,

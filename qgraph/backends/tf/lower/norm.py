@@ -10,14 +10,15 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.standardize import standardization
+from qgraph.ir.ops.norm import NormAttrs
+from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 
 
 def _batch_norm(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
     return e.builder.add(
         "FusedBatchNormV3", node.name, [e.tensor(v, dtype) for v in node.inputs],
-        T=DType(dtype), U=DType(dtype), epsilon=float(node.attrs["epsilon"]), is_training=False,
+        T=DType(dtype), U=DType(dtype), epsilon=node.typed(NormAttrs).epsilon, is_training=False,
     )  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def _layer_norm(e: Emission, node: Node) -> str:
     x, gamma, beta = (e.tensor(v, "float64") for v in node.inputs)
     centred = add("Sub", "centred", x, mean(x, "mean"))
     variance = mean(add("Square", "square", centred), "variance")
-    epsilon = e.builder.scalar(node.attrs["epsilon"], "float64")
+    epsilon = e.builder.scalar(node.typed(NormAttrs).epsilon, "float64")
     deviation = add("Sqrt", "deviation", add("AddV2", "shifted", variance, epsilon))
     normal = add("RealDiv", "normal", centred, deviation)
     result = add("AddV2", "result", add("Mul", "scaled", normal, gamma), beta)
@@ -49,8 +50,8 @@ def _standardize(e: Emission, node: Node) -> str:
     name, source = node.name, node.inputs[0]
     held, t = e.type_name(source), DType("int64")
     channels = int((e.graph.types[source].shape or ())[-1] or 0)
-    exponent = e.exponents[source]
-    numbers = standardization(node.attrs, channels, exponent, name)
+    attrs, exponent = node.typed(StandardizationAttrs), e.exponents[source]
+    numbers = standardization(attrs, channels, exponent, name)
     axis = e.builder.const(np.array([-1], np.int32), f"{name}/axis")
 
     def add(op: str, step: str, *inputs: str) -> str:
@@ -90,7 +91,7 @@ def _standardize(e: Emission, node: Node) -> str:
     codes = add("FloorDiv", "divided", add("AddV2", "rounded", doubled, root), double_root)
     made = e.dtypes[name]
     value = cast(codes, "as_float", "int64", made)
-    step = e.builder.scalar(float(np.ldexp(1.0, -int(node.attrs["spec"].exponent))), made)
+    step = e.builder.scalar(float(np.ldexp(1.0, -attrs.exponent)), made)
     return e.builder.add("Mul", name, [value, step], T=DType(made))
 
 

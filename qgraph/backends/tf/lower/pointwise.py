@@ -10,7 +10,8 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor, simple
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.activation import six_code
+from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs, six_code
+from qgraph.ir.ops.arithmetic import CastAttrs
 
 
 def _relu6(e: Emission, node: Node) -> str:
@@ -48,15 +49,17 @@ ITSELF = float("nan")  # in `_via`: the second input is x itself
 
 
 def _hard_sigmoid(e: Emission, node: Node) -> str:
-    if "alpha" not in node.attrs:
+    attrs = node.typed(HardSigmoidAttrs)
+    if attrs.alpha is None or attrs.beta is None:
         return _via(("AddV2", 3.0), ("Relu6", None), ("RealDiv", 6.0))(e, node)
-    alpha, beta = float(node.attrs["alpha"]), float(node.attrs["beta"])
-    return _via(("Mul", alpha), ("AddV2", beta), ("Maximum", 0.0), ("Minimum", 1.0))(e, node)
+    return _via(("Mul", attrs.alpha), ("AddV2", attrs.beta), ("Maximum", 0.0), ("Minimum", 1.0))(
+        e, node
+    )
 
 
 def _elu(e: Emission, node: Node) -> str:
     """TensorFlow's has no alpha: max(x, 0) + alpha * elu(min(x, 0))."""
-    alpha, dtype = float(node.attrs.get("alpha", 1.0)), e.dtypes[node.name]
+    alpha, dtype = node.typed(EluAttrs).alpha, e.dtypes[node.name]
     if alpha == 1:
         return simple("Elu")(e, node)
 
@@ -77,7 +80,7 @@ def _leaky_relu(e: Emission, node: Node) -> str:
         node.name,
         [e.tensor(node.inputs[0], dtype)],
         T=DType(dtype),
-        alpha=float(node.attrs["alpha"]),
+        alpha=node.typed(LeakyReluAttrs).alpha,
     )
 
 
@@ -108,7 +111,7 @@ def _cast(e: Emission, node: Node) -> str:
         node.name,
         [e.tensor(node.inputs[0])],
         SrcT=DType(source),
-        DstT=DType(node.attrs["dtype"]),
+        DstT=DType(node.typed(CastAttrs).dtype),
     )
 
 

@@ -10,8 +10,9 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, factor
 from qgraph.ir.graph import Node
-from qgraph.ir.ops.structure import table
-from qgraph.ir.types import Fixed, Overflow, QuantSpec, Rounding
+from qgraph.ir.ops.structure import TableAttrs, table
+from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Fixed, Overflow, Rounding
 from qgraph.numerics import dequantize
 
 
@@ -20,7 +21,7 @@ def _quantize(e: Emission, node: Node) -> str:
 
     What wraps needs all digits of numbers of any size, which takes float64.
     """
-    spec: QuantSpec = node.attrs["spec"]
+    spec = spec_of(node)
     dtype = "float64" if spec.overflow == Overflow.WRAP else e.type_name(node.inputs[0])
     held = e.dtypes[node.name]
     up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
@@ -58,7 +59,7 @@ def _passes_shift(e: Emission, node: Node) -> bool:
     source, bound = e.exponents.get(node.inputs[0]), e.bounds.get(node.inputs[0])
     if source is None or bound is None:
         return False
-    left = int(np.max(np.asarray(node.attrs["spec"].exponent) - np.asarray(source)))
+    left = int(np.max(np.asarray(spec_of(node).exponent) - np.asarray(source)))
     return left > 0 and bound.magnitude << left > 1 << 62
 
 
@@ -86,11 +87,9 @@ def _half_up(e: Emission, name: str, x: str, dtype: str) -> str:
 
 
 def _lookup(e: Emission, node: Node) -> str:
-    spec: QuantSpec = node.attrs["spec"]
-    exponent = int(e.exponents[node.inputs[0]])
+    attrs, exponent = node.typed(TableAttrs), int(e.exponents[node.inputs[0]])
     dtype = e.type_name(node.inputs[0])
-    assert isinstance(spec.exponent, int)  # tables are per tensor
-    values = dequantize(Fixed(table(node.attrs, exponent), spec.exponent)).astype(np.float32)
+    values = dequantize(Fixed(table(attrs, exponent), attrs.exponent)).astype(np.float32)
     entries = e.builder.shared(values, f"{node.name}/table")
     scale = e.builder.scalar(float(np.ldexp(1.0, exponent)), dtype)
     code = e.builder.add(
@@ -99,7 +98,7 @@ def _lookup(e: Emission, node: Node) -> str:
     index = e.builder.add(
         "Cast", f"{node.name}/as_index", [code], SrcT=DType(dtype), DstT=DType("int32")
     )
-    low = e.builder.scalar(node.attrs["domain"].lo, "int32")
+    low = e.builder.scalar(attrs.domain.lo, "int32")
     index = e.builder.add("Sub", f"{node.name}/index", [index, low], T=DType("int32"))
     return e.builder.add(
         "GatherV2", node.name, [entries, index, e.builder.scalar(0, "int32")],

@@ -13,7 +13,7 @@ from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.onnx.builder import Importer, Result, Site
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
 from qgraph.frontends.partial import Partial
-from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.movement import nearest
 from qgraph.ir.types import Array
 
 MOST_COPIES = 64
@@ -115,9 +115,7 @@ def _to(
 
 def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
     """Which element each result of the IR's op is."""
-    resize: Any = op_definition("resize_nearest").evaluate
-    column = np.arange(size).reshape(1, size, 1, 1)
-    return np.ravel(resize({**attrs, "size": (out, 1)}, [column]))
+    return nearest(size, out, **attrs)
 
 
 def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:

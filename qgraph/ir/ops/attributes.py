@@ -1,0 +1,43 @@
+"""Attributes that several kinds of ops have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from qgraph.ops.attribute_types import Pads, Pair
+from qgraph.ops.attributes import Attributes, attribute
+
+WindowPadding = Literal["same", "valid"] | Pads
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedAttrs(Attributes):
+    """Arithmetic, with what passes note of where it comes from."""
+
+    pool: bool = attribute("part of an average", default=False)
+    batch_norm: bool = attribute("part of a batch norm that was not folded", default=False)
+    outside: bool = attribute("float, in front of the integer part or behind it", default=False)
+    normalized_input: bool = attribute("a batch norm in front was folded into it", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingAttrs(Attributes):
+    """A window that slides over height and width."""
+
+    strides: Pair = attribute("positions from one window to the next", low=1)
+    padding: WindowPadding = attribute("positions around the image", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisAttrs(Attributes):
+    """One axis."""
+
+    axis: int = attribute("the axis; a negative one counts from the last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxesAttrs(Attributes):
+    """Some axes."""
+
+    axes: tuple[int, ...] = attribute("the axes; a negative one counts from the last")

@@ -1,0 +1,50 @@
+"""Attributes that much code reads, by their types."""
+
+from __future__ import annotations
+
+from qgraph.ir.graph import Node
+from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
+from qgraph.ir.ops.movement import PaddingAttrs
+from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, QuantizerAttrs
+from qgraph.ir.types import Array, QuantSpec
+
+_UNMARKED = MarkedAttrs()
+
+
+def spec_of(node: Node) -> QuantSpec:
+    """How the codes of a quantizer are held. Raises GraphError for other nodes."""
+    return node.typed(QuantizerAttrs).spec
+
+
+def spec_if_any(node: Node) -> QuantSpec | None:
+    """How the codes of a quantizer are held; None for other nodes."""
+    found = node.attributes
+    return found.spec if isinstance(found, QuantizerAttrs) else None
+
+
+def value_of(node: Node) -> Array:
+    """The elements of a constant. Raises GraphError for other nodes."""
+    return node.typed(ConstantAttrs).value
+
+
+def marks_of(node: Node) -> MarkedAttrs:
+    """What passes have noted on arithmetic; nothing on other nodes."""
+    found = node.attributes
+    return found if isinstance(found, MarkedAttrs) else _UNMARKED
+
+
+def padding_value(node: Node) -> int | float:
+    """What a `pad` puts around a tensor; 0 on other nodes."""
+    found = node.attributes
+    return found.value if isinstance(found, PaddingAttrs) else 0
+
+
+def along_channels(node: Node, rank: int) -> bool:
+    """Whether the axis of a node is the last one of a tensor of this rank."""
+    return node.typed(AxisAttrs).axis in (-1, rank - 1)
+
+
+def kind_of(node: Node) -> str:
+    """The op, by the name that it has in its source where it is not understood."""
+    found = node.attributes
+    return found.kind if isinstance(found, OpaqueAttrs) else node.op

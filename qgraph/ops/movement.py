@@ -1,0 +1,20 @@
+"""Attributes of moves that ops of the graph and of the integer program share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qgraph.errors import GraphError
+from qgraph.ops.attributes import Attributes, attribute
+
+
+@dataclass(frozen=True)
+class TransposeAttrs(Attributes):
+    """Another order of the axes. Raises GraphError for what is not a permutation."""
+
+    perm: tuple[int, ...] = attribute("the axis of x that each axis of the result is", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if sorted(self.perm) != list(range(len(self.perm))):
+            raise GraphError(f"attribute `perm` is {self.perm}, not a permutation")

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.standardize import result_spec, widest_input
@@ -102,7 +103,7 @@ class _Inserter:
         definition = op_definition(node.op)
         if node.op in COMPUTE:
             return self._compute
-        if node.op in ("relu", "relu6", "identity"):
+        if _acts_on_codes(node):
             return self._through
         if node.op == "bias_add":
             return self._bias
@@ -187,7 +188,7 @@ class _Inserter:
     def _is_sum(self, value: str) -> bool:
         """Whether `value` is a sum or difference of two tensors, activated and clipped or not."""
         node = self.graph.producer(value)
-        while node.op in ("relu", "relu6", "identity", *CLIPS):
+        while _acts_on_codes(node) or node.op in CLIPS:
             varying = [v for v in node.inputs if not self._is_constant(v)]
             if len(varying) != 1:
                 return False
@@ -444,3 +445,9 @@ class _Inserter:
         for node in list(self.graph.nodes.values()):
             if node.op in ("lookup", "standardize"):
                 self.graph.set_attrs(node.name, domain=sources_spec(self.graph, node.inputs[0]))
+
+
+def _acts_on_codes(node: Node) -> bool:
+    """True for functions of one tensor that leave codes on their scale, such as ReLU."""
+    definition = op_definition(node.op)
+    return definition.scale is Scale.KEPT and definition.elementwise

@@ -20,7 +20,7 @@ from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
-UNARY = ("identity", *(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1)))
+UNARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1))
 BINARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (2, 2))
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.ops import op_definition
-from qgraph.ir.ops.composed import TABLES
+from qgraph.ir.ops import OPS, op_definition
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.reading import along_channels, marks_of
 from qgraph.ir.types import Array
@@ -14,7 +13,10 @@ from qgraph.rewrite.channels import flattened, is_spatial
 from qgraph.rewrite.constants import Float64, Mask, channel_vector, channels_of, is_unpadded
 
 _ELEMENTWISE = frozenset(
-    {"relu", "relu6", "identity", "bias_add", "add", "sub", "mul", "maximum", "minimum", *TABLES}
+    {
+        "bias_add",
+        *(name for name, op in OPS.items() if op.elementwise and (op.integer or op.pointwise)),
+    }
 )
 
 

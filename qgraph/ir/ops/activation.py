@@ -18,6 +18,7 @@ from qgraph.ir.ops.base import (
     OpDef,
     Scale,
     Shapes,
+    always,
     can_be_negative,
     never_negative,
     same_as_first,
@@ -201,6 +202,9 @@ OPS: tuple[OpDef[Any], ...] = (
     _rectifier("relu6", _relu6, _integer_relu6),
     OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),
     *(_pointwise(name, function) for name, function in POINTWISE.items()),
-    OpDef("softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax, nonnegative=never_negative),
-    OpDef("log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax),
-)
+    OpDef(
+        "softmax", (1, 1), SoftmaxAttrs, same_as_first, _softmax,
+        nonnegative=never_negative, apart=always,
+    ),
+    OpDef("log_softmax", (1, 1), LogSoftmaxAttrs, same_as_first, _log_softmax, apart=always),
+)  # fmt: skip

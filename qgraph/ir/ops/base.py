@@ -51,6 +51,10 @@ def as_its_inputs_in_pools(attrs: MarkedAttrs, inputs: Sequence[bool]) -> bool:
     return attrs.pool and all(inputs)
 
 
+def always(attrs: Attributes, shape: Shape) -> bool:
+    return True
+
+
 def reach_of_inputs(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
     """The range of ops whose elements are elements of their inputs, or between them."""
     return reach_of_any(inputs)
@@ -71,6 +75,9 @@ class OpDef(Generic[A]):
     moves: elements of the result are elements of the inputs, or 0; codes pass through unchanged.
     elementwise: each element is made of those at its place alone. pointwise: a function of one
     tensor that may become a table. layer: sums of products with weights, the second input.
+
+    apart: whether the samples of a batch, along the first axis of the first input, stay apart and
+    in their places, from the shape of that input. Elementwise ops need no rule.
     """
 
     name: str
@@ -86,11 +93,18 @@ class OpDef(Generic[A]):
     elementwise: bool = False
     pointwise: bool = False
     layer: bool = False
+    apart: Callable[[A, Shape], bool] | None = None
 
     @property
     def same_scale(self) -> bool:
         """Whether all inputs have to be on one scale."""
         return self.scale is Scale.SHARED
+
+    def keeps_samples(self, attrs: A, shape: Shape) -> bool:
+        """Whether samples stay apart and in their places in an op with one input that varies."""
+        if self.apart is not None:
+            return self.apart(attrs, shape)
+        return self.elementwise and self.arity == (1, 1)
 
     @property
     def keeps_scale(self) -> bool:

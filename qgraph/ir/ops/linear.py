@@ -16,6 +16,7 @@ from qgraph.ir.ops.base import (
     OpDef,
     Scale,
     Shapes,
+    always,
     as_its_inputs,
     as_its_inputs_in_pools,
     broadcast,
@@ -185,6 +186,7 @@ def _layer(
     return OpDef(
         name, (2, 2), attributes, infer, evaluate, integer,
         scale=Scale.PRODUCT, reach=reach, nonnegative=as_its_inputs_in_pools, layer=True,
+        apart=always,
     )  # fmt: skip
 
 
@@ -210,7 +212,7 @@ OPS: tuple[OpDef[Any], ...] = (
     OpDef(
         "bias_add", (2, 2), MarkedAttrs, infer_bias_add, _add, _integer_bias_add,
         scale=Scale.SHARED, nonnegative=as_its_inputs,
-        reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs),
+        reach=lambda attrs, inputs, shapes: reach_of_sum(*inputs), apart=always,
     ),
 )  # fmt: skip
 

@@ -15,12 +15,13 @@ from qgraph.ir.ops.base import (
     OpDef,
     Scale,
     Shapes,
+    always,
     as_its_inputs,
     moved,
     reach_of_inputs,
     same_as_first,
 )
-from qgraph.ir.types import TensorType
+from qgraph.ir.types import Shape, TensorType
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
@@ -321,47 +322,71 @@ def _reach_with_zero(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes
     return with_zero(reach_of_any(inputs))
 
 
+def _squeezed_apart(attrs: AxesAttrs, shape: Shape) -> bool:
+    return 0 not in {axis % len(shape) for axis in attrs.axes}
+
+
+def _reshaped_apart(attrs: TargetAttrs, shape: Shape) -> bool:
+    rest, target = shape[1:], attrs.shape
+    known = None not in rest and bool(target) and target[0] == -1 and -1 not in target[1:]
+    return known and math.prod(d or 0 for d in rest) == math.prod(target[1:])
+
+
 def _mover(
     name: str,
     attributes: type[Any],
     infer: Infer,
     evaluate: Callable[[Any, Sequence[Any]], Any],
+    apart: Callable[[Any, Shape], bool] | None,
     reach: Callable[[Any, Sequence[Ranged], Shapes], Reach] = reach_of_inputs,
     nonnegative: Callable[[Any, Sequence[bool]], bool] = as_its_inputs,
+    elementwise: bool = False,
 ) -> OpDef[Any]:
     return OpDef(
-        name, (1, 1), attributes, infer, evaluate, moved(evaluate),
-        scale=Scale.KEPT, reach=reach, nonnegative=nonnegative, moves=True,
+        name, (1, 1), attributes, infer, evaluate, moved(evaluate), scale=Scale.KEPT, reach=reach,
+        nonnegative=nonnegative, moves=True, elementwise=elementwise, apart=apart,
     )  # fmt: skip
 
 
 OPS: tuple[OpDef[Any], ...] = (
-    _mover("identity", Attributes, same_as_first, lambda attrs, inputs: inputs[0]),
+    _mover(
+        "identity", Attributes, same_as_first, lambda attrs, inputs: inputs[0], always,
+        elementwise=True,
+    ),
     OpDef(
         "concat", (1, None), AxisAttrs, _infer_concat, _concat, moved(_concat),
         scale=Scale.SHARED, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
+        apart=lambda attrs, shape: attrs.axis % len(shape) != 0,
     ),
-    _mover("pad", PaddingAttrs, _infer_pad, _pad, _reach_with_zero, _pad_nonnegative),
-    _mover("reshape", TargetAttrs, _infer_reshape, _reshape),
+    _mover(
+        "pad", PaddingAttrs, _infer_pad, _pad, lambda attrs, shape: attrs.paddings[0] == (0, 0),
+        _reach_with_zero, _pad_nonnegative,
+    ),
+    _mover("reshape", TargetAttrs, _infer_reshape, _reshape, _reshaped_apart),
     _mover(
         "transpose", TransposeAttrs, _infer_transpose,
         lambda attrs, inputs: np.transpose(inputs[0], attrs.perm),
+        lambda attrs, shape: attrs.perm[0] == 0,
     ),
-    _mover("slice", PartAttrs, _infer_slice, _slice),
+    _mover(
+        "slice", PartAttrs, _infer_slice, _slice,
+        lambda attrs, shape: attrs.slices[0] == slice(None, None, 1),
+    ),
     _mover(
         "squeeze", AxesAttrs, _infer_squeeze,
-        lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes),
+        lambda attrs, inputs: np.squeeze(inputs[0], attrs.axes), _squeezed_apart,
     ),
     _mover(
         "expand_dims", AxisAttrs, _infer_expand_dims,
         lambda attrs, inputs: np.expand_dims(inputs[0], attrs.axis),
+        lambda attrs, shape: attrs.axis % (len(shape) + 1) != 0,
     ),
-    _mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest),
-    _mover("space_to_depth", BlockAttrs, _infer_block(up=False), _space_to_depth),
-    _mover("depth_to_space", BlockAttrs, _infer_block(up=True), _depth_to_space),
+    _mover("resize_nearest", ResizeAttrs, _infer_resize, _resize_nearest, always),
+    _mover("space_to_depth", BlockAttrs, _infer_block(up=False), _space_to_depth, always),
+    _mover("depth_to_space", BlockAttrs, _infer_block(up=True), _depth_to_space, always),
     _mover(
-        "space_to_batch", SpaceToBatchAttrs, _infer_space_to_batch, _space_to_batch,
+        "space_to_batch", SpaceToBatchAttrs, _infer_space_to_batch, _space_to_batch, None,
         _reach_with_zero,
     ),
-    _mover("batch_to_space", BatchToSpaceAttrs, _infer_batch_to_space, _batch_to_space),
+    _mover("batch_to_space", BatchToSpaceAttrs, _infer_batch_to_space, _batch_to_space, None),
 )  # fmt: skip

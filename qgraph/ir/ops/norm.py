@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import OpDef
+from qgraph.ir.ops.base import OpDef, always
 from qgraph.ir.types import TensorType
 from qgraph.ops.attributes import Attributes, attribute
 
@@ -49,7 +49,7 @@ def _layer_norm(attrs: NormAttrs, inputs: Sequence[Any]) -> Any:
 
 OPS: tuple[OpDef[Any], ...] = (
     # x [..., c], gamma [c], beta [c]; mean and variance are those of x over its last axis
-    OpDef("layer_norm", (3, 3), NormAttrs, _infer, _layer_norm),
+    OpDef("layer_norm", (3, 3), NormAttrs, _infer, _layer_norm, apart=always),
     # x [..., c], gamma [c], beta [c], mean [c], variance [c]
-    OpDef("batch_norm", (5, 5), NormAttrs, _infer, _batch_norm),
+    OpDef("batch_norm", (5, 5), NormAttrs, _infer, _batch_norm, apart=always),
 )

@@ -10,10 +10,10 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs, SlidingAttrs
-from qgraph.ir.ops.base import OpDef, Scale, as_its_inputs, moved, reach_of_inputs
+from qgraph.ir.ops.base import OpDef, Scale, always, as_its_inputs, moved, reach_of_inputs
 from qgraph.ir.ops.sliding import largest, lowest
 from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes, padded, taps
-from qgraph.ir.types import Array, TensorType
+from qgraph.ir.types import Array, Shape, TensorType
 from qgraph.ops.attributes import attribute
 
 ONE = (1, 1)
@@ -130,23 +130,44 @@ def _argmax(attrs: ArgmaxAttrs, inputs: Sequence[Any]) -> Any:
     return inputs[0].argmax(axis=attrs.axis).astype(attrs.dtype)
 
 
+def _first_stays(attrs: ReductionAttrs, shape: Shape) -> bool:
+    return 0 not in {axis % len(shape) for axis in attrs.axes}
+
+
+def _first_is_kept(attrs: ArgmaxAttrs, shape: Shape) -> bool:
+    return attrs.axis % len(shape) != 0
+
+
 def _largest(
     name: str,
     attributes: type[Any],
     infer: Callable[[Any, Sequence[TensorType]], TensorType],
     evaluate: Callable[[Any, Sequence[Any]], Any],
+    apart: Callable[[Any, Shape], bool],
 ) -> OpDef[Any]:
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate),
-        scale=Scale.KEPT, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True,
+        scale=Scale.KEPT, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True, apart=apart,
+    )  # fmt: skip
+
+
+def _average(
+    name: str, evaluate: Callable[[ReductionAttrs, Sequence[Any]], Any]
+) -> OpDef[ReductionAttrs]:
+    return OpDef(
+        name, (1, 1), ReductionAttrs, _infer_reduce, evaluate,
+        nonnegative=as_its_inputs, apart=_first_stays,
     )  # fmt: skip
 
 
 OPS: tuple[OpDef[Any], ...] = (
-    _largest("max_pool", PoolAttrs, _infer_max_pool, max_pool),
-    _largest("reduce_max", ReductionAttrs, _infer_reduce, _reduce_max),
-    OpDef("avg_pool", (1, 1), PoolAttrs, _infer_pool, avg_pool, nonnegative=as_its_inputs),
-    OpDef("mean", (1, 1), ReductionAttrs, _infer_reduce, _mean, nonnegative=as_its_inputs),
-    OpDef("sum", (1, 1), ReductionAttrs, _infer_reduce, _sum, nonnegative=as_its_inputs),
-    OpDef("argmax", (1, 1), ArgmaxAttrs, _infer_argmax, _argmax),
-)
+    _largest("max_pool", PoolAttrs, _infer_max_pool, max_pool, always),
+    _largest("reduce_max", ReductionAttrs, _infer_reduce, _reduce_max, _first_stays),
+    OpDef(
+        "avg_pool", (1, 1), PoolAttrs, _infer_pool, avg_pool,
+        nonnegative=as_its_inputs, apart=always,
+    ),
+    _average("mean", _mean),
+    _average("sum", _sum),
+    OpDef("argmax", (1, 1), ArgmaxAttrs, _infer_argmax, _argmax, apart=_first_is_kept),
+)  # fmt: skip

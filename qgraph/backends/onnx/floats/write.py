@@ -11,9 +11,8 @@ from qgraph.backends.onnx.floats.lower import LOWERINGS
 from qgraph.backends.onnx.floats.opaque import opset_of
 from qgraph.errors import UnsupportedError, first_line
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.linear import COMPUTE
 from qgraph.names import onnx_name
-
-FUSED_WITH_BIAS = ("conv2d", "depthwise_conv2d", "matmul")
 
 
 def float_model(graph: Graph) -> onnx.ModelProto:
@@ -47,6 +46,6 @@ def _biases(graph: Graph) -> dict[str, Node]:
             continue
         layer = graph.producer(node.inputs[0])
         alone = graph.use_count(layer.name) == 1 and not graph.is_output(layer.name)
-        if layer.op in FUSED_WITH_BIAS and alone and graph.types[layer.name].is_float:
+        if layer.op in COMPUTE and alone and graph.types[layer.name].is_float:
             found[layer.name] = node
     return found

@@ -9,6 +9,10 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.ops.attributes import SlidingAttrs
+from qgraph.ir.ops.linear import ConvAttrs
+from qgraph.ir.ops.movement import PaddingAttrs, TargetAttrs
+from qgraph.ir.ops.pool import PoolAttrs, ReductionAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.passes import Pass, PassManager
@@ -121,12 +125,14 @@ class _Writer:
         x = node.inputs[0]
         _, height, width, _ = self.graph.types[x].shape or ()
         assert height is not None and width is not None
-        strides = node.attrs["strides"]
-        dilations = node.attrs.get("dilations", (1, 1))
-        sides = explicit_pads((height, width), kernel, strides, dilations, node.attrs["padding"])
+        attrs, dilations = node.typed(SlidingAttrs), (1, 1)
+        if isinstance(attrs, ConvAttrs):
+            dilations = attrs.dilations
+        strides = attrs.strides
+        sides = explicit_pads((height, width), kernel, strides, dilations, attrs.padding)
         (top, bottom), (left, right) = np.asarray(sides) + self.pads.get(x, 0)
         window = {"kernel_shape": kernel, "strides": strides, "pads": [top, left, bottom, right]}
-        if "dilations" in node.attrs:
+        if isinstance(attrs, ConvAttrs):
             window["dilations"] = dilations
         return window
 
@@ -172,28 +178,29 @@ class _Writer:
 
     def _pad(self, node: Node) -> str:
         """Zeros around an image become the padding of what follows."""
-        if node.attrs.get("value") or node.attrs["mode"] != "constant":
+        attrs = node.typed(PaddingAttrs)
+        if attrs.value or attrs.mode != "constant":
             raise UnsupportedError("its padding is not 0", node=node.name)
-        self.pads[node.name] = np.asarray(node.attrs["paddings"])[1:3]
+        self.pads[node.name] = np.asarray(attrs.paddings)[1:3]
         return self._at(node.inputs[0])
 
     def _max_pool(self, node: Node) -> str:
         # Padded with 0 on purpose where a `pad` came before; there all is above 0 (ReLU).
-        return self._add(
-            "MaxPool", node, self._at(node.inputs[0]), **self._window(node, node.attrs["ksize"])
-        )
+        window = self._window(node, node.typed(PoolAttrs).ksize)
+        return self._add("MaxPool", node, self._at(node.inputs[0]), **window)
 
     def _avg_pool(self, node: Node) -> str:
-        window = self._window(node, node.attrs["ksize"])
+        window = self._window(node, node.typed(PoolAttrs).ksize)
         if any(window["pads"]):
             raise UnsupportedError("an average with padding", node=node.name)
         return self._add("AveragePool", node, self._at(node.inputs[0]), **window)
 
     def _mean(self, node: Node) -> str:
-        if tuple(node.attrs["axes"]) != (1, 2):
-            raise UnsupportedError(f"a mean over {node.attrs['axes']}", node=node.name)
+        attrs = node.typed(ReductionAttrs)
+        if attrs.axes != (1, 2):
+            raise UnsupportedError(f"a mean over {attrs.axes}", node=node.name)
         pooled = self._add("GlobalAveragePool", node, self._at(node.inputs[0]))
-        return pooled if node.attrs["keepdims"] else self._add("Flatten", node, pooled)
+        return pooled if attrs.keepdims else self._add("Flatten", node, pooled)
 
     def _squeeze(self, node: Node) -> str:
         return self._add("Flatten", node, self._at(node.inputs[0]))
@@ -201,7 +208,7 @@ class _Writer:
     def _reshape(self, node: Node) -> str:
         before, value = self.graph.types[node.inputs[0]].shape or (), self._at(node.inputs[0])
         if self._rank(node.name) != 2:
-            raise UnsupportedError(f"a reshape to {node.attrs['shape']}", node=node.name)
+            raise UnsupportedError(f"a reshape to {node.typed(TargetAttrs).shape}", node=node.name)
         if len(before) == 4 and (before[1], before[2]) != (1, 1):
             value = self._add("Transpose", node, value, perm=(0, 2, 3, 1))
         return self._add("Flatten", node, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qgraph.evaluation.result import Sizes
 from qgraph.ir.graph import Graph, Node
+from qgraph.ir.reading import spec_of, value_of
 from qgraph.quant.topology import QUANTIZERS
 
 
@@ -15,7 +16,7 @@ def sizes_of(floating: Graph, quantized: Graph) -> Sizes:
 def constant_bytes(graph: Graph) -> int:
     """Bytes of all constants; those that are quantized count with the bits of their codes."""
     bits = sum(
-        int(node.attrs["value"].size) * _bits(graph, node)
+        value_of(node).size * _bits(graph, node)
         for node in graph.topological()
         if node.op == "const"
     )
@@ -25,5 +26,5 @@ def constant_bytes(graph: Graph) -> int:
 def _bits(graph: Graph, constant: Node) -> int:
     users = graph.users(constant.name)
     if users and all(user.op in QUANTIZERS for user in users):
-        return max(int(user.attrs["spec"].bits) for user in users)
-    return int(constant.attrs["value"].dtype.itemsize) * 8
+        return max(spec_of(user).bits for user in users)
+    return value_of(constant).dtype.itemsize * 8

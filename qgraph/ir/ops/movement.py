@@ -21,7 +21,7 @@ from qgraph.ir.ops.base import (
     reach_of_inputs,
     same_as_first,
 )
-from qgraph.ir.types import Shape, TensorType
+from qgraph.ir.types import Codes, Shape, TensorType
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
@@ -207,7 +207,7 @@ def _infer_resize(attrs: ResizeAttrs, inputs: Sequence[TensorType]) -> TensorTyp
     return x.with_shape((x.shape[0], *attrs.size, x.shape[3]))
 
 
-def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
+def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Codes:
     at = np.arange(out)
     if align_corners and out > 1:
         index = np.floor(at * ((size - 1) / (out - 1)) + 0.5)
@@ -215,7 +215,8 @@ def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Any:
         index = np.floor((at + 0.5) * (size / out))
     else:
         index = np.floor(at * (size / out))
-    return np.minimum(index.astype(np.int64), size - 1)
+    found: Codes = np.minimum(index.astype(np.int64), size - 1)
+    return found
 
 
 def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Any]) -> Any:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import Json, Level, Threads
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Threads
 
 if TYPE_CHECKING:
     from qgraph.evaluation import Evaluation, OutputScore
 
 
 def evaluate(
-    directory: Annotated[
-        Path, typer.Argument(help="What `qgraph quantize` wrote, or a directory to train in.")
-    ],
+    directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     data: Annotated[
         Path,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 if TYPE_CHECKING:
     from qgraph.backends.forms import Network
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def export(
     directory: Annotated[
-        Path, typer.Argument(help="What `qgraph quantize` wrote, or a static policy, .qpol.")
+        Path, typer.Argument(help=f"{OUTPUT_DIRECTORY} Or a static policy, .qpol.")
     ],
     form: Annotated[
         str,

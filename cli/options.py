@@ -18,6 +18,9 @@ from qgraph.errors import LoadError, UsageError
 if TYPE_CHECKING:
     from qgraph.ir.types import Shape
 
+OUTPUT_DIRECTORY = (
+    "What `qgraph quantize` wrote, or a directory to train in, which means inference/ inside."
+)
 Model = Annotated[
     Path,
     typer.Argument(

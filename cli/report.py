@@ -8,30 +8,27 @@ from typing import Annotated
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     as_json: Json = False,
 ) -> None:
     """Write report.html: layers, histograms, scale groups, what to do next.
 
     It goes into the directory itself, is one file, and needs no network.
     """
-    from qgraph.artifacts import REPORT
     from qgraph.cli.console import console
-    from qgraph.files import write_whole
     from qgraph.records import to_json
-    from qgraph.report.page import render
-    from qgraph.report.reading import read_facts
+    from qgraph.reporting.reading import read_facts
+    from qgraph.reporting.write import report as write
 
     facts = read_facts(directory)
     if as_json:
         print(json.dumps(to_json(facts)))
         return
-    page = directory / REPORT
-    write_whole(page, render(facts).encode())
+    page = write(directory)
     out = console()
     out.print(facts.verdict, soft_wrap=True)
     out.print(f"\nwritten to {page}, open it in a browser:", soft_wrap=True)

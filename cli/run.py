@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qgraph.cli.options import Json, Level, Threads
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Threads
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Array
@@ -20,7 +20,7 @@ SHOWN = 5
 
 
 def run(
-    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     inputs: Annotated[
         Path, typer.Option("--input", "-i", metavar="FILE", help="A .npy or .npz of inputs.")
     ],

@@ -10,7 +10,7 @@ from qgraph.artifacts import FILES
 from qgraph.cli.console import Names, console, print_last, print_table, print_warnings
 from qgraph.manifest import Exponent, LayerEntry, Manifest
 from qgraph.quant.plan import PLAIN
-from qgraph.report.advice import trained
+from qgraph.reporting.advice import trained
 from qgraph.static.facts import (
     AgreementFacts,
     ChoiceFacts,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 if TYPE_CHECKING:
     from qgraph.cli.console import Names
@@ -28,7 +28,7 @@ TERMS_SHOWN = 6
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="What `qgraph quantize` wrote.")],
+    directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     forms: Annotated[
         list[str] | None,
         typer.Option(

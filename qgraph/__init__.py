@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qgraph.exports import export
     from qgraph.frontends import load
     from qgraph.optimized import Optimized, optimize
+    from qgraph.reporting.write import report
     from qgraph.runtime import Session
     from qgraph.verification.verify import Verified, verify
 
@@ -32,6 +33,7 @@ __all__ = [
     "load",
     "optimize",
     "quantize",
+    "report",
     "verify",
 ]
 
@@ -46,6 +48,7 @@ _HOMES = {
     "load": "qgraph.frontends",
     "optimize": "qgraph.optimized",
     "quantize": "qgraph.compiler",
+    "report": "qgraph.reporting.write",
     "verify": "qgraph.verification.verify",
 }
 

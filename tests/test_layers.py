@@ -40,7 +40,7 @@ LAYERS = (
     ("static", "train"),
     ("compiler", "artifacts", "manifest", "optimized", "stored", "runtime"),
     ("exports",),
-    ("evaluation", "report", "retrain", "verification"),
+    ("evaluation", "reporting", "retrain", "verification"),
     ("rl",),
     ("cli",),
 )

@@ -48,7 +48,7 @@ def test_every_public_name_is_there_before_it_is_imported() -> None:
 
 def test_they_are_functions_and_classes() -> None:
     assert {*FUNCTIONS, *CLASSES, "__version__"} == {*qgraph.__all__}
-    assert {"quantize", "load", "verify", "export", "evaluate"} < {*FUNCTIONS}
+    assert {"quantize", "load", "report", "verify", "export", "evaluate"} < {*FUNCTIONS}
 
 
 def sections(text: str) -> set[str]:

@@ -81,6 +81,11 @@ def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
     facts = json.loads(run("evaluate", out, "--data", data, "--json").out)
     assert facts["outputs"][0]["floating"]["top1"] == 1.0  # the labels are its own
     moved = tmp_path / "alone"
+    assert run("report", out).out.splitlines()[-2].startswith(f"written to {out / 'inference'}")
+    assert run("verify", out, "--format", "engine").code == 0
+    assert (out / "inference" / "certificate.json").exists()
+    assert run("export", out, "--format", "engine", "-o", tmp_path / "engine").code == 0
+    assert run("run", out, "--input", tmp_path / "calib.npz").code == 0
     shutil.copytree(out / "inference", moved)
     alone = json.loads(run("evaluate", moved, "--data", data, "--json").out)
     assert alone["outputs"] == facts["outputs"]

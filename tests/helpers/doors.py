@@ -186,7 +186,7 @@ def run_policy(folder: Path) -> None:
 
 def output_directory(folder: Path) -> None:
     from qgraph.cli.inspect import inspect
-    from qgraph.report.facts import read_facts
+    from qgraph.reporting.reading import read_facts
     from qgraph.stored import load_network
 
     with redirect_stdout(io.StringIO()):

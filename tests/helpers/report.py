@@ -12,7 +12,7 @@ from qgraph.manifest import FORMAT
 from qgraph.quant.plan import PLAIN
 from qgraph.quant.profile import load_profile
 from qgraph.records import to_json
-from qgraph.report.reading import read_facts
+from qgraph.reporting.reading import read_facts
 
 VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
 

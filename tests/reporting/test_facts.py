@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from qgraph.errors import LoadError
-from qgraph.report.advice import next_steps
-from qgraph.report.reading import read_facts
+from qgraph.reporting.advice import next_steps
+from qgraph.reporting.reading import read_facts
 from qgraph.words import noise_share, percent
 from tests.helpers.cli import typical_images
 from tests.helpers.report import facts_of, felt, plan, rewrite, statistic, written_directory

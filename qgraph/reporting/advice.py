@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from qgraph.quant.plan import parse_plan
-from qgraph.report.facts import LayerFacts, ReportFacts, Step
+from qgraph.reporting.facts import LayerFacts, ReportFacts, Step
 from qgraph.static.agreement import LEVELS, level_of
 from qgraph.static.causes import VANISHED, rounds_to_zero
 from qgraph.static.cautions import CLIPPED

@@ -22,8 +22,8 @@ from qgraph.manifest import (
     read_manifest,
 )
 from qgraph.records import from_json
-from qgraph.report.advice import next_steps, verdict
-from qgraph.report.facts import (
+from qgraph.reporting.advice import next_steps, verdict
+from qgraph.reporting.facts import (
     CertificateShown,
     ForcedBy,
     GroupFacts,
@@ -40,6 +40,7 @@ from qgraph.report.facts import (
 )
 from qgraph.rewrite.trace import Refusal, Rewrite, TraceRecord, without_numbers
 from qgraph.static.facts import PartFacts
+from qgraph.stored import inference_folder
 from qgraph.verification.certificate import Certificate
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ T = TypeVar("T")
 
 def read_facts(folder: Path) -> ReportFacts:
     """The facts of a network that `qgraph quantize` wrote. Raises LoadError."""
+    folder = inference_folder(folder)
     with reading(folder, "is not as it was written", "quantize the model again"):
         return _facts(folder, read_manifest(folder))
 

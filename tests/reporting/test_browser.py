@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from qgraph.report.page import render
-from qgraph.report.reading import read_facts
+from qgraph.reporting.page import render
+from qgraph.reporting.reading import read_facts
 from tests.helpers.report import Page, written_directory
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -7,8 +7,8 @@ from html import escape
 
 from qgraph.errors import UsageError
 from qgraph.manifest import Exponent
-from qgraph.report import charts
-from qgraph.report.facts import ReportFacts
+from qgraph.reporting import charts
+from qgraph.reporting.facts import ReportFacts
 from qgraph.words import noise_share, percent
 
 REWRITES_SHOWN = 40
@@ -27,7 +27,7 @@ def render(facts: ReportFacts) -> str:
             "the page needs jinja2", hint="pip install 'qgraph[report]', or take --json"
         ) from None
     environment = Environment(
-        loader=PackageLoader("qgraph.report"),
+        loader=PackageLoader("qgraph.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

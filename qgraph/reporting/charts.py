@@ -7,7 +7,7 @@ from html import escape
 from math import ldexp, log1p
 
 from qgraph.ir.types import QuantSpec
-from qgraph.report.facts import LayerFacts, TensorFacts
+from qgraph.reporting.facts import LayerFacts, TensorFacts
 from qgraph.static.facts import MixedFacts, PartFacts, PointFacts
 from qgraph.words import noise_share, percent
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from qgraph.artifacts import FILES
-from qgraph.report.page import breakable, prose, render, scale
-from qgraph.report.reading import read_facts
+from qgraph.reporting.page import breakable, prose, render, scale
+from qgraph.reporting.reading import read_facts
 from tests.helpers.cli import left_in, run
 from tests.helpers.report import Page, facts_of, felt, plan, rewrite, written_directory
 

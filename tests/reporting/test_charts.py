@@ -8,8 +8,8 @@ import pytest
 
 from qgraph.manifest import TensorEntry
 from qgraph.records import from_json
-from qgraph.report import charts
-from qgraph.report.facts import TensorFacts
+from qgraph.reporting import charts
+from qgraph.reporting.facts import TensorFacts
 from qgraph.static.facts import PartFacts
 from tests.helpers.report import felt, statistic, tensor
 

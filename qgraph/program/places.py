@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Array, Codes, QuantSpec, Role
+from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program.form import Entry, Program, Step, Tensor
 from qgraph.program.layers import Layer
 from qgraph.program.ops import Conv2dAttrs, OpClass, WindowAttrs
-from qgraph.program.ops.products import NO_PADS, ONE, windows_of
+from qgraph.program.ops.products import windows_of
 
 
 @dataclass(frozen=True)

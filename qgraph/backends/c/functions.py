@@ -20,7 +20,9 @@ from qgraph.backends.c.text import (
     strides,
 )
 from qgraph.names import comment, identifier
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.lowerings import Lowerings
+from qgraph.ops.windows import ONE
 from qgraph.program import Step, Tensor
 from qgraph.program.layers import Layer, elements
 from qgraph.program.ops import (
@@ -32,8 +34,6 @@ from qgraph.program.ops import (
     TakeAttrs,
     WindowAttrs,
 )
-from qgraph.program.ops.layout import Pads, Pair
-from qgraph.program.ops.products import ONE
 
 Counters = list[tuple[str, int]]
 

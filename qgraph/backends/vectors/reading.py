@@ -14,9 +14,9 @@ from qgraph.backends.vectors.files import read, sha256
 from qgraph.errors import ExactnessError
 from qgraph.ir.types import Array, QuantSpec, Role
 from qgraph.ops.attributes import Attributes
+from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program import Entry, Program, Step, Tensor, run
 from qgraph.program.ops import WindowAttrs
-from qgraph.program.ops.products import NO_PADS, ONE
 
 Index = Mapping[str, Any]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.windows import MaxPoolAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
 from qgraph.program.ops.base import (
     Index,
@@ -30,7 +31,7 @@ from qgraph.program.ops.movement import (
     TakeAttrs,
 )
 from qgraph.program.ops.products import Conv2dAttrs, MatmulAttrs, WindowAttrs
-from qgraph.program.ops.reductions import MaxPoolAttrs, ReduceMaxAttrs, StandardizeAttrs
+from qgraph.program.ops.reductions import ReduceMaxAttrs, StandardizeAttrs
 
 __all__ = [
     "OPS",

@@ -11,8 +11,10 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Codes
+from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.shapes import concatenated
 from qgraph.program.ops.base import (
     A,
     Index,
@@ -24,7 +26,6 @@ from qgraph.program.ops.base import (
     Sizes,
 )
 from qgraph.program.ops.elementwise import ALWAYS, always
-from qgraph.program.ops.layout import Pair
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,8 @@ def _slice_shape(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> Sizes:
 
 
 def _concat_shape(attrs: ConcatAttrs, shapes: Sequence[Sizes]) -> Sizes:
-    first, axis = shapes[0], attrs.axis
-    _axis(axis, first)
-    if any((*s[:axis], *s[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]) for s in shapes):
-        raise GraphError(f"operands of shapes {list(shapes)} cannot be joined along axis {axis}")
-    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+    _axis(attrs.axis, shapes[0])
+    return concatenated(shapes, attrs.axis)
 
 
 def _pad_shape(attrs: PadAttrs, shapes: Sequence[Sizes]) -> Sizes:

@@ -13,7 +13,9 @@ from qgraph.errors import GraphError
 from qgraph.exact.sums import seen_taps, sums_of_products
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
 from qgraph.ir.types import Codes
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.program.ops.base import (
     Index,
     Manual,
@@ -23,10 +25,6 @@ from qgraph.program.ops.base import (
     Reach,
     Sizes,
 )
-from qgraph.program.ops.layout import Pads, Pair
-
-ONE: Pair = (1, 1)
-NO_PADS: Pads = ((0, 0), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -55,18 +53,6 @@ class MatmulAttrs(Attributes):
 # -- shapes -------------------------------------------------------------------------------------
 
 
-def slid(image: Sizes, kernel: Sequence[int], strides: Pair, dilations: Pair, pads: Pads) -> Sizes:
-    """Positions of a window over height and width. Raises GraphError where it does not fit."""
-    made = []
-    for axis in (0, 1):
-        span = (kernel[axis] - 1) * dilations[axis] + 1
-        room = image[1 + axis] + sum(pads[axis]) - span
-        if room < 0:
-            raise GraphError(f"a window of {span} does not fit into {image} with pads {pads}")
-        made.append(room // strides[axis] + 1)
-    return tuple(made)
-
-
 def _ranks(shapes: Sequence[Sizes], rank: int) -> None:
     if any(len(shape) != rank for shape in shapes):
         raise GraphError(f"needs operands of rank {rank}, found {list(shapes)}")
@@ -78,7 +64,7 @@ def _conv2d_shape(attrs: Conv2dAttrs, shapes: Sequence[Sizes]) -> Sizes:
     groups = attrs.groups
     if x[3] % groups or w[3] % groups or w[2] != x[3] // groups:
         raise GraphError(f"{x[3]} channels in {groups} groups do not fit filters {w}")
-    return (x[0], *slid(x, w, attrs.strides, attrs.dilations, attrs.pads), w[3])
+    return (x[0], *slid(x[1:3], w, attrs.strides, attrs.pads, attrs.dilations), w[3])
 
 
 def _depthwise_shape(attrs: WindowAttrs, shapes: Sequence[Sizes]) -> Sizes:
@@ -86,7 +72,7 @@ def _depthwise_shape(attrs: WindowAttrs, shapes: Sequence[Sizes]) -> Sizes:
     x, w = shapes
     if w[2] != x[3]:
         raise GraphError(f"{x[3]} channels do not fit filters {w}")
-    return (x[0], *slid(x, w, attrs.strides, attrs.dilations, attrs.pads), w[2] * w[3])
+    return (x[0], *slid(x[1:3], w, attrs.strides, attrs.pads, attrs.dilations), w[2] * w[3])
 
 
 def _matmul_shape(attrs: MatmulAttrs, shapes: Sequence[Sizes]) -> Sizes:

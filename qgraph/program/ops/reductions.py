@@ -15,6 +15,7 @@ from qgraph.ir.ops.sliding import largest
 from qgraph.ir.ops.standardize import Standardization, standardized
 from qgraph.ir.types import Codes
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.windows import ONE, MaxPoolAttrs, slid
 from qgraph.program.ops.base import (
     Index,
     Manual,
@@ -25,23 +26,8 @@ from qgraph.program.ops.base import (
     Sizes,
 )
 from qgraph.program.ops.elementwise import ALWAYS, MORE_THAN_CHANNELS, always
-from qgraph.program.ops.layout import Pads, Pair
 from qgraph.program.ops.movement import joined
-from qgraph.program.ops.products import NO_PADS, ONE, SLIDES, slid, taps_of
-
-
-@dataclass(frozen=True)
-class MaxPoolAttrs(Attributes):
-    """A window. Raises GraphError where pads are as large as it is: it would see nothing."""
-
-    ksize: Pair = attribute("height and width of the window", low=1)
-    strides: Pair = attribute("positions from one window to the next", low=1)
-    pads: Pads = attribute("positions around the image, which never win", low=0, default=NO_PADS)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if any(max(pads) >= size for pads, size in zip(self.pads, self.ksize, strict=True)):
-            raise GraphError(f"pads {self.pads} are as large as the window {self.ksize}")
+from qgraph.program.ops.products import SLIDES, taps_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,7 @@ def _pool_shape(attrs: MaxPoolAttrs, shapes: Sequence[Sizes]) -> Sizes:
     x = shapes[0]
     if len(x) != 4:
         raise GraphError(f"needs an operand of rank 4, found {x}")
-    return (x[0], *slid(x, attrs.ksize, attrs.strides, ONE, attrs.pads), x[3])
+    return (x[0], *slid(x[1:3], attrs.ksize, attrs.strides, attrs.pads), x[3])
 
 
 def _reduced_shape(attrs: ReduceMaxAttrs, shapes: Sequence[Sizes]) -> Sizes:

@@ -1,0 +1,17 @@
+"""Shape rules that ops of several kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qgraph.errors import GraphError
+
+Sizes = tuple[int, ...]
+
+
+def concatenated(shapes: Sequence[Sizes], axis: int) -> Sizes:
+    """The shape of tensors one after the other. Raises GraphError where they do not fit."""
+    first = shapes[0]
+    if any((*s[:axis], *s[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]) for s in shapes):
+        raise GraphError(f"operands of shapes {list(shapes)} cannot be joined along axis {axis}")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])

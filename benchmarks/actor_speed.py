@@ -33,6 +33,7 @@ from benchmarks.real.tables import Table
 from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor.ops import ConvAttrs
 from qgraph.rl.policy import pack, read_policy
 from qgraph.rl.policy.file import read
 from qgraph.rl.policy.static import Static
@@ -104,7 +105,14 @@ def keras_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
         if step.op == "dense":
             model.add(layers.Dense(shape[-1], step.activation))
         elif step.op == "conv":
-            model.add(layers.Conv2D(shape[-1], shape[:2], step.strides, activation=step.activation))
+            model.add(
+                layers.Conv2D(
+                    shape[-1],
+                    shape[:2],
+                    step.attrs_as(ConvAttrs).strides,
+                    activation=step.activation,
+                )
+            )
         else:
             model.add(layers.Flatten())
     model.set_weights([weights[name] for step in program.steps for name in step.weights])
@@ -127,7 +135,7 @@ def torch_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
             turned = kernel.T
         else:
             height, width, channels, m = kernel.shape
-            layer = torch.nn.Conv2d(channels, m, (height, width), step.strides)
+            layer = torch.nn.Conv2d(channels, m, (height, width), step.attrs_as(ConvAttrs).strides)
             turned = kernel.permute(3, 2, 0, 1)
         layer.load_state_dict({"weight": turned.contiguous(), "bias": bias})
         layers += [layer, activations[step.activation]()]
@@ -149,7 +157,11 @@ def onnx_model(program: ActorProgram, weights: Mapping[str, Array]) -> bytes:
         turned = weights[kernel]
         if step.op == "conv":
             turned = turned.transpose(3, 2, 0, 1)
-            nodes.append(helper.make_node("Conv", [x, kernel, bias], [sums], strides=step.strides))
+            nodes.append(
+                helper.make_node(
+                    "Conv", [x, kernel, bias], [sums], strides=step.attrs_as(ConvAttrs).strides
+                )
+            )
         else:
             nodes.append(helper.make_node("Gemm", [x, kernel, bias], [sums]))
         constants.append(numpy_helper.from_array(np.ascontiguousarray(turned), kernel))

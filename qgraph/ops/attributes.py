@@ -196,6 +196,15 @@ def _form(kind: Any) -> _Form:
     return _Form(kind, {d.name: reader(hints[d.name]) for d in declared}, required)
 
 
+def attributes_for(kind: type[A], given: Attributes | Mapping[str, Any]) -> A:
+    """Attributes of a class, given as an instance or as values by name. Raises GraphError."""
+    if isinstance(given, Mapping):
+        return attributes_of(kind, given)
+    if type(given) is not kind:
+        raise GraphError(f"attributes are {type(given).__name__}, not {kind.__name__}")
+    return given
+
+
 def _numbers(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple | list):
         for part in value:

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array, QuantSpec
-from qgraph.ops.attributes import Attributes, attributes_of
+from qgraph.ops.attributes import Attributes, attributes_for
 from qgraph.program.ops import OPS, OpClass, Operand, ProgramOp, program_op
 from qgraph.program.ops.base import A
 
@@ -96,14 +96,8 @@ def _checked(
     if not definition.takes(inputs):
         wanted = ", ".join(definition.operands)
         raise GraphError(f"{inputs} inputs are given", hint=f"it takes {wanted}")
-    if isinstance(attrs, Mapping):
-        checked: Attributes = attributes_of(definition.attributes, dict(attrs))
-        return checked
-    if type(attrs) is not definition.attributes:
-        raise GraphError(
-            f"attributes are {type(attrs).__name__}, not {definition.attributes.__name__}"
-        )
-    return attrs
+    checked: Attributes = attributes_for(definition.attributes, attrs)
+    return checked
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy as np
 from qgraph import kernels
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ACTIVATIONS, ALPHA, ActorProgram, Shape, Step
 from qgraph.rl.actor.layout import (
     ALIGNMENT,
     BITS,
@@ -19,14 +18,16 @@ from qgraph.rl.actor.layout import (
     HEADER,
     MAGIC,
     NO_WEIGHT,
-    OPS,
     STEP,
     VALUE,
     WEIGHT,
     Layout,
     ceil,
     check_sizes,
+    read_attributes,
 )
+from qgraph.rl.actor.ops import OPS, Shape
+from qgraph.rl.actor.program import ActorProgram, Step
 
 
 @dataclass(frozen=True)
@@ -174,24 +175,9 @@ def _read_layout(block: Array, header: Any) -> Layout:
 def _read_step(
     row: Any, inputs: Sequence[str], values: Sequence[str], weights: Sequence[str]
 ) -> Step:
-    op, activation = OPS[row["op"]], ACTIVATIONS[row["activation"]]
-    attrs: dict[str, Any] = {}
-    if activation != "linear":
-        attrs["activation"] = activation
-    if activation in ALPHA:
-        attrs["alpha"] = float(row["alpha"])
-    if op == "layer_norm":
-        attrs["epsilon"] = float(row["epsilon"])
-    if op in ("conv", "max_pool"):
-        top, bottom, left, right = (int(pad) for pad in row["pads"])
-        attrs["strides"] = tuple(int(stride) for stride in row["strides"])
-        attrs["pads"] = ((top, bottom), (left, right))
-    if op == "max_pool":
-        attrs["ksize"] = tuple(int(size) for size in row["ksize"])
-        if min(attrs["ksize"]) < 1:
-            raise ValueError("a window of nothing")
+    op = [*OPS.values()][row["op"]]
     used = tuple(weights[i] for i in row["weights"] if i != NO_WEIGHT)
-    return Step(op, tuple(inputs), values[row["output"]], used, attrs)
+    return Step(op.name, tuple(inputs), values[row["output"]], used, read_attributes(op, row))
 
 
 class _Sections:

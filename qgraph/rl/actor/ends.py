@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from qgraph.rl.actor.form import ActorProgram, Step
-
-LAYERS = ("dense", "conv")  # steps with kernels
+from qgraph.rl.actor.program import ActorProgram, Step
 
 
 def first_layers(program: ActorProgram) -> list[Step]:
@@ -12,7 +10,7 @@ def first_layers(program: ActorProgram) -> list[Step]:
     reached, found = {program.observation}, []
     for step in program.steps:
         if reached.intersection(step.inputs):
-            if step.op in LAYERS:
+            if step.definition.layer:
                 found.append(step)
             else:
                 reached.add(step.output)
@@ -24,7 +22,7 @@ def last_layers(program: ActorProgram) -> list[Step]:
     wanted, found = set(program.outputs), []
     for step in reversed(program.steps):
         if step.output in wanted:
-            if step.op in LAYERS:
+            if step.definition.layer:
                 found.append(step)
             else:
                 wanted.update(step.inputs)

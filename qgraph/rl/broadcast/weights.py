@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram
+from qgraph.rl.actor.program import ActorProgram
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member
 

@@ -7,17 +7,15 @@ weights can be chosen by unit, whatever lies between the layers.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.actor.ends import LAYERS
+from qgraph.rl.actor.ops import ChannelRule
 from qgraph.rl.compress.form import shared
-
-MIXING = ("center", "softmax")  # another number of channels is another function
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,13 @@ def channels_of(program: ActorProgram) -> Channels:
     common = shared(program)
     for step in program.steps:
         inputs = [of[name] for name in step.inputs]
-        if step.op in LAYERS:
+        if step.definition.layer:
             width = shapes[step.output][-1]
             of[step.output] = made[step.output] = np.arange(count, count + width)
             count += width
         else:
-            of[step.output] = _carried(step, inputs, shapes[step.inputs[0]])
-        if step.op in MIXING or not _alike(step, inputs):
+            of[step.output] = _carried(step, inputs, [shapes[name] for name in step.inputs])
+        if not _alike(step, inputs):
             kept += inputs
         if common.intersection(step.weights):
             kept += [*inputs, of[step.output]]
@@ -68,7 +66,7 @@ def without(
         if not step.weights:
             continue
         stays = [~removed[channels.of[name]] for name in (*step.inputs, step.output)]
-        if step.op in LAYERS:
+        if step.definition.layer:
             kernel, bias = step.weights
             left[kernel] = weights[kernel][..., stays[0], :][..., stays[-1]]
             left[bias] = weights[bias][stays[-1]]
@@ -79,14 +77,16 @@ def without(
     return made, left
 
 
-def _carried(step: Step, inputs: list[Array], shape: tuple[int, ...]) -> Array:
-    if step.op == "flatten":
-        return np.tile(inputs[0], math.prod(shape[:-1]))
-    if step.op == "concat":
-        return np.concatenate(inputs)
-    return inputs[0]
+def _carried(step: Step, inputs: list[Array], shapes: list[tuple[int, ...]]) -> Array:
+    numbered = step.definition.numbered
+    if numbered is None:
+        raise GraphError(f"{step.op}: its definition does not number channels", node=step.output)
+    return numbered(inputs, shapes)
 
 
 def _alike(step: Step, inputs: list[Array]) -> bool:
-    """Two values that meet number by number carry the same units."""
-    return step.op not in ("add", "multiply") or np.array_equal(inputs[0], inputs[1])
+    """Whether channels can be left out: all have one function, and those that meet are the same."""
+    rule = step.definition.channels
+    if rule is ChannelRule.MEET:
+        return np.array_equal(inputs[0], inputs[1])
+    return rule is not ChannelRule.MIXED

@@ -95,7 +95,7 @@ def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) ->
 def _activation(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
     if first.activation != "linear":
         return BENT
-    return replace(first, attrs={**first.attrs, **then.attrs}), {}
+    return first.with_attrs(**dict(then.attrs.items())), {}
 
 
 def _mean_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:

@@ -10,7 +10,6 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.actor.ends import LAYERS
 from qgraph.rl.compress.channels import Channels, channels_of, without
 from qgraph.rl.compress.form import Policy, Task
 from qgraph.rl.compress.link import Link
@@ -51,7 +50,7 @@ class Prune(Link):
         return replace(policy, program=program, weights=left)
 
     def _refuse(self, step: Step, channels: Channels, task: Task) -> None:
-        if step.op not in LAYERS:
+        if not step.definition.layer:
             return
         units = channels.groups.get(step.output)
         if units is None:
@@ -89,7 +88,7 @@ def importance(program: ActorProgram, weights: dict[str, Array], channels: Chann
     """
     made, taken = np.zeros(channels.count), np.zeros(channels.count)
     for step in program.steps:
-        if step.op not in LAYERS:
+        if not step.definition.layer:
             continue
         kernel = weights[step.weights[0]].astype(np.float64)
         bias = weights[step.weights[1]].astype(np.float64)

@@ -13,15 +13,11 @@ import tensorflow as tf
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import Tensor, TensorDType
 from qgraph.ir.types import Array
+from qgraph.ops.lowerings import Lowerings, Refusal
 from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor.ops import ACTIVATIONS as OF_ACTORS
+from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ConvAttrs, LayerNormAttrs
 from qgraph.rl.learn.replay import Batch
-
-ACTIVATIONS = {
-    "relu": tf.nn.relu,
-    "elu": tf.nn.elu,
-    "tanh": tf.tanh,
-    "sigmoid": tf.sigmoid,
-}
 
 
 class Transitions(NamedTuple):
@@ -102,35 +98,59 @@ def transitions_of(batch: Batch) -> Transitions:
 
 
 def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], bfloat16: bool) -> Tensor:
-    x = inputs[0]
-    if step.op in ("dense", "conv"):
-        kernel, bias = weights
-        if bfloat16:
-            x, kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
-        if step.op == "dense":
-            x = tf.matmul(x, kernel)
-        else:
-            x = tf.nn.conv2d(x, kernel, step.strides, [(0, 0), *step.pads, (0, 0)])
-        return _activated(step, _plus(tf.cast(x, bias.dtype), bias))
-    if step.op == "affine":
-        return x * weights[0] + weights[1]
-    if step.op == "clip":
-        return tf.clip_by_value(x, weights[0], weights[1])
-    if step.op == "layer_norm":
-        mean, variance = tf.nn.moments(x, -1, keepdims=True)
-        gamma, beta = weights
-        return tf.nn.batch_normalization(
-            x, mean, variance, beta, gamma, float(step.attrs["epsilon"])
-        )
-    if step.op == "activate":
-        return _activated(step, x)
-    if step.op == "center":
-        return x - tf.reduce_mean(x, -1, keepdims=True)
-    if step.op == "add":
-        return x + inputs[1]
-    if step.op == "flatten":
-        return tf.reshape(x, [tf.shape(x)[0], -1])
-    raise UnsupportedError(f"a learner has no derivative of the step {step.op!r}")
+    rule = STEPS.of(step.op, step.output)
+    if not step.definition.layer:
+        return rule(step, inputs, weights)
+    x, kernel, bias = inputs[0], *weights
+    if bfloat16:
+        x, kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
+    sums = rule(step, [x], [kernel])
+    return _activated(step, _plus(tf.cast(sums, bias.dtype), bias))
+
+
+def _convolved(step: Step, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    attrs = step.attrs_as(ConvAttrs)
+    return tf.nn.conv2d(inputs[0], weights[0], attrs.strides, [(0, 0), *attrs.pads, (0, 0)])
+
+
+def _layer_norm(step: Step, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    mean, variance = tf.nn.moments(inputs[0], -1, keepdims=True)
+    gamma, beta = weights
+    epsilon = step.attrs_as(LayerNormAttrs).epsilon
+    return tf.nn.batch_normalization(inputs[0], mean, variance, beta, gamma, epsilon)
+
+
+Rule = Callable[[Step, list[Tensor], list[Tensor]], Tensor]
+NO_DERIVATIVE = Refusal("a learner has no derivative of it")
+# Layers without their bias and activation.
+STEPS: Lowerings[Rule] = Lowerings(
+    "rl/learn/tensors",
+    OPS,
+    {
+        "dense": lambda step, x, w: tf.matmul(x[0], w[0]),
+        "conv": _convolved,
+        "affine": lambda step, x, w: x[0] * w[0] + w[1],
+        "clip": lambda step, x, w: tf.clip_by_value(x[0], w[0], w[1]),
+        "layer_norm": _layer_norm,
+        "activate": lambda step, x, w: _activated(step, x[0]),
+        "center": lambda step, x, w: x[0] - tf.reduce_mean(x[0], -1, keepdims=True),
+        "add": lambda step, x, w: x[0] + x[1],
+        "flatten": lambda step, x, w: tf.reshape(x[0], [tf.shape(x[0])[0], -1]),
+    },
+    dict.fromkeys(("softmax", "max_pool", "multiply", "concat"), NO_DERIVATIVE),
+)
+ACTIVATIONS: Lowerings[Callable[[Tensor], Tensor]] = Lowerings(
+    "rl/learn/tensors",
+    OF_ACTORS,
+    {
+        "linear": lambda x: x,
+        "relu": tf.nn.relu,
+        "elu": tf.nn.elu,
+        "tanh": tf.tanh,
+        "sigmoid": tf.sigmoid,
+    },
+    dict.fromkeys(("leaky_relu", "softplus", "swish", "exp"), NO_DERIVATIVE),
+)
 
 
 def _plus(x: Tensor, bias: Tensor) -> Tensor:
@@ -159,7 +179,9 @@ def _to_pixels(x: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], tupl
 
 
 def _activated(step: Step, x: Tensor) -> Tensor:
-    return x if step.activation == "linear" else ACTIVATIONS[step.activation](x)
+    if step.activation is Activation.ELU and step.alpha != ALPHA[Activation.ELU]:
+        raise UnsupportedError(f"a learner has no elu with alpha {step.alpha}", node=step.output)
+    return ACTIVATIONS.of(step.activation, step.output)(x)
 
 
 def copies(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:

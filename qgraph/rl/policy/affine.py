@@ -14,8 +14,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.ends import LAYERS
-from qgraph.rl.actor.form import ActorProgram, Weights
+from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.policy import floats
 
 FLOAT, HALF = 32, 16
@@ -66,7 +65,7 @@ class Simulated:
         """Weights are quantized here, once; activations in `bits` too, unless it is said."""
         changed = dict(weights)
         for step in program.steps:
-            if step.op in LAYERS:
+            if step.definition.layer:
                 kernel = np.asarray(weights[step.weights[0]], np.float32)
                 axes = (0, 1, 2) if step.op == "conv" else None
                 changed[step.weights[0]] = dequantized(kernel, bits, axes)

@@ -14,6 +14,7 @@ import numpy as np
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.actor.ends import last_layers
+from qgraph.rl.actor.ops import Activation
 from qgraph.rl.policy import floats
 from qgraph.rl.policy.read import PolicyNetwork
 
@@ -50,8 +51,7 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
 def _before_activation(program: ActorProgram, layer: Step) -> tuple[ActorProgram, str]:
     """The program whose one output is what a layer has before its activation, and its name."""
     name = f"{layer.output}/before activation"
-    attrs = {k: v for k, v in layer.attrs.items() if k not in ("activation", "alpha")}
-    linear = replace(layer, output=name, attrs=attrs)
+    linear = replace(layer.with_attrs(activation=Activation.LINEAR), output=name)
     activation = {"activation": layer.activation, "alpha": layer.alpha}
     after = Step("activate", (name,), layer.output, (), activation)
     steps: list[Step] = []

@@ -10,8 +10,10 @@ import numpy as np
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
-from qgraph.rl.actor.ends import LAYERS
-from qgraph.rl.actor.form import ActorProgram, Step, Weights
+from qgraph.ops.lowerings import Lowerings
+from qgraph.ops.windows import ONE, MaxPoolAttrs
+from qgraph.rl.actor.ops import OPS, ConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.program import ActorProgram, Step, Weights
 
 Feed = Callable[[Array], Array]
 
@@ -27,9 +29,10 @@ def run(
     for step in program.steps:
         inputs = [values[name] for name in step.inputs]
         own = [np.asarray(weights[name], np.float32) for name in step.weights]
-        if feed is not None and step.op in LAYERS:
+        if feed is not None and step.definition.layer:
             inputs = [feed(x) for x in inputs]
-        values[step.output] = activated(step, STEPS[step.op](step, *inputs, *own))
+        rule = STEPS.of(step.op, step.output)
+        values[step.output] = activated(step, rule(step, *inputs, *own))
     return {name: values[name] for name in program.outputs}
 
 
@@ -44,33 +47,40 @@ def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:
     return run_node(Node(op, op, attrs=attrs), inputs)[0]
 
 
-def _windowed(op: str) -> Callable[..., Array]:
-    def apply(step: Step, *inputs: Array) -> Array:
-        attrs = {**step.attrs, "strides": step.strides, "padding": step.pads, "dilations": (1, 1)}
-        if op == "max_pool":
-            return _op(op, attrs, *inputs)
-        x, kernel, bias = inputs
-        return _op(op, attrs, x, kernel) + bias
+def _conv(step: Step, x: Array, kernel: Array, bias: Array) -> Array:
+    attrs = step.attrs_as(ConvAttrs)
+    window = {"strides": attrs.strides, "padding": attrs.pads, "dilations": ONE}
+    return _op("conv2d", window, x, kernel) + bias
 
-    return apply
+
+def _max_pool(step: Step, x: Array) -> Array:
+    attrs = step.attrs_as(MaxPoolAttrs)
+    window = {"ksize": attrs.ksize, "strides": attrs.strides, "padding": attrs.pads}
+    return _op("max_pool", window, x)
+
+
+def _layer_norm(step: Step, x: Array, gamma: Array, beta: Array) -> Array:
+    epsilon = step.attrs_as(LayerNormAttrs).epsilon
+    return _op("layer_norm", {"epsilon": epsilon}, x, gamma, beta)
 
 
 def _center(step: Step, x: Array) -> Array:
     return np.asarray(x - x.mean(axis=-1, keepdims=True))
 
 
-STEPS: Mapping[str, Callable[..., Array]] = {
+TABLE: Mapping[str, Callable[..., Array]] = {
     "dense": lambda step, x, kernel, bias: x @ kernel + bias,
-    "conv": _windowed("conv2d"),
+    "conv": _conv,
     "affine": lambda step, x, scale, offset: x * scale + offset,
     "clip": lambda step, x, low, high: np.minimum(np.maximum(x, low), high),
-    "layer_norm": lambda step, *inputs: _op("layer_norm", step.attrs, *inputs),
+    "layer_norm": _layer_norm,
     "activate": lambda step, x: x,
     "center": _center,
     "softmax": lambda step, x: _op("softmax", {"axis": -1}, x),
-    "max_pool": _windowed("max_pool"),
+    "max_pool": _max_pool,
     "add": lambda step, x, y: x + y,
     "multiply": lambda step, x, y: x * y,
     "concat": lambda step, *inputs: np.concatenate(inputs, axis=-1),
     "flatten": lambda step, x: x.reshape(len(x), -1),
 }
+STEPS = Lowerings("rl/policy/floats", OPS, TABLE)

@@ -14,7 +14,7 @@ from qgraph.ir.types import Array, Shape
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
-from qgraph.rl.actor.form import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, Step
 from qgraph.rl.policy.rules import RULES
 from qgraph.rl.policy.writer import Writer, no_actor
 

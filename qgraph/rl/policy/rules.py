@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import is_channel_mean
-from qgraph.rl.actor.form import Step
 from qgraph.rl.policy.writer import Writer, no_actor
 
 NO_DILATION = (1, 1)
@@ -84,7 +82,7 @@ def _affine(
     x = node.inputs[index]
     before = writer.before(x)
     same_size = writer.sample(x) == writer.sample(node.name)
-    if before is not None and same_size and scale is None and _is_linear_layer(before):
+    if before is not None and same_size and scale is None and before.is_linear_layer:
         writer.join(node, before, bias=writer.weight(before, "bias") + offset)
         return
     channels = (writer.sample(node.name) or (1,))[-1] or 1
@@ -102,17 +100,13 @@ def _affine(
     writer.add(node.name, "affine", x, scale=scale, offset=offset)
 
 
-def _is_linear_layer(step: Step) -> bool:
-    return step.op in ("dense", "conv") and step.activation == "linear"
-
-
 def _activation(kind: str) -> Rule:
     def rule(writer: Writer, node: Node) -> None:
         before = writer.before(node.inputs[0])
         alpha = {"alpha": float(node.attrs["alpha"])} if "alpha" in node.attrs else {}
         attrs = {"activation": kind, **alpha}
-        if before is not None and _is_linear_layer(before):
-            writer.join(node, replace(before, attrs={**before.attrs, **attrs}))
+        if before is not None and before.is_linear_layer:
+            writer.join(node, before.with_attrs(**attrs))
         else:
             writer.add(node.name, "activate", node.inputs[0], attrs=attrs)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
-from qgraph.rl.actor.form import ActorProgram, Weights
+from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy.affine import FLOAT, HALF, Simulated
 from qgraph.rl.policy.build import FORMS, STATIC_BITS, pack

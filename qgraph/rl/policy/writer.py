@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from qgraph.errors import UnsupportedError
-from qgraph.ir.graph import Attrs, Graph, Node
+from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
+from qgraph.ops.attributes import Attributes
 from qgraph.rewrite.constants import channel_vector
-from qgraph.rl.actor.form import Step
+from qgraph.rl.actor.ops import ChannelRule
+from qgraph.rl.actor.program import NOTHING, Step
 
 HAVE = "dense and conv layers, affine, clip, layer norm, softmax, max pool, concat, sums, products"
 
@@ -59,13 +63,18 @@ class Writer:
         return None if found is None else np.array(found, np.float32)
 
     def add(
-        self, name: str, op: str, *inputs: str, attrs: Attrs | None = None, **weights: Array
+        self,
+        name: str,
+        op: str,
+        *inputs: str,
+        attrs: Mapping[str, Any] | Attributes = NOTHING,
+        **weights: Array,
     ) -> None:
         """A step that makes the value `name`."""
         names = {role: f"{name}/{role}" for role in weights}
         self.weights.update({names[role]: array for role, array in weights.items()})
         made = tuple(self.value(v) for v in inputs)
-        self.steps[name] = Step(op, made, name, tuple(names.values()), attrs or {})
+        self.steps[name] = Step(op, made, name, tuple(names.values()), attrs)
 
     def join(self, node: Node, step: Step, **weights: Array) -> None:
         """`step`, changed, makes what `node` makes; weights replace its own, by role."""
@@ -87,9 +96,9 @@ class Writer:
             return name
         weights = {} if step is None else {n.rsplit("/", 1)[-1]: n for n in step.weights}
         taken = {role: self.weights[n][..., columns] for role, n in weights.items()}
-        if step is not None and step.op in ("dense", "conv"):
+        if step is not None and step.definition.layer:
             self.add(name, step.op, step.inputs[0], attrs=step.attrs, **taken)
-        elif step is not None and step.op in ("affine", "clip", "activate"):
+        elif step is not None and step.definition.channels is ChannelRule.APART:
             made = self.columns(node, step.inputs[0], columns, channels)
             self.add(name, step.op, made, attrs=step.attrs, **taken)
         else:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram, Weights
+from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.head import Head
 from qgraph.rl.policy import floats
 from qgraph.rl.sb3.aware import in_float

@@ -11,7 +11,7 @@ from torch import nn
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, Step
 from qgraph.rl.sb3.normalizer import Normalizer
 
 ACTIVATIONS: Mapping[TorchModule, str] = {
@@ -154,10 +154,8 @@ class ModuleReader:
         if alpha is not None:
             attrs["alpha"] = float(alpha)
         last = self.steps[-1] if self.steps else None
-        if last is not None and last.op in ("dense", "conv") and last.activation == "linear":
-            self.steps[-1] = Step(
-                last.op, last.inputs, last.output, last.weights, {**last.attrs, **attrs}
-            )
+        if last is not None and last.is_linear_layer:
+            self.steps[-1] = last.with_attrs(**attrs)
         else:
             self.add("activate", name, attrs=attrs)
 

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram
+from qgraph.rl.actor.program import ActorProgram
 from qgraph.rl.head import Head
 from qgraph.rl.sb3.check import check_actions
 from qgraph.rl.sb3.families import Family, family_of

@@ -152,10 +152,8 @@ def test_weights_that_do_not_fit_are_refused():
 def test_programs_that_no_block_holds_are_refused():
     with pytest.raises(UnsupportedError, match="too long"):
         Packer(mlp(1 << 17, 1))
-    shapes = {"low": (2,), "high": (2,)}
-    step = Step("clip", ("observation",), "y", ("low", "high"), {"activation": "relu"})
-    with pytest.raises(UnsupportedError, match="relu"):
-        Packer(ActorProgram((2,), (step,), ("y",), shapes))
+    with pytest.raises(GraphError, match="y: clip: unknown attribute `activation`"):
+        Step("clip", ("observation",), "y", ("low", "high"), {"activation": "relu"})
 
 
 def test_zeros_are_exact_and_channels_may_be_empty():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qgraph.errors import TrainingError
 from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
 from qgraph.rl.actor.actor import levels
-from qgraph.rl.actor.form import ACTIVATIONS
+from qgraph.rl.actor.ops import ACTIVATIONS
 from qgraph.rl.actor.packer import pack_plain
 from tests.helpers.actors import cnn, every_op, mlp, random_weights
 

@@ -1,0 +1,89 @@
+"""Ops that look at one number at a time, or at two that meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from qgraph.errors import GraphError
+from qgraph.ir.types import Array
+from qgraph.ops.attributes import Attributes
+from qgraph.rl.actor.ops.activations import ActivationAttrs
+from qgraph.rl.actor.ops.arithmetic import held
+from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, same_channels, wanted
+
+
+def by_channel(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+    """The shape of x, whose channels each have a number in every weight."""
+    (x,) = inputs
+    for weight in weights:
+        wanted(x[-1:], weight, "a weight")
+    return x
+
+
+def same_shape(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+    return inputs[0]
+
+
+def _pair(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+    a, b = inputs
+    if b not in (a, (*a[:-1], 1)):
+        raise GraphError(f"values of shapes {a} and {b} do not fit together")
+    return a
+
+
+def _of_two(name: str, code: int, summary: str, function: Callable[[Array, Array], Array]) -> Any:
+    return ActorOp(
+        name,
+        code,
+        f"{summary}; the second has the shape of the first, or a last axis of 1",
+        ("a", "b"),
+        (),
+        Attributes,
+        ChannelRule.MEET,
+        _pair,
+        lambda attrs, inputs, weights: function(inputs[0], inputs[1]),
+        same_channels,
+    )
+
+
+OPS: tuple[ActorOp[Any], ...] = (
+    ActorOp(
+        "affine",
+        2,
+        "x * scale + offset, by channel",
+        ("x",),
+        ("scale", "offset"),
+        Attributes,
+        ChannelRule.APART,
+        by_channel,
+        lambda attrs, inputs, weights: inputs[0] * weights[0] + weights[1],
+        same_channels,
+    ),
+    ActorOp(
+        "clip",
+        3,
+        "x within low and high, by channel",
+        ("x",),
+        ("low", "high"),
+        Attributes,
+        ChannelRule.APART,
+        by_channel,
+        lambda attrs, inputs, weights: held(inputs[0], weights[0], weights[1]),
+        same_channels,
+    ),
+    ActorOp(
+        "activate",
+        5,
+        "an activation of each number",
+        ("x",),
+        (),
+        ActivationAttrs,
+        ChannelRule.APART,
+        same_shape,
+        lambda attrs, inputs, weights: attrs.applied(inputs[0]),
+        same_channels,
+    ),
+    _of_two("add", 9, "a sum", lambda a, b: a + b),
+    _of_two("multiply", 10, "a product, number by number", lambda a, b: a * b),
+)

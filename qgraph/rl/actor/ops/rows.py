@@ -1,0 +1,160 @@
+"""Ops that look at all channels at once, and ops that move them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qgraph.ir.types import Array
+from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.shapes import concatenated
+from qgraph.ops.windows import MaxPoolAttrs, slid
+from qgraph.rl.actor.ops.arithmetic import F, exp, mean, total
+from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, rank, same_channels
+from qgraph.rl.actor.ops.layers import windows
+from qgraph.rl.actor.ops.pointwise import by_channel, same_shape
+
+
+@dataclass(frozen=True)
+class LayerNormAttrs(Attributes):
+    """A layer norm."""
+
+    epsilon: float = attribute("added to the variance", low=0.0)
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+def _layer_norm_shape(
+    attrs: LayerNormAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
+) -> Shape:
+    rank(inputs[0], 1)
+    return by_channel(attrs, inputs, weights)
+
+
+def _max_pool_shape(
+    attrs: MaxPoolAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]
+) -> Shape:
+    (x,) = inputs
+    rank(x, 3)
+    return (*slid(x, attrs.ksize, attrs.strides, attrs.pads), x[2])
+
+
+def _concat_shape(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+    return concatenated(inputs, len(inputs[0]) - 1)
+
+
+def _flatten_shape(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+    return (math.prod(inputs[0]),)
+
+
+# -- arithmetic ---------------------------------------------------------------------------------
+
+
+def _layer_norm(attrs: LayerNormAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    centered = inputs[0] - mean(inputs[0])
+    scale = F(1) / np.sqrt(mean(centered * centered) + F(attrs.epsilon))
+    return np.asarray((centered * scale) * weights[0] + weights[1])
+
+
+def _center(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    return inputs[0] - mean(inputs[0])
+
+
+def _softmax(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    y = exp(inputs[0] - np.fmax.reduce(inputs[0], -1, keepdims=True))
+    return y / total(y)
+
+
+def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    found = windows(inputs[0], attrs.ksize, attrs.strides, attrs.pads, F(-np.inf))
+    found = found.reshape(*found.shape[:4], -1)
+    return np.asarray(np.fmax.reduce(found, -1, initial=F(-np.inf)))
+
+
+def _concat(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    return np.concatenate(inputs, -1)
+
+
+def _flatten(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+    return inputs[0].reshape(len(inputs[0]), -1)
+
+
+OPS: tuple[ActorOp[Any], ...] = (
+    ActorOp(
+        "layer_norm",
+        4,
+        "(x - mean) / sqrt(variance + epsilon) * gamma + beta, over all of a sample",
+        ("x",),
+        ("gamma", "beta"),
+        LayerNormAttrs,
+        ChannelRule.NORMED,
+        _layer_norm_shape,
+        _layer_norm,
+        same_channels,
+    ),
+    ActorOp(
+        "center",
+        6,
+        "x - mean of x, over the last axis",
+        ("x",),
+        (),
+        Attributes,
+        ChannelRule.MIXED,
+        same_shape,
+        _center,
+        same_channels,
+    ),
+    ActorOp(
+        "softmax",
+        7,
+        "over the last axis",
+        ("x",),
+        (),
+        Attributes,
+        ChannelRule.MIXED,
+        same_shape,
+        _softmax,
+        same_channels,
+    ),
+    ActorOp(
+        "max_pool",
+        8,
+        "the largest number under a window, by channel",
+        ("x",),
+        (),
+        MaxPoolAttrs,
+        ChannelRule.MOVED,
+        _max_pool_shape,
+        _max_pool,
+        same_channels,
+    ),
+    ActorOp(
+        "concat",
+        11,
+        "values one after the other, along the last axis",
+        ("x...",),
+        (),
+        Attributes,
+        ChannelRule.MOVED,
+        _concat_shape,
+        _concat,
+        lambda inputs, shapes: np.concatenate(inputs),
+    ),
+    ActorOp(
+        "flatten",
+        12,
+        "all numbers along one axis, rows first",
+        ("x",),
+        (),
+        Attributes,
+        ChannelRule.MOVED,
+        _flatten_shape,
+        _flatten,
+        lambda inputs, shapes: np.tile(inputs[0], math.prod(shapes[0][:-1])),
+    ),
+)

@@ -126,7 +126,7 @@ def test_a_network_of_images():
     x = net.add("reshape", x, shape=(-1, 80))
     made = net.read(net.dense(x, 80, 4))
     assert steps(made) == ["affine", "conv relu", "max_pool", "flatten", "dense"]
-    assert made.program.steps[1].pads == ((2, 2), (2, 2))
+    assert made.program.steps[1].attrs.pads == ((2, 2), (2, 2))
 
 
 def test_every_activation_and_norm():
@@ -230,7 +230,7 @@ def test_keras_policies_come_in(tmp_path):
     (found,) = run(made.program, made.weights, seen).values()
     np.testing.assert_allclose(found, model(seen).numpy(), rtol=1e-4, atol=1e-5)
     assert steps(made)[:5] == ["affine", "conv relu", "flatten", "dense", "layer_norm"]
-    assert made.program.steps[4].attrs["epsilon"] == pytest.approx(1e-3)
+    assert made.program.steps[4].attrs.epsilon == pytest.approx(1e-3)
 
 
 @pytest.mark.skipif(not POLICIES, reason="set QGRAPH_POLICIES to a folder of policies")

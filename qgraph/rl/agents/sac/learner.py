@@ -14,7 +14,7 @@ import tensorflow as tf
 from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
-from qgraph.rl.actor.form import ActorProgram
+from qgraph.rl.actor.program import ActorProgram
 from qgraph.rl.agents.sac.config import SacConfig
 from qgraph.rl.agents.sac.pixels import FEATURES, behind, encoder, prepared, shifted
 from qgraph.rl.agents.setting import SettingText

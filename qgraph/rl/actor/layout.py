@@ -35,8 +35,8 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pads
 from qgraph.ops.attributes import Attributes, attributes_of, declarations
-from qgraph.ops.windows import Pads
 from qgraph.rl.actor.ends import first_layers, last_layers
 from qgraph.rl.actor.ops import ACTIVATIONS, ActorOp, Shape
 from qgraph.rl.actor.ops.arithmetic import LANES

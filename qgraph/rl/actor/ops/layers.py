@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import attribute
-from qgraph.ops.windows import NO_PADS, ONE, Pads, Pair, slid
+from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.rl.actor.ops.activations import ActivationAttrs
 from qgraph.rl.actor.ops.arithmetic import F
 from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, rank, wanted

@@ -12,7 +12,7 @@ from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
 from qgraph.ops.windows import ONE, MaxPoolAttrs
-from qgraph.rl.actor.ops import OPS, ConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ConvAttrs, LayerNormAttrs
 from qgraph.rl.actor.program import ActorProgram, Step, Weights
 
 Feed = Callable[[Array], Array]
@@ -37,9 +37,10 @@ def run(
 
 
 def activated(step: Step, x: Array) -> Array:
-    if step.activation == "linear":
+    if step.activation is Activation.LINEAR:
         return x
-    return _op(step.activation, {"alpha": step.alpha}, x)
+    alpha = {"alpha": step.alpha} if step.activation in ALPHA else {}
+    return _op(step.activation, alpha, x)
 
 
 def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:

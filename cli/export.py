@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,7 +49,7 @@ def export(
     from qgraph.exports import export as write
     from qgraph.exports import form as checked
 
-    options: dict[str, Any] = {} if samples is None else {"samples": samples}
+    options: dict[str, object] = {} if samples is None else {"samples": samples}
     if layers:
         options["layers"] = tuple(layers)
     checked(form, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -98,7 +98,7 @@ def _show_one(name: str, as_json: bool) -> None:
     console().print(marked if differs else same)
 
 
-def _differing(profile: Profile) -> dict[str, Any]:
+def _differing(profile: Profile) -> dict[str, object]:
     """The keys whose values are not those of the default profile, beside its name and text."""
     from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile

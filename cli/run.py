@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -75,7 +75,7 @@ def _write(path: Path, found: Mapping[str, Array]) -> None:
 
 def _facts(
     level: str, threads: int, samples: int, seconds: float, found: Mapping[str, Array]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "level": level,
         "threads": threads,

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.compare import Measured, measure, measure_constants
 from qgraph.exact.reference import Reference
 from qgraph.files import sha256_of
+from qgraph.foreign import KerasModel
 from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
 from qgraph.ir.graph import Graph
@@ -155,7 +155,7 @@ class Quantized:
 
 
 def quantize(
-    model: str | Path | Graph | Any,
+    model: str | Path | Graph | KerasModel,
     calibration: Data | None = None,
     *,
     profile: str | Path | Profile = "graffitist-int8",
@@ -176,7 +176,7 @@ def quantize(
     memory: int | None = None,
     passes: str | Sequence[Pass] | None = None,
     without: str | Sequence[str] = (),
-    exponents: str | Path | Mapping[str, Any] | Exponents | None = None,
+    exponents: str | Path | Mapping[str, object] | Exponents | None = None,
     trust: bool = False,
     progress: Progress = silent,
 ) -> Quantized:
@@ -308,7 +308,7 @@ def finished(
 
 
 def pareto(
-    model: str | Path | Graph | Any,
+    model: str | Path | Graph | KerasModel,
     calibration: Data | None,
     mean_bits: Sequence[float],
     *,
@@ -337,7 +337,7 @@ def pareto(
 
 
 def _loaded(
-    model: str | Path | Graph | Any,
+    model: str | Path | Graph | KerasModel,
     inputs: Sequence[str] | None,
     outputs: Sequence[str] | None,
     input_shapes: Mapping[str, Shape] | None,
@@ -415,7 +415,7 @@ def _source_of(exponents: object) -> str:
     return path_text(Path(exponents).name) if isinstance(exponents, str | Path) else "memory"
 
 
-def _source(model: str | Path | Graph | Any) -> tuple[str, str | None]:
+def _source(model: str | Path | Graph | KerasModel) -> tuple[str, str | None]:
     """The name of the model, and the hash of its files."""
     if not isinstance(model, str | Path):  # in memory
         return str(model.name), None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import numpy.typing as npt
 
 
 class QGraphError(Exception):
@@ -87,7 +88,7 @@ class ExactnessError(QGraphError):
         *,
         node: str | None = None,
         hint: str | None = None,
-        evidence: Mapping[str, Any] | None = None,
+        evidence: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
         super().__init__(message, node=node, hint=hint)
         self.evidence = dict(evidence or {})

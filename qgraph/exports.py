@@ -8,7 +8,6 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.artifacts import versions
 from qgraph.backends.forms import Form, Network
@@ -31,7 +30,7 @@ FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 INDEX = "export.json"
 
 
-def form(name: str, options: Mapping[str, Any] | None = None) -> Form:
+def form(name: str, options: Mapping[str, object] | None = None) -> Form:
     """A form by its name, with options that are its own. Raises UsageError."""
     if name not in FORMS:
         raise UsageError(f"format `{name}` is not there", hint=f"formats: {', '.join(FORMS)}")
@@ -50,7 +49,7 @@ def export(
     path: str | Path,
     *,
     force: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> dict[str, int]:
     """Write a network in a form that computes the same codes, whole or not at all.
 

@@ -6,9 +6,10 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.names import entry_name
 
@@ -16,7 +17,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # of every entry: the same arrays give the same b
 
 
 def write_npz(
-    target: Path | IO[bytes], arrays: Mapping[str, Any], *, compressed: bool = False
+    target: Path | IO[bytes], arrays: Mapping[str, npt.ArrayLike], *, compressed: bool = False
 ) -> None:
     """As `numpy.savez`, which takes no array called `file` and cuts names at NUL.
 
@@ -32,7 +33,7 @@ def write_npz(
                 np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 
 
-def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+def npz_bytes(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
     """What `write_npz` writes."""
     content = io.BytesIO()
     write_npz(content, arrays)

@@ -7,23 +7,24 @@ where this project chooses. Integers are int64, floats float64 unless said other
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from qgraph import kernels
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import Codes, Fixed, Overflow, QuantSpec, Role, Rounding
+from qgraph.ir.types import AnyExponent, Array, Codes, Fixed, Overflow, QuantSpec, Role, Rounding
 
 MAX_EXPONENT = 126
+E = TypeVar("E", bound=AnyExponent)
 Float = npt.NDArray[np.floating[Any]]
 
 
 # -- scales ---------------------------------------------------------------------------------
 
 
-def exponent_of(log2_t: Any, bits: int, signed: bool) -> Any:
+def exponent_of(log2_t: npt.ArrayLike, bits: int, signed: bool) -> int | Codes:
     """Fractional length f of a threshold: `f = (bits - signed) - ceil(log2_t)`."""
     exponent = (bits - int(signed)) - np.ceil(np.asarray(log2_t)).astype(np.int64)
     return int(exponent) if exponent.ndim == 0 else exponent
@@ -36,7 +37,7 @@ def exponent_for_max(largest: float, bits: int, signed: bool) -> int:
     return (bits - int(signed)) - ceil_log2
 
 
-def finest_exponent(values: Any, bits: int, signed: bool) -> int:
+def finest_exponent(values: npt.ArrayLike, bits: int, signed: bool) -> int:
     """The finest scale on which no element of a constant of the graph is clipped.
 
     Where `ceil(log2 max)` would clip the largest element (1/4 in 8 bits unsigned is 256 steps)
@@ -50,9 +51,9 @@ def finest_exponent(values: Any, bits: int, signed: bool) -> int:
     return exponent - int(bool((codes > spec.hi).any() or (codes < spec.lo).any()))
 
 
-def checked_exponent(exponent: Any, name: str | None = None) -> Any:
+def checked_exponent(exponent: E, name: str | None = None) -> E:
     """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is no normal float32."""
-    if type(exponent) is int:  # most exponents: without numpy
+    if isinstance(exponent, int):  # most exponents: without numpy
         outside = abs(exponent) > MAX_EXPONENT
     else:
         outside = bool(np.any(np.abs(np.asarray(exponent)) > MAX_EXPONENT))
@@ -65,31 +66,32 @@ def checked_exponent(exponent: Any, name: str | None = None) -> Any:
     return exponent
 
 
-def frozen_exponent(exponent: Any) -> int | tuple[int, ...]:
+def frozen_exponent(exponent: AnyExponent) -> int | tuple[int, ...]:
     """An exponent as a QuantSpec holds it: an integer, or a tuple along the last axis."""
-    return int(exponent) if np.ndim(exponent) == 0 else tuple(int(e) for e in exponent)
+    held = np.asarray(exponent)
+    return int(held) if held.ndim == 0 else tuple(int(e) for e in held)
 
 
-def aligned(exponent: Any, shape: tuple[int, ...]) -> Any:
+def aligned(exponent: AnyExponent | None, shape: tuple[int, ...]) -> Codes:
     """A per-channel exponent shaped to broadcast over `shape`.
 
     Depthwise filters [h, w, c, m] have one exponent for each of their c*m output channels.
     """
-    exponent = np.asarray(exponent)
-    if exponent.ndim == 1 and shape and exponent.size not in (1, shape[-1]):
-        return exponent.reshape(shape[-2:])
-    return exponent
+    held: Codes = np.asarray(exponent)
+    if held.ndim == 1 and shape and held.size not in (1, shape[-1]):
+        return held.reshape(shape[-2:])
+    return held
 
 
 # -- rounding -------------------------------------------------------------------------------
 
 
-def _half_up(x: Any) -> Any:
-    whole = np.floor(x)
+def _half_up(x: Array) -> Array:
+    whole: Array = np.floor(x)
     return whole + ((x - whole) >= 0.5)
 
 
-ROUND: Mapping[str, Callable[[Any], Any]] = {
+ROUND: Mapping[str, Callable[[Array], Array]] = {
     Rounding.HALF_EVEN: np.rint,
     Rounding.HALF_UP: _half_up,
     Rounding.HALF_AWAY: lambda x: np.copysign(_half_up(np.abs(x)), x),
@@ -97,7 +99,7 @@ ROUND: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def round_shift(v: Codes, shift: Any, rounding: str = Rounding.HALF_EVEN) -> Codes:
+def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EVEN) -> Codes:
     """`v * 2^-shift` rounded to integers; a negative shift is an exact left shift.
 
     What a left shift would take past +-2^62 stays there, whatever the overflow of the quantizer.
@@ -121,7 +123,7 @@ def round_shift(v: Codes, shift: Any, rounding: str = Rounding.HALF_EVEN) -> Cod
     return result
 
 
-def bring_into_range(codes: Any, spec: QuantSpec) -> Any:
+def bring_into_range(codes: Array, spec: QuantSpec) -> Array:
     """Saturate or wrap integers (of any dtype) into the range of `spec`."""
     if spec.overflow == Overflow.WRAP:
         # Whole turns first: floats past 2^53 have no room for `- lo`, their remainders have.
@@ -132,7 +134,7 @@ def bring_into_range(codes: Any, spec: QuantSpec) -> Any:
 # -- quantizers -----------------------------------------------------------------------------
 
 
-def _exponent(spec: QuantSpec, shape: tuple[int, ...]) -> Any:
+def _exponent(spec: QuantSpec, shape: tuple[int, ...]) -> Codes:
     if spec.exponent is None:
         raise ExactnessError("a quantizer has no exponent yet", hint="calibrate the graph first")
     return aligned(checked_exponent(spec.exponent), shape)
@@ -142,7 +144,7 @@ def _held(spec: QuantSpec) -> int | Codes:
     return spec.exponent if isinstance(spec.exponent, int) else np.asarray(spec.exponent, np.int64)
 
 
-def quantize(x: Any, spec: QuantSpec) -> Fixed:
+def quantize(x: npt.ArrayLike, spec: QuantSpec) -> Fixed:
     """Float to codes: `clip(round(x * 2^f), lo, hi)`.
 
     Raises ExactnessError on NaN, and on infinity where codes wrap.
@@ -162,7 +164,7 @@ def quantize(x: Any, spec: QuantSpec) -> Fixed:
     return Fixed(codes, _held(spec))
 
 
-def quantized_constant(x: Any, spec: QuantSpec) -> Any:
+def quantized_constant(x: Array, spec: QuantSpec) -> Array:
     """The values of a constant's codes, exact: in its own dtype, in float64 past 24 bits.
 
     Raises ExactnessError on NaN.
@@ -172,7 +174,7 @@ def quantized_constant(x: Any, spec: QuantSpec) -> Any:
     return np.asarray(fake_quantize(x.astype(np.float64) if spec.bits > 24 else x, spec))
 
 
-def fake_quantize(x: Any, spec: QuantSpec) -> Any:
+def fake_quantize(x: Array, spec: QuantSpec) -> Array:
     """Float to the float value of its code, in the dtype of `x`; NaN stays NaN."""
     exponent = _exponent(spec, x.shape)
     tail = exponent.shape == x.shape[x.ndim - exponent.ndim :]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qgraph.backends.ends import Ends, ends_of
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.files import write_whole
+from qgraph.foreign import KerasModel
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Shape
@@ -119,7 +119,7 @@ class Optimized:
 
 
 def optimize(
-    model: str | Path | Graph | Any,
+    model: str | Path | Graph | KerasModel,
     *,
     passes: str | Sequence[Pass] | None = None,
     without: str | Iterable[str] = (),

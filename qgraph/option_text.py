@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from qgraph.errors import UsageError
 
@@ -41,7 +41,7 @@ class Word:
         return _quoted(self.text) if self.quoted else self.text
 
 
-Tree = Word | list[Any] | dict[str, Any]
+Tree: TypeAlias = "Word | list[Tree] | dict[str, Tree]"
 
 
 class Reader:
@@ -130,7 +130,7 @@ class Mismatch(Exception):
     """A tree is not a value of the type; the message says which values are legal."""
 
 
-Read = Callable[[str], Any]
+Read = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ class Codec:
     back for values that have one.
     """
 
-    loaders: Mapping[type[Any], Read] = field(default_factory=dict)
-    names: Mapping[type[Any], Callable[[Any], str | None]] = field(default_factory=dict)
+    loaders: Mapping[type[object], Read] = field(default_factory=dict)
+    names: Mapping[type[object], Callable[[Any], str | None]] = field(default_factory=dict)
 
-    def read(self, tree: Tree, kind: Any) -> Any:
+    def read(self, tree: Tree, kind: object) -> object:
         """The value of type `kind` that `tree` means. Raises Mismatch."""
         origin, arguments = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
@@ -170,10 +170,10 @@ class Codec:
                 return kind(**self.read_fields(tree, kind))
         raise Mismatch(legal(kind))
 
-    def read_fields(self, tree: Mapping[str, Tree], kind: type[Any]) -> dict[str, Any]:
+    def read_fields(self, tree: Mapping[str, Tree], kind: type[object]) -> dict[str, object]:
         """Values for the fields of a dataclass. Raises Mismatch for a name or value of none."""
         known = {part.name: part for part in options_of(kind)}
-        hints, found = typing.get_type_hints(kind), dict[str, Any]()
+        hints, found = typing.get_type_hints(kind), dict[str, object]()
         for name, value in tree.items():
             own = name.replace("-", "_")
             if own not in known or own in found:
@@ -184,7 +184,7 @@ class Codec:
             raise Mismatch(f"{legal(kind)}; `{option_name(missing[0])}` is missing")
         return found
 
-    def _first_that_reads(self, tree: Tree, kind: Any, arguments: tuple[Any, ...]) -> Any:
+    def _first_that_reads(self, tree: Tree, kind: object, arguments: tuple[object, ...]) -> object:
         for argument in sorted(arguments, key=lambda a: a is str):  # text would take any word
             try:
                 return self.read(tree, argument)
@@ -192,12 +192,14 @@ class Codec:
                 continue
         raise Mismatch(legal(kind))
 
-    def _choice(self, tree: Tree, kind: Any, choices: Mapping[str, Any]) -> Any:
+    def _choice(self, tree: Tree, kind: object, choices: Mapping[str, object]) -> object:
         if isinstance(tree, Word) and tree.text in choices:
             return choices[tree.text]
         raise Mismatch(legal(kind))
 
-    def _items(self, tree: list[Tree], kind: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+    def _items(
+        self, tree: list[Tree], kind: object, origin: object, arguments: tuple[object, ...]
+    ) -> object:
         if _is_tuple(origin) and arguments and Ellipsis not in arguments:
             if len(tree) != len(arguments):
                 raise Mismatch(legal(kind))
@@ -210,7 +212,7 @@ class Codec:
 
     # -- values to text -----------------------------------------------------------------------
 
-    def write(self, value: Any) -> str:
+    def write(self, value: object) -> str:
         """`value` as text that `read` takes back. Raises Mismatch."""
         if value is None:
             return NONE
@@ -234,7 +236,7 @@ class Codec:
             return self.write_fields(value) or "{}" if name is None else _plain(name)
         raise Mismatch(f"a {type(value).__name__} cannot be written as text")
 
-    def write_fields(self, value: Any) -> str:
+    def write_fields(self, value: object) -> str:
         """The options of a dataclass that differ from its defaults, in braces; or nothing."""
         said = [
             f"{option_name(part.name)}={self.write(getattr(value, part.name))}"
@@ -271,28 +273,28 @@ def _nothing(tree: Word) -> None:
         raise ValueError
 
 
-_WORDS: Mapping[Any, Callable[[Word], Any]] = {
-    str: _word, bool: _flag, int: _whole, float: _number, type(None): _nothing, Any: _word
+_WORDS: Mapping[object, Callable[[Word], object]] = {
+    str: _word, bool: _flag, int: _whole, float: _number, type(None): _nothing, Any: _word,
+    object: _word,
 }  # fmt: skip
 
 
-def _is_tuple(kind: Any) -> bool:
+def _is_tuple(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple)
 
 
-def _is_list(kind: Any) -> bool:
-    own = isinstance(kind, type) and issubclass(kind, Sequence | Set)
-    return own and not issubclass(kind, str)
+def _is_list(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Sequence | Set) and not issubclass(kind, str)
 
 
-def _is_mapping(kind: Any) -> bool:
+def _is_mapping(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
 # -- what may be written --------------------------------------------------------------------
 
 
-def options_of(kind: type[Any]) -> list[Field[Any]]:
+def options_of(kind: type) -> list[Field[object]]:
     """The fields of a dataclass that its constructor takes."""
     return [part for part in fields(kind) if part.init]
 
@@ -302,16 +304,16 @@ def option_name(name: str) -> str:
     return name.replace("_", "-")
 
 
-def default_of(part: Field[Any]) -> Any:
+def default_of(part: Field[object]) -> object:
     """The value of a field that is not given; MISSING where there is none."""
     return part.default if part.default_factory is MISSING else part.default_factory()
 
 
-def _needed(part: Field[Any]) -> bool:
+def _needed(part: Field[object]) -> bool:
     return default_of(part) is MISSING
 
 
-def legal(kind: Any) -> str:
+def legal(kind: object) -> str:
     """The values of a type, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     simple = {
@@ -342,7 +344,7 @@ def legal(kind: Any) -> str:
     return f"a {getattr(kind, '__name__', kind)}, which cannot be written as text"
 
 
-def _word_of(value: Any) -> str:
+def _word_of(value: object) -> str:
     if value is None:
         return NONE
     return str(value).lower() if isinstance(value, bool) else str(value)

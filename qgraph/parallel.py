@@ -11,12 +11,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-# Like the builtin `map`: a function of one chunk, over chunks, results in order.
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Each(Protocol):
+    """Like the builtin `map`: a function of one chunk, over chunks, results in order."""
+
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]: ...
 
 
 @contextmanager
@@ -27,16 +33,17 @@ def over_chunks(count: int) -> Iterator[Each]:
         yield map
         return
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        yield lambda function, items: _striped(pool, threads, function, list(items))
+
+        def each(function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
+            return _striped(pool, threads, function, list(items))
+
+        yield each
 
 
 def _striped(
-    pool: ThreadPoolExecutor, threads: int, function: Callable[[Any], Any], items: list[Any]
-) -> list[Any]:
+    pool: ThreadPoolExecutor, threads: int, function: Callable[[T], R], items: list[T]
+) -> list[R]:
     """One task a thread, not one an item: handing over a task costs as much as a small op."""
     stripes = [items[start::threads] for start in range(threads)]
-    results: list[Any] = [None] * len(items)
-    done = pool.map(lambda stripe: [function(item) for item in stripe], stripes)
-    for start, stripe in enumerate(done):
-        results[start::threads] = stripe
-    return results
+    done = list(pool.map(lambda stripe: [function(item) for item in stripe], stripes))
+    return [done[i % threads][i // threads] for i in range(len(items))]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass
 from operator import is_
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from qgraph.errors import PassError, QGraphError, UsageError
 from qgraph.ir.graph import Graph
@@ -46,7 +46,7 @@ S = TypeVar("S", bound=Subject)
 option = attribute
 
 
-def declared(field: Field[Any]) -> Declaration:
+def declared(field: Field[object]) -> Declaration:
     """The meaning and range of a pass's field; empty where it was not made by `option`."""
     return Declaration(field.name, **{"meaning": "", **field.metadata}, default=default_of(field))
 

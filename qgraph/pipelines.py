@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from qgraph.errors import PassError, QGraphError, UsageError
 from qgraph.option_text import (
@@ -57,7 +57,7 @@ def _profile_name(profile: Profile) -> str | None:
 CODEC = Codec(loaders={Profile: load_profile}, names={Profile: _profile_name})
 
 
-def legal_values(kind: Any) -> str:
+def legal_values(kind: object) -> str:
     """The values of an option of this type, in words."""
     if kind is Profile:
         return f"{', '.join(builtin_profiles())}, a YAML file, or the keys in braces"
@@ -141,7 +141,7 @@ def _unknown(name: str, known: Sequence[str]) -> UsageError:
 def _own_class(name: str) -> type[Pass]:
     module, _, inside = name.partition(":")
     try:
-        found: Any = import_module(module)
+        found: object = import_module(module)
         for part in inside.split("."):
             found = getattr(found, part)
     except QGraphError:
@@ -165,7 +165,7 @@ def _own_class(name: str) -> type[Pass]:
 def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) -> Pass:
     """A pass with options from text. Raises UsageError naming the option."""
     options = {field.name: field for field in options_of(kind)}
-    types, values = _types_of(kind), dict[str, Any]()
+    types, values = _types_of(kind), dict[str, object]()
     for name, tree in given.items():
         own = name.replace("-", "_")
         if own not in options:
@@ -195,14 +195,14 @@ def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) 
         raise UsageError(f"pass `{kind.name}`: {type(error).__name__}: {error}") from error
 
 
-def _types_of(kind: type[Pass]) -> Mapping[str, Any]:
+def _types_of(kind: type[Pass]) -> Mapping[str, object]:
     try:
         return get_type_hints(kind)
     except Exception as error:  # names that are imported for type checkers only, for one
         raise UsageError(f"pass `{kind.name}`: the types of its options: {error}") from error
 
 
-def _no_option(kind: type[Pass], name: str, types: Mapping[str, Any]) -> UsageError:
+def _no_option(kind: type[Pass], name: str, types: Mapping[str, object]) -> UsageError:
     known = [option_name(field.name) for field in options_of(kind)]
     takes = ", ".join(f"{n} ({legal_values(types[n.replace('-', '_')])})" for n in known)
     near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.attributes import AxisAttrs
+from qgraph.ir.types import Array
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -102,7 +103,7 @@ def _flattened(rewriter: Rewriter, node: Node, width: int) -> Order | None:
     if math.prod(sizes) != width:
         return None
     axes = [p - 1 for p in perm[1:]]
-    image: Any = np.arange(width).reshape([sizes[axes.index(a)] for a in range(len(axes))])
+    image: Array = np.arange(width).reshape([sizes[axes.index(a)] for a in range(len(axes))])
     order: Order = image.transpose(axes).reshape(-1)
     return order
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
@@ -227,8 +229,7 @@ class _Inserter:
         if self.forms[w].kind != "const":
             return self._float(node, "its weights are not constant")
         if marks_of(node).pool:
-            reciprocals: Any = self.graph.constant(w)
-            ones = bool((reciprocals == 1).all())
+            ones = bool(np.all(self.graph.constant(w) == 1))
             weight = self.constant(
                 w, Role.CONSTANT, 1 if ones else self.bits.constant, signed=False
             )

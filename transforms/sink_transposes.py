@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from qgraph.ir.graph import Node
+from qgraph.ir.graph import Attrs, Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.pool import ReductionAttrs
@@ -112,9 +112,7 @@ def _merge_reshapes(rewriter: Rewriter, node: Node) -> bool:
     return first.op == "reshape" and rewriter.put(replace(node, inputs=first.inputs))
 
 
-def _sink(
-    rewriter: Rewriter, node: Node, inputs: Sequence[str], attrs: Mapping[str, Any], perm: Perm
-) -> bool:
+def _sink(rewriter: Rewriter, node: Node, inputs: Sequence[str], attrs: Attrs, perm: Perm) -> bool:
     """`node` becomes a transpose of itself on `inputs`, which are not transposed."""
     inner = rewriter.add(node.op, *inputs, name=f"{node.name}/untransposed", attrs=attrs)
     if perm == tuple(range(len(perm))):
@@ -131,7 +129,7 @@ def _concat(rewriter: Rewriter, node: Node) -> bool:
     return _together(rewriter, node, lambda perm: {**node.attrs, "axis": perm[axis]})
 
 
-def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Mapping[str, Any]]) -> bool:
+def _together(rewriter: Rewriter, node: Node, attrs: Callable[[Perm], Attrs]) -> bool:
     """Pass a node all of whose inputs are transposed alike, or constant."""
     perms = [_perm(rewriter, value) for value in node.inputs]
     perm = next((p for p in perms if p is not None), None)

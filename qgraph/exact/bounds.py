@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from qgraph.errors import ExactnessError, GraphError
 from qgraph.exact.sums import (
     FLOAT32_EXACT,
     FLOAT64_EXACT,
+    Mask,
     Sums,
     farthest_input,
     seen_taps,
@@ -26,7 +26,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
 from qgraph.ir.ops.structure import QuantizerAttrs
-from qgraph.ir.types import QuantSpec
+from qgraph.ir.types import AnyExponent, Array, Codes, QuantSpec
 from qgraph.numerics import aligned, checked_exponent, quantized_constant
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, value_exponent
 
@@ -68,15 +68,16 @@ def bounds(graph: Graph) -> dict[str, Bound]:
     that float32 does not have.
     """
     found = _bounds(graph)
-    exponents: dict[str, Any] = {}
+    exponents: dict[str, AnyExponent | None] = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
-        if node.name in found and exponents[node.name] is not None:
-            _check_scale(node.name, found[node.name], exponents[node.name])
+        exponent = exponents[node.name]
+        if node.name in found and exponent is not None:
+            _check_scale(node.name, found[node.name], exponent)
     return found
 
 
-def _check_scale(name: str, bound: Bound, exponent: Any) -> None:
+def _check_scale(name: str, bound: Bound, exponent: AnyExponent) -> None:
     """Values in between, as graphs of floats have them, must not leave float32 either."""
     checked_exponent(exponent, name)
     largest = bound.magnitude * 2.0 ** -int(np.min(exponent))
@@ -91,7 +92,7 @@ def _check_scale(name: str, bound: Bound, exponent: Any) -> None:
 
 def _bounds(graph: Graph) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
-    codes: dict[str, Any] = {}
+    codes: dict[str, Array] = {}
     sums: dict[str, Sums] = {}
     for node in graph.topological():
         if node.op in QUANTIZERS:
@@ -121,14 +122,14 @@ def _bounds(graph: Graph) -> dict[str, Bound]:
     return found
 
 
-def _codes(constant: Any, spec: QuantSpec) -> Any:
+def _codes(constant: Array, spec: QuantSpec) -> Array:
     """Codes as floats, which are exact and much quicker to sum than integers."""
     value = quantized_constant(constant, spec)
     scale = np.ldexp(np.ones((), value.dtype), aligned(spec.exponent, value.shape))
     return np.multiply(value, scale, out=value)
 
 
-def _of_codes(codes: Any) -> Bound:
+def _of_codes(codes: Array) -> Bound:
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
     return Bound(low, high, max(-low, high))
 
@@ -155,7 +156,7 @@ def _sums_of(
     graph: Graph,
     node: Node,
     inputs: list[Bound],
-    codes: Mapping[str, Any],
+    codes: Mapping[str, Array],
     sums: Mapping[str, Sums],
 ) -> Sums | None:
     """Sums with constant weights, and the constant bias that is added in the accumulator."""
@@ -170,7 +171,7 @@ def _sums_of(
     return sums_of_products(node.op, second, x.low, x.high, x.magnitude, windows)
 
 
-def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Any]:
+def _windows(graph: Graph, node: Node, filters: tuple[int, ...]) -> Sequence[Mask]:
     shape = graph.types[node.inputs[0]].shape
     if node.op == "matmul" or shape is None:
         return (True,)
@@ -229,7 +230,7 @@ def check_accumulators(graph: Graph, found: Mapping[str, Bound], bits: int) -> N
 
 def _evidence(
     graph: Graph, node: Node, found: Mapping[str, Bound], bound: Bound, side: str
-) -> dict[str, Any]:
+) -> dict[str, Codes]:
     layer = node if node.op in COMPUTE else graph.producer(node.inputs[0])
     x, filters = layer.inputs
     shape, constant = graph.types[x].shape, graph.constant(graph.producer(filters).inputs[0])

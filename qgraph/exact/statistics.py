@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, nextafter
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
     )
 
 
-def _widened(counts: Counts, doublings: int) -> Any:
+def _widened(counts: Counts, doublings: int) -> Counts:
     """The same counts over a range `2^doublings` times as wide."""
     half = len(counts) // 2
     size = 1 << min(max(doublings, 0), LOG2_BINS)

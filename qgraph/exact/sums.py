@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.ops.windows import Pads
-from qgraph.ir.types import Codes
+from qgraph.ir.types import Array, Codes
 
+Mask = bool | Array  # the taps of a window that are seen; True for all
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
 COLUMNS = "depthwise_conv2d"  # its last two axes are its output channels
@@ -34,7 +35,7 @@ class Sums:
 
 
 def sums_of_products(
-    op: str, weights: Any, low: int, high: int, magnitude: int, windows: Sequence[Any] = (True,)
+    op: str, weights: Array, low: int, high: int, magnitude: int, windows: Sequence[Mask] = (True,)
 ) -> Sums:
     """Of codes `low..high` with weights as the op has them (integers, or floats that hold them).
 
@@ -50,7 +51,7 @@ def sums_of_products(
     )
 
 
-def _of_window(weights: Any, low: int, high: int, magnitude: int) -> Sums:
+def _of_window(weights: Array, low: int, high: int, magnitude: int) -> Sums:
     sums, sizes = _column_sums(weights), _column_sums(np.abs(weights))
     positive, negative = (sizes + sums) // 2, (sums - sizes) // 2
     return Sums(
@@ -58,7 +59,7 @@ def _of_window(weights: Any, low: int, high: int, magnitude: int) -> Sums:
     )
 
 
-def _column_sums(codes: Any) -> Codes:
+def _column_sums(codes: Array) -> Codes:
     """Sums over the terms, int64 [output channels]; of floats in float32 where that is exact."""
     if codes.dtype.kind != "f":
         return np.asarray(codes.sum(axis=0))
@@ -68,7 +69,7 @@ def _column_sums(codes: Any) -> Codes:
     return np.asarray(total.astype(np.int64))
 
 
-def by_channel(op: str, weights: Any, mask: Any = True) -> Any:
+def by_channel(op: str, weights: Array, mask: Mask = True) -> Array:
     """Weight codes as [terms, output channels], those of the taps in `mask`."""
     kept = weights if mask is True else weights[mask]
     columns = weights.shape[-2] * weights.shape[-1] if op == COLUMNS else weights.shape[-1]
@@ -81,7 +82,7 @@ def seen_taps(
     strides: Sequence[int],
     dilations: Sequence[int],
     pads: Pads,
-) -> list[Any]:
+) -> list[Mask]:
     """Which taps windows see at once, as masks [height, width], where none sees them all.
 
     image: height and width, None where unknown. `[True]` where some window lies inside.
@@ -110,7 +111,7 @@ def farthest_input(
     attrs: Mapping[str, Any],
     shape: Sequence[int],
     codes: tuple[int, int],
-    weights: Any,
+    weights: Array,
     channel: int,
     side: str,
 ) -> Codes:
@@ -137,7 +138,7 @@ def farthest_input(
     return made
 
 
-def _filter(op: str, weights: Any, channel: int) -> Codes:
+def _filter(op: str, weights: Array, channel: int) -> Codes:
     """The filter of one output channel, [height, width, inputs]."""
     if op == COLUMNS:
         c, m = divmod(channel, weights.shape[3])
@@ -145,7 +146,7 @@ def _filter(op: str, weights: Any, channel: int) -> Codes:
     return np.asarray(weights[..., channel], np.int64)
 
 
-def _first_channel(op: str, inputs: int, weights: Any, channel: int) -> int:
+def _first_channel(op: str, inputs: int, weights: Array, channel: int) -> int:
     """The first input channel that an output channel sees."""
     if op == COLUMNS:
         return int(channel // weights.shape[3])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from qgraph.errors import UnsupportedError
+from qgraph.foreign import Proto
 
 # Called stateless by TensorFlow, and still reaching outside.
 OUTSIDE = re.compile(
@@ -27,7 +27,7 @@ HARMLESS = re.compile(
 )
 
 
-def check_harmless(node: Any, library: bytes) -> None:
+def check_harmless(node: Proto, library: bytes) -> None:
     """Raise UnsupportedError if the NodeDef `node`, or a function it calls, reaches outside."""
     for op in _ops(node, library):
         if not is_harmless(op):
@@ -50,7 +50,7 @@ def is_harmless(op: str) -> bool:
     return OUTSIDE.search(op) is None
 
 
-def is_pure(node: Any, library: bytes) -> bool:
+def is_pure(node: Proto, library: bytes) -> bool:
     """Whether the NodeDef `node` is a function of its inputs, and nothing else."""
     from tensorflow.python.framework import op_def_registry
 
@@ -61,14 +61,14 @@ def is_pure(node: Any, library: bytes) -> bool:
     )
 
 
-def needed_functions(node: Any, library: bytes) -> list[Any]:
+def needed_functions(node: Proto, library: bytes) -> list[Proto]:
     """The functions that an op calls, and those that they call."""
     import tensorflow as tf
 
     found = tf.compat.v1.GraphDef()
     found.library.ParseFromString(library)
     functions = {f.signature.name: f for f in found.library.function}
-    needed: dict[str, Any] = {}
+    needed: dict[str, Proto] = {}
     called = list(_called(node))
     while called:
         name = called.pop()
@@ -79,14 +79,14 @@ def needed_functions(node: Any, library: bytes) -> list[Any]:
     return list(needed.values())
 
 
-def _ops(node: Any, library: bytes) -> Iterator[str]:
+def _ops(node: Proto, library: bytes) -> Iterator[str]:
     """Names of the op and of all that it may call."""
     yield node.op
     for function in needed_functions(node, library):
         yield from (inner.op for inner in function.node_def)
 
 
-def _called(node: Any) -> Iterator[str]:
+def _called(node: Proto) -> Iterator[str]:
     yield node.op  # a function may be called by its own name
     for value in node.attr.values():
         if value.HasField("func"):

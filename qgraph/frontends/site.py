@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from qgraph.errors import first_line
+from qgraph.foreign import AttrValue
 from qgraph.frontends.batch import BatchTracker
 from qgraph.frontends.inexpressible import Inexpressible
 from qgraph.frontends.partial import LARGEST, Partial, worth_tracking
@@ -28,8 +29,8 @@ class FileNode(Protocol):
     """A node of any format, as far as its attributes are watched."""
 
     @property
-    def attrs(self) -> Mapping[str, Any]: ...
-    def with_attrs(self: N, attrs: Mapping[str, Any]) -> N: ...
+    def attrs(self) -> Mapping[str, AttrValue]: ...
+    def with_attrs(self: N, attrs: Mapping[str, AttrValue]) -> N: ...
     def value_as_text(self, key: str) -> str: ...
     def may_ignore(self, key: str) -> bool:
         """Whether attribute `key` holds its default, or can never change a number."""

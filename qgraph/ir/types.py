@@ -14,6 +14,8 @@ from qgraph.enums import StrEnum
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Shape = tuple[int | None, ...]
+# One exponent, or one for each channel: as a spec holds them, or for arithmetic.
+AnyExponent = int | tuple[int, ...] | Codes
 
 
 class Rounding(StrEnum):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.ir.types import ROUNDINGS
+from qgraph.ir.types import ROUNDINGS, Array
 from qgraph.kernels import plain
 from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
@@ -260,7 +260,7 @@ def depthwise_conv2d(
     return y
 
 
-def _contiguous(x: Any) -> Float32:
+def _contiguous(x: Array) -> Float32:
     array = np.asarray(x, order="C")
     if array.dtype != np.float32:
         raise TypeError(f"expected a float32 array, not {array.dtype}")

@@ -24,7 +24,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from qgraph.errors import CalibrationError, ExactnessError, first_line
 from qgraph.files import write_whole
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Role
+from qgraph.ir.types import AnyExponent, Role
 from qgraph.names import path_text
 from qgraph.numerics import checked_exponent, exponent_for_max
 from qgraph.quant.shifts import check_shifts
@@ -95,7 +95,7 @@ class Exponents:
         return Path(path)
 
 
-def _plain(entry: TensorExponent) -> dict[str, Any]:
+def _plain(entry: TensorExponent) -> dict[str, object]:
     said = {"exponent": entry.exponent, "bits": entry.bits, "signed": entry.signed}
     return {key: value for key, value in said.items() if value is not None}
 
@@ -103,7 +103,7 @@ def _plain(entry: TensorExponent) -> dict[str, Any]:
 # -- reading --------------------------------------------------------------------------------
 
 
-def load_exponents(source: str | Path | Mapping[str, Any] | Exponents) -> Exponents:
+def load_exponents(source: str | Path | Mapping[str, object] | Exponents) -> Exponents:
     """Exponents from a file, or from a mapping of tensor names to exponents.
 
     Raises CalibrationError naming the tensor or key that is wrong.
@@ -136,7 +136,7 @@ def load_exponents(source: str | Path | Mapping[str, Any] | Exponents) -> Expone
         raise
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -145,7 +145,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def parse_exponents(data: Any) -> Exponents:
+def parse_exponents(data: object) -> Exponents:
     """Exponents from the plain data of a file. Raises CalibrationError."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise CalibrationError(
@@ -171,7 +171,7 @@ def parse_exponents(data: Any) -> Exponents:
     )
 
 
-def _entry(name: str, value: Any) -> TensorExponent:
+def _entry(name: str, value: object) -> TensorExponent:
     said = value if isinstance(value, dict) else {"exponent": value}
     unknown = [key for key in said if key not in ("exponent", "bits", "signed")]
     if unknown or "exponent" not in said:
@@ -192,17 +192,17 @@ def _entry(name: str, value: Any) -> TensorExponent:
     return TensorExponent(int(exponent), bits, signed)
 
 
-def _features(name: str, value: Any) -> tuple[int, ...]:
+def _features(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(_is_whole, value)):
         raise CalibrationError("exponents of features are a list of whole numbers", node=name)
     return tuple(checked_exponent(int(exponent), name) for exponent in value)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
 
@@ -353,7 +353,7 @@ def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:
 
 def _settle_biases(graph: Graph) -> None:
     """Give biases the exponents of their accumulators, which must leave room for them."""
-    known: dict[str, Any] = {}
+    known: dict[str, AnyExponent | None] = {}
     for node in list(graph.topological()):
         if node.op == "bias_add":
             bias = graph.producer(node.inputs[1])
@@ -364,7 +364,7 @@ def _settle_biases(graph: Graph) -> None:
             known[node.name] = value_exponent(graph.nodes[node.name], known)
 
 
-def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: Any) -> None:
+def _settle_bias(graph: Graph, bias: Node, accumulator: str, exponent: AnyExponent | None) -> None:
     if exponent is None:
         raise CalibrationError("its accumulator has no scale", node=bias.name)
     spec = spec_of(bias)

@@ -8,7 +8,7 @@ once for the ranges of the members, once for their errors at each exponent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from qgraph.quant.topology import QUANTIZERS
 FINER = {"mse": FINER_EXPONENTS, BY_OUTPUT: FINER_BY_OUTPUT}
 
 Range = tuple[float, float]
+
+T = TypeVar("T")
 
 
 def joint_exponents(
@@ -114,7 +116,7 @@ class _FloatRun:
         self.chunks = chunks
         self.each = each
 
-    def __call__(self, function: Callable[[str, Array], Any]) -> dict[str, list[Any]]:
+    def __call__(self, function: Callable[[str, Array], T]) -> dict[str, list[T]]:
         """For each of the names, `function` of its name and value, chunk by chunk."""
         count = len(next(iter(self.chunks.values())))
         parts = [

@@ -128,7 +128,7 @@ def usage(step: Declared) -> str:
     return f"{step_name(step)}={'|'.join(choices) or 'NUMBER'}"
 
 
-def _written(step: Declared, value: Any) -> str:
+def _written(step: Declared, value: object) -> str:
     if value is True:
         return step_name(step)
     return f"{step_name(step)}={NO if value is False else value or NO}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ REMEMBERED = 0.3
 FINER = 2
 # One image in so many chooses between rounding to nearest and what the others say.
 HELD_OUT = 4
+Rows = Array | slice  # of samples
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ class _Problem:
     x: Array
     y: Array
     w: Array
-    used: Any
-    judged: Any
+    used: Rows
+    judged: Rows
     known: Moments | None
 
     @staticmethod
@@ -209,7 +209,7 @@ class _Problem:
             weights, self._errors(weights, self.used), self._errors(weights, self.judged)
         )
 
-    def _errors(self, weights: Reals, rows: Any) -> Reals:
+    def _errors(self, weights: Reals, rows: Rows) -> Reals:
         seen = self._seen(weights, rows)
         if self.known is None:
             return seen
@@ -218,7 +218,7 @@ class _Problem:
         error = mean**2 + np.einsum("gk,gkn->gn", self.known.deviation**2, off**2)
         return np.asarray(seen + REMEMBERED * self.x[:, rows].shape[1] * error)
 
-    def _seen(self, weights: Reals, rows: Any) -> Reals:
+    def _seen(self, weights: Reals, rows: Rows) -> Reals:
         off = _product(self.x[:, rows], weights) - self.y[:, rows]
         error: Reals = np.einsum("grn,grn->gn", off, off)
         return error
@@ -270,7 +270,7 @@ def _groups(layer: Layer, w: Array) -> int:
     return int(channels if layer.node.op == "depthwise_conv2d" else channels // w.shape[2])
 
 
-def _choose(positions: int, most: int, seed: int) -> Any:
+def _choose(positions: int, most: int, seed: int) -> Array:
     if positions <= most:
         return np.arange(positions)
     return np.sort(np.random.default_rng(seed).choice(positions, most, replace=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.reading import spec_of
+from qgraph.ir.types import AnyExponent
 from qgraph.numerics import frozen_exponent
 from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
 from qgraph.rewrite.constants import channels_of
@@ -19,7 +19,7 @@ from qgraph.rewrite.constants import channels_of
 REQUANTIZED = ("quantize", "standardize")
 
 
-def nearest_legal(exponent: int, source: Any, shift: tuple[int, int]) -> int:
+def nearest_legal(exponent: int, source: AnyExponent | None, shift: tuple[int, int]) -> int:
     """The exponent nearest to `exponent` to which a right shift within `shift` leads.
 
     source: the exponent of what is requantized, one or an array of them; None where it is float.
@@ -52,8 +52,8 @@ def fit_zeros(graph: Graph, shift: tuple[int, int], zeros: Collection[str]) -> N
             exponents = _exponents(graph)
 
 
-def _exponents(graph: Graph) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _exponents(graph: Graph) -> dict[str, AnyExponent | None]:
+    found: dict[str, AnyExponent | None] = {}
     for node in graph.topological():
         found[node.name] = value_exponent(node, found)
     return found
@@ -86,7 +86,7 @@ def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
 
     And at a layer norm that has no numbers for the scales there are.
     """
-    exponents: dict[str, Any] = {}
+    exponents: dict[str, AnyExponent | None] = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
         source = exponents.get(node.inputs[0]) if node.op in REQUANTIZED else None

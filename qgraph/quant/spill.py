@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array
@@ -51,9 +52,10 @@ class Scratch:
         self._file.truncate(size)
         self.size = size
 
-    def write(self, content: Any, offset: int) -> None:
+    def write(self, content: Array | bytes, offset: int) -> None:
         """Write the bytes of an array, or of anything that has some. Raises CalibrationError."""
-        rest = memoryview(content).cast("B")
+        held = content if isinstance(content, bytes) else content.data
+        rest = memoryview(held).cast("B")
         with _told_as_calibration_error():
             while len(rest):
                 written = os.pwrite(self._file.fileno(), rest, offset)
@@ -63,7 +65,9 @@ class Scratch:
     def mapped(self) -> mmap.mmap:
         return mmap.mmap(self._file.fileno(), self.size, prot=mmap.PROT_READ)
 
-    def array(self, dtype: Any, shape: Sequence[int], order: Any = "C") -> Array:
+    def array(
+        self, dtype: npt.DTypeLike, shape: Sequence[int], order: Literal["C", "F"] = "C"
+    ) -> Array:
         """All of the file as one array, read-only."""
         if not prod(shape):
             return np.zeros(shape, dtype)

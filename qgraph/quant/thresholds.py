@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,9 +53,9 @@ class Histogram:
         """log2 of the width of a bin."""
         return self.power + 1 - (len(self.counts).bit_length() - 1)
 
-    def centres(self) -> Any:
+    def centres(self) -> Array:
         half = len(self.counts) // 2
-        return np.ldexp(np.arange(-half, half) + 0.5, self.log2_width)
+        return np.asarray(np.ldexp(np.arange(-half, half) + 0.5, self.log2_width))
 
     def smoothed(self, levels: int) -> Histogram:
         """Wider bins, until they hold enough samples to show a density rather than chance.
@@ -151,7 +150,7 @@ def _search(
     return choose
 
 
-def _levels(centres: Any, spec: QuantSpec, exponent: int) -> Any:
+def _levels(centres: Array, spec: QuantSpec, exponent: int) -> Array:
     return np.clip(np.rint(np.ldexp(centres, exponent)), spec.lo, spec.hi)
 
 

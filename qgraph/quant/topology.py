@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.reading import marks_of, padding_value
-from qgraph.ir.types import QuantSpec, Role
+from qgraph.ir.types import AnyExponent, QuantSpec, Role
 
 QUANTIZERS = tuple(name for name, op in OPS.items() if op.scale is Scale.OWN)
 CLIPS = ("maximum", "minimum")
@@ -160,7 +159,7 @@ def leaving(graph: Graph) -> frozenset[str]:
     return frozenset(graph.nodes.keys() - inner)
 
 
-def value_exponent(node: Node, exponents: Mapping[str, Any]) -> Any:
+def value_exponent(node: Node, exponents: Mapping[str, AnyExponent | None]) -> AnyExponent | None:
     """The exponent of a node's result from those of its inputs; None where it is float.
 
     One integer, or an array along the last axis. Products add, sums keep, what moves keeps.

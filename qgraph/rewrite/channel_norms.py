@@ -15,10 +15,11 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.ops.composed import ELEMENTWISE, evaluated
+from qgraph.ir.types import Array
 from qgraph.rewrite.constants import Float64, channel_vector
 from qgraph.rewrite.functions import LONGEST, number_of
 
-REDUCTIONS: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "sum": np.sum}
+REDUCTIONS: Mapping[str, Callable[..., Array]] = {"mean": np.mean, "sum": np.sum}
 RESHAPES = ("reshape", "expand_dims", "squeeze")
 ENDS = frozenset({"add", "sub", "mul", "div", "bias_add"})
 NARROW, WIDE = 1e-6, 1e3  # scales of the rows that tell epsilon and gamma apart
@@ -117,7 +118,7 @@ def _constant(graph: Graph, value: str, channels: int | None) -> Any:
 
 def _evaluated(graph: Graph, source: str, nodes: tuple[Node, ...], x: Float64) -> Float64:
     """The last of `nodes` on rows x [rows, channels]; what is reduced is [rows, 1]."""
-    values: dict[str, Any] = {source: x}
+    values: dict[str, Array] = {source: x}
     with np.errstate(all="ignore"):
         for node in nodes:
             inputs = [
@@ -135,7 +136,7 @@ def _evaluated(graph: Graph, source: str, nodes: tuple[Node, ...], x: Float64) -
     return np.broadcast_to(values[nodes[-1].name], x.shape)
 
 
-def _wide(constant: Any) -> Float64:
+def _wide(constant: Array) -> Float64:
     return np.asarray(constant, np.float64)
 
 

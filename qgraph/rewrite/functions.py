@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.activation import POINTWISE
@@ -138,7 +139,11 @@ def written_out(graph: Graph) -> Graph:
 
 
 def _inputs(
-    graph: Graph, node: Node, arguments: tuple[Argument, ...], values: list[str], dtype: Any
+    graph: Graph,
+    node: Node,
+    arguments: tuple[Argument, ...],
+    values: list[str],
+    dtype: npt.DTypeLike,
 ) -> tuple[str, ...]:
     return tuple(
         values[a] if isinstance(a, int) else graph.const(np.asarray(a, dtype), f"{node.name}/c")
@@ -156,7 +161,7 @@ BEYOND = np.geomspace(81.0, 3e38, 23)  # where exponentials may overflow
 POINTS = np.concatenate([NEAR, TINY, -TINY, FAR, -FAR, BEYOND, -BEYOND])
 OVERFLOWS = np.abs(POINTS) > 80
 
-NAMED: tuple[tuple[str, dict[str, Any]], ...] = (
+NAMED: tuple[tuple[str, dict[str, object]], ...] = (
     ("relu", {}),
     ("relu6", {}),
     ("gelu", {"approximate": False}),
@@ -177,7 +182,7 @@ class KnownFunctions:
         with np.errstate(all="ignore"):
             return cls(tuple(np.asarray(_known(op, attrs)) for op, attrs in NAMED))
 
-    def name_of(self, function: Function, dtype: str) -> tuple[str, dict[str, Any]] | None:
+    def name_of(self, function: Function, dtype: str) -> tuple[str, dict[str, object]] | None:
         """The op, with its attributes, that is this function, up to rounding in `dtype`."""
         found = function.of(POINTS)
         room = 16 * float(np.finfo(dtype).eps) * np.maximum(np.abs(POINTS), 1)

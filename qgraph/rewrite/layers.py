@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ def scaled_inputs(op: str, weights: Array, affine: Affine) -> tuple[Array, Float
     scale, shift = affine.scale, affine.shift
     if op == "matmul":
         return times(weights, scale[:, None]), np.einsum("io,i->o", weights, shift)
-    taps: Any = weights.sum(axis=(0, 1), dtype=np.float64)
+    taps: Array = weights.sum(axis=(0, 1), dtype=np.float64)
     if op == "depthwise_conv2d":
         return times(weights, scale[:, None]), (taps * shift[:, None]).reshape(-1)
     scales, shifts = (_per_group(v, weights.shape[2], weights.shape[3]) for v in (scale, shift))

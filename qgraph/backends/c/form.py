@@ -111,7 +111,7 @@ class Compiled:
     unit: Unit
     executable: Path
     traced: bool
-    place: Any = None  # what holds the executable, as long as this lives
+    place: object = None  # what holds the executable, as long as this lives
 
     def __call__(self, entries: Mapping[str, Array]) -> dict[str, Codes]:
         """Codes of exits, and of every inner tensor if traced, by tensor name.
@@ -124,7 +124,7 @@ class Compiled:
         names += self.unit.traced if self.traced else ()
         tensors = [program.tensors[name] for name in names]
         row = [(f"{i}", _stored(t), (elements(t),)) for i, t in enumerate(tensors)]
-        rows: Any = np.frombuffer(_run(self.executable, inputs), np.dtype(row))
+        rows: Array = np.frombuffer(_run(self.executable, inputs), np.dtype(row))
         samples = batch_of(program, entries)
         # Exits stand first and are set last: what was stored counts, not what was traced.
         return {

@@ -226,7 +226,9 @@ class Emission(ABC):
                 value = self._limited("Min", value, step, high, dtype, nchw)
         self.put(step.output, value, dtype, nchw)
 
-    def _limited(self, op: str, value: str, step: Step, bound: Any, dtype: str, nchw: bool) -> str:
+    def _limited(
+        self, op: str, value: str, step: Step, bound: npt.ArrayLike, dtype: str, nchw: bool
+    ) -> str:
         edge = self.numbers(step.output, bound, dtype, nchw, f"{step.output}/limit")
         return self.operate(op, value, edge, dtype, step.output)
 

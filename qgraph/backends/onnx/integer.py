@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.backends.onnx.emission import SHARED, Emission, Lower
 from qgraph.backends.onnx.requantize import INT32, Requantize
@@ -171,7 +172,7 @@ class IntegerEmission(Emission):
         return [*found, Part(top, 8 * len(found), low, high)]
 
     def _number(self, dtype: str, stem: str) -> Any:
-        def operate(op: str, value: str, numbers: Any) -> str:
+        def operate(op: str, value: str, numbers: npt.ArrayLike) -> str:
             constant = self.model.constant(np.asarray(numbers).astype(dtype), f"{stem}/number")
             return self.model.add(op, [value, constant], stem)
 
@@ -194,7 +195,7 @@ class IntegerEmission(Emission):
         )
         dtype = rule.dtype
 
-        def operate(op: str, value: str, other: Any) -> str:
+        def operate(op: str, value: str, other: npt.ArrayLike) -> str:
             if not isinstance(other, str):
                 array = np.asarray(other).astype(dtype)
                 array = array.reshape(-1, 1, 1) if nchw and array.ndim else array
@@ -314,7 +315,7 @@ class IntegerEmission(Emission):
     )
 
 
-def sums_fit(x: Part, weights: Array, axis: Any) -> bool:
+def sums_fit(x: Part, weights: Array, axis: int | tuple[int, ...] | None) -> bool:
     """True if 32 bits hold every sum of products over the axes of the weights."""
     largest = int(np.abs(weights.astype(np.int64)).sum(axis).max(initial=0))
     return largest * max(-x.low, x.high) <= INT32

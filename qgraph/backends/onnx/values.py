@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Emission, Lower
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import AttrValue
-from qgraph.ir.types import Array, Overflow, QuantSpec, Rounding
+from qgraph.ir.types import AnyExponent, Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings, Refusal
 from qgraph.program import Program, Step, Tensor
@@ -102,7 +102,7 @@ class ValueEmission(Emission):
         values: Array = np.ldexp(codes.astype(np.float64), -exponent).astype(dtype)
         return values
 
-    def scale(self, exponent: Any, stem: str) -> str:
+    def scale(self, exponent: AnyExponent, stem: str) -> str:
         power = np.ldexp(np.float32(1), -np.asarray(exponent)).astype(np.float32)
         return self.model.constant(power, f"{stem}/scale", own=True)
 

@@ -54,7 +54,7 @@ def read(place: Path, facts: Mapping[str, Any], shape: tuple[int, ...], ending: 
     path = place.with_name(f"{place.name}.{ending}")
     with reading(path):
         if ending == "npy":
-            codes: Any = read_npy(path)
+            codes: Array = read_npy(path)
         elif ending == "bin":
             codes = np.frombuffer(path.read_bytes(), np.dtype(facts["storage"]).newbyteorder("<"))
         else:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from qgraph.backends.vectors.bench import bench
 from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
 from qgraph.backends.vectors.files import HEX_MOST, bits_of, write
 from qgraph.ir.reading import spec_if_any
-from qgraph.ir.types import Codes
+from qgraph.ir.types import Codes, QuantSpec
 from qgraph.names import identifier
 from qgraph.program import Step, Tensor, run
+from qgraph.program.extremes import Extreme
 from qgraph.program.layers import Layer
 from qgraph.records import JSON
 
@@ -103,7 +103,7 @@ class _Writer:
             "exponent": tensor.exponent,
         }
 
-    def _spec(self, tensor: Tensor) -> Any:
+    def _spec(self, tensor: Tensor) -> QuantSpec | None:
         """How the graph holds a constant; narrower codes are of that width all the same."""
         node = self.network.graph.nodes.get(tensor.name)
         spec = spec_if_any(node) if node is not None else None
@@ -197,7 +197,7 @@ class _Writer:
         )
 
 
-def _row(one: Any) -> dict[str, JSON]:
+def _row(one: Extreme) -> dict[str, JSON]:
     return {
         "exercises": one.goal,
         "tensor": one.tensor,

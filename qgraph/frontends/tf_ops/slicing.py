@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from types import EllipsisType, MappingProxyType
 
 import numpy as np
 
@@ -18,6 +17,9 @@ MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "begin_mask", "en
 Part = tuple[int | None, int | None, int]
 
 
+Entry = int | slice | EllipsisType | None
+
+
 @dataclass(frozen=True)
 class Spec:
     """A strided slice with its masks, one entry per position that the caller wrote.
@@ -25,7 +27,7 @@ class Spec:
     An entry is a slice, an integer (the axis is dropped), None (a new axis) or Ellipsis.
     """
 
-    entries: tuple[Any, ...]
+    entries: tuple[Entry, ...]
 
     def per_axis(self, rank: int) -> tuple[list[Part], list[int], list[int]]:
         """One slice per axis, the axes to drop after it, the axes to insert after that."""
@@ -61,7 +63,7 @@ def strided_spec(
     def bit(mask: str, i: int) -> bool:
         return bool(masks[mask] >> i & 1)
 
-    entries: list[Any] = []
+    entries: list[Entry] = []
     for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
         if bit("ellipsis_mask", i):
             entries.append(Ellipsis)

@@ -6,8 +6,7 @@ The other layout is made by a Transpose when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +90,7 @@ class FloatEmission:
             )
         return tuple(size for size in found if size is not None)
 
-    def dtype(self, value: str) -> Any:
+    def dtype(self, value: str) -> np.dtype[np.generic]:
         return np.dtype(self.types[value].dtype)
 
     def bias_of(self, layer: Node) -> Array:
@@ -102,7 +101,7 @@ class FloatEmission:
 
     # -- nodes -------------------------------------------------------------------------------
 
-    def numbers(self, values: npt.ArrayLike, stem: str, dtype: Any = np.int64) -> str:
+    def numbers(self, values: npt.ArrayLike, stem: str, dtype: npt.DTypeLike = np.int64) -> str:
         """A constant."""
         return self.model.constant(np.asarray(values, dtype), stem)
 
@@ -132,7 +131,7 @@ class FloatEmission:
         small = all((self.types[v].rank or 0) <= 4 for v in values)
         return ranks == {4} and small and any(map(self.made_nchw, varying))
 
-    def axes(self, axes: Any, value: str, nchw: bool) -> list[int]:
+    def axes(self, axes: Sequence[int], value: str, nchw: bool) -> list[int]:
         """Axes of a value, from 0, as they are in the layout."""
         rank = self.types[value].rank or 1
         return [axis_in(axis % rank, nchw) for axis in axes]

@@ -149,7 +149,7 @@ def _depthwise(e: Emission, node: Node) -> str:
     )
 
 
-def _dilated(e: Emission, node: Node, w: str, shape: Any, dtype: str) -> str:
+def _dilated(e: Emission, node: Node, w: str, shape: Sequence[int], dtype: str) -> str:
     """The filter with zeros between its taps; by ops where training changes it."""
     (high, wide, *channels), (down, across) = shape, node.typed(ConvAttrs).dilations
     spread = ((high - 1) * down + 1, (wide - 1) * across + 1, *channels)

@@ -32,11 +32,11 @@ from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.real.tables import Table
 from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
-from qgraph.rl.actor.ops import ConvAttrs
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
+from qgraph.rl.actor.ops import ActorConvAttrs
 from qgraph.rl.policy import pack, read_policy
 from qgraph.rl.policy.file import read
-from qgraph.rl.policy.static import Static
+from qgraph.rl.policy.static import StaticRunner
 
 OURS = {"qgraph, int8": 8, "qgraph, int4": 4, "qgraph, float32": 32}
 STATIC = "qgraph, static int8"
@@ -63,15 +63,15 @@ def nature_cnn(outputs: int = 18) -> ActorProgram:
         names = (f"kernel{i}", f"bias{i}")
         shapes |= {names[0]: (size, size, channels, m), names[1]: (m,)}
         attrs = {"activation": "relu", "strides": (stride, stride)}
-        steps.append(Step("conv", (value,), f"layer{i}", names, attrs))
+        steps.append(ActorStep("conv", (value,), f"layer{i}", names, attrs))
         value, channels = f"layer{i}", m
-    steps.append(Step("flatten", (value,), "flat"))
+    steps.append(ActorStep("flatten", (value,), "flat"))
     value = "flat"
     for i, (k, m) in enumerate(((7 * 7 * 64, 512), (512, outputs)), 3):
         names = (f"kernel{i}", f"bias{i}")
         shapes |= {names[0]: (k, m), names[1]: (m,)}
         attrs = {"activation": "relu" if i == 3 else "linear"}
-        steps.append(Step("dense", (value,), f"layer{i}", names, attrs))
+        steps.append(ActorStep("dense", (value,), f"layer{i}", names, attrs))
         value = f"layer{i}"
     return ActorProgram((84, 84, 4), tuple(steps), (value,), shapes)
 
@@ -109,7 +109,7 @@ def keras_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
                 layers.Conv2D(
                     shape[-1],
                     shape[:2],
-                    step.attrs_as(ConvAttrs).strides,
+                    step.attrs_as(ActorConvAttrs).strides,
                     activation=step.activation,
                 )
             )
@@ -135,7 +135,9 @@ def torch_model(program: ActorProgram, weights: Mapping[str, Array]) -> Any:
             turned = kernel.T
         else:
             height, width, channels, m = kernel.shape
-            layer = torch.nn.Conv2d(channels, m, (height, width), step.attrs_as(ConvAttrs).strides)
+            layer = torch.nn.Conv2d(
+                channels, m, (height, width), step.attrs_as(ActorConvAttrs).strides
+            )
             turned = kernel.permute(3, 2, 0, 1)
         layer.load_state_dict({"weight": turned.contiguous(), "bias": bias})
         layers += [layer, activations[step.activation]()]
@@ -159,7 +161,7 @@ def onnx_model(program: ActorProgram, weights: Mapping[str, Array]) -> bytes:
             turned = turned.transpose(3, 2, 0, 1)
             nodes.append(
                 helper.make_node(
-                    "Conv", [x, kernel, bias], [sums], strides=step.attrs_as(ConvAttrs).strides
+                    "Conv", [x, kernel, bias], [sums], strides=step.attrs_as(ActorConvAttrs).strides
                 )
             )
         else:
@@ -208,7 +210,7 @@ def calls(name: str, batch: int, prepared: Path) -> dict[str, Call]:
     for who, bits in OURS.items():
         actor = Actor(Packer(program, bits).pack(weights))
         found[who] = partial(actor, x)
-    static = Static(read(prepared / "static.qpol"))
+    static = StaticRunner(read(prepared / "static.qpol"))
     found[STATIC] = partial(static.run, x)
     turned = np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if x.ndim == 4 else x
     litert = LiteRT((prepared / f"int8-{batch}.tflite").read_bytes(), 1)

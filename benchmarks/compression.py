@@ -47,7 +47,7 @@ from benchmarks.training_runs import (
 )
 from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.monitor.log import LINES, read_log
 
@@ -244,23 +244,23 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def compressed(folder: Path, chain: str) -> Policy:
+def compressed(folder: Path, chain: str) -> ChainPolicy:
     """What is broadcast: the run's best policy, by its chain, packed."""
     from qgraph.rl.policy import read_policy
 
     network = read_policy(folder / "policy.pb")
     seen = np.random.default_rng(0).normal(size=(8, *network.program.shape)).astype(np.float32)
-    policy = Policy(network.program, network.weights, Head("categorical"))
+    policy = ChainPolicy(network.program, network.weights, Head("categorical"))
     return Compressor.parse(chain or "quantize(32)").pack()(policy, seen)
 
 
-def block_bytes(policy: Policy) -> int:
+def block_bytes(policy: ChainPolicy) -> int:
     """Of one that is packed."""
     assert policy.block is not None
     return len(policy.block)
 
 
-def alone_times(policies: Mapping[Variant, Policy]) -> dict[Variant, float]:
+def alone_times(policies: Mapping[Variant, ChainPolicy]) -> dict[Variant, float]:
     """Microseconds of a step, one observation at a time, in turns."""
     calls = {
         variant: partial(policy.actor(), observations(policy.program, 1))

@@ -13,7 +13,7 @@ from benchmarks.actor_speed import observations, onnx_model, turns
 from benchmarks.broadcast.policies import drawn_weights
 from benchmarks.peers.onnx_runtime import OnnxRuntime
 from benchmarks.real.tables import Table
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.compress.students import NETWORKS, program_of
 
 PAPER = {"original": 6.0, "net1": 2.5, "net2": 1.9, "net3": 1.2}  # ms, AcceRL, table 6
@@ -57,8 +57,8 @@ def networks(markdown: Annotated[bool, typer.Option("--markdown")] = False) -> N
 def _pong() -> ActorProgram:
     """What says observations and outputs; a student takes no more of it."""
     shapes = {"kernel": (84 * 84 * 4, ACTIONS), "bias": (ACTIONS,)}
-    steps = (Step("flatten", ("observation",), "flat"),
-             Step("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip
+    steps = (ActorStep("flatten", ("observation",), "flat"),
+             ActorStep("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip
     return ActorProgram((84, 84, 4), steps, ("logits",), shapes)
 
 

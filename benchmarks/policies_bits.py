@@ -25,7 +25,7 @@ from qgraph.rl.policy import read_policy
 from qgraph.rl.policy.about import about
 from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.plots import plot
-from qgraph.rl.policy.study import DYNAMIC, STATIC, WAYS, Form, Row, Study, forms, study
+from qgraph.rl.policy.study import DYNAMIC, STATIC, WAYS, PolicyForm, Study, StudyRow, forms, study
 
 TITLES = {
     "papers": "weights and activations simulated as in the papers",
@@ -59,7 +59,7 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
     head = head_in(place, program, known)
     bits, ways = bits_of(arguments.bits), arguments.ways.split(",")
 
-    def compared() -> Iterator[Form]:
+    def compared() -> Iterator[PolicyForm]:
         try:
             yield from forms(network, bits, ways, head, place)
         except UnsupportedError as error:
@@ -79,7 +79,7 @@ def tables(found: Sequence[tuple[str, Study]]) -> Iterator[Table]:
         yield _sweep(way, found, rows)
 
 
-def _returns(way: str, found: Any, rows: dict[str, list[Row]]) -> Table:
+def _returns(way: str, found: Any, rows: dict[str, list[StudyRow]]) -> Table:
     table = Table(
         f"Returns: {TITLES[way]}",
         {"policy": "", "float": "", "fp16": "", "int8": "", "change, int8": "+.2%",
@@ -103,7 +103,7 @@ def _returns(way: str, found: Any, rows: dict[str, list[Row]]) -> Table:
     return table
 
 
-def _sweep(way: str, found: Any, rows: dict[str, list[Row]]) -> Table:
+def _sweep(way: str, found: Any, rows: dict[str, list[StudyRow]]) -> Table:
     bits = sorted({row.bits for of_one in rows.values() for row in of_one}, reverse=True)
     table = Table(
         f"Change of the return by bits: {TITLES[way]}",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qgraph.static.facts import Facts
     from qgraph.train.loop import Trainer
     from qgraph.train.options import Options
-    from qgraph.train.score import Score, Status, Watch
+    from qgraph.train.score import Score, TrainingStatus, Watch
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def training_bar(as_json: bool) -> Iterator[Watch]:
         )
         task = bar.add_task("training", total=None)
 
-        def watch(status: Status) -> None:
+        def watch(status: TrainingStatus) -> None:
             total = status.steps and status.steps * status.epochs
             done = status.done + (status.steps or 0) * status.epoch
             bar.update(task, description=line_of(status), completed=done, total=total)
@@ -52,7 +52,7 @@ def training_bar(as_json: bool) -> Iterator[Watch]:
             yield watch
 
 
-def _silent(status: Status) -> None:
+def _silent(status: TrainingStatus) -> None:
     """For machines."""
 
 
@@ -60,9 +60,9 @@ class _Lines:
     """Prints the status as an epoch ends."""
 
     def __init__(self) -> None:
-        self.newest: Status | None = None
+        self.newest: TrainingStatus | None = None
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: TrainingStatus) -> None:
         if self.newest and status.epoch != self.newest.epoch:
             print(line_of(self.newest), file=sys.stderr)
         self.newest = status
@@ -70,7 +70,7 @@ class _Lines:
             print(line_of(status), file=sys.stderr)
 
 
-def line_of(status: Status) -> str:
+def line_of(status: TrainingStatus) -> str:
     """One line of where a run is."""
     words = [f"epoch {status.epoch + 1}/{status.epochs}", f"loss {status.loss:.4f}"]
     if status.accuracy is not None:

@@ -44,7 +44,7 @@ class Word:
 Tree: TypeAlias = "Word | list[Tree] | dict[str, Tree]"
 
 
-class Reader:
+class TextCursor:
     """A cursor over text. Raises UsageError where the text is not as `what` is written."""
 
     def __init__(self, text: str, what: str) -> None:

@@ -22,7 +22,7 @@ from qgraph.errors import PassError, QGraphError, UsageError
 from qgraph.option_text import (
     Codec,
     Mismatch,
-    Reader,
+    TextCursor,
     Tree,
     default_of,
     legal,
@@ -106,7 +106,7 @@ def parse_passes(text: str, profile: Profile | None = None) -> tuple[Pass, ...]:
     A class named by `module:Class` is imported, which runs its module. Raises UsageError naming
     the pass and the option that are wrong, with what is legal.
     """
-    reader, said = Reader(text, "pass list"), list[tuple[str, dict[str, Tree] | None]]()
+    reader, said = TextCursor(text, "pass list"), list[tuple[str, dict[str, Tree] | None]]()
     while not reader.ended:
         name = reader.word("the name of a pass").text
         said.append((name, reader.options() if reader.takes("{") else None))

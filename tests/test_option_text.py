@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import UsageError
-from qgraph.option_text import Codec, Mismatch, Reader, legal
+from qgraph.option_text import Codec, Mismatch, TextCursor, legal
 
 
 class Side(str, Enum):
@@ -69,7 +69,7 @@ options = st.builds(
 
 
 def read(text: str, kind: Any = Options) -> Any:
-    reader = Reader(text, "options")
+    reader = TextCursor(text, "options")
     tree = reader.value()
     assert reader.ended
     return Codec().read(tree, kind)
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back(value):
 @given(st.text())
 def test_any_text_is_read_or_is_an_error_of_ours(text):
     with suppress(UsageError, Mismatch):
-        Codec().read(Reader(text, "options").value(), Options)
+        Codec().read(TextCursor(text, "options").value(), Options)
 
 
 def test_text_is_short_where_it_can_be():
@@ -139,7 +139,7 @@ def test_a_wrong_value_is_answered_with_the_legal_ones(text, kind, wanted):
 )
 def test_text_that_does_not_parse_is_pointed_at(text, wanted):
     with pytest.raises(UsageError) as error:
-        Reader(text, "options").value()
+        TextCursor(text, "options").value()
     assert error.value.message.startswith(f"options: {wanted}")
 
 
@@ -154,7 +154,7 @@ def test_values_that_have_a_name_are_read_and_written_by_it():
         names={Inner: lambda v: next((n for n, k in known.items() if k == v), None)},
     )
     assert codec.write_fields(Options(inner=Inner(9))) == "{inner=deep}"
-    assert codec.read({"inner": Reader("deep", "").value()}, Options).inner == Inner(9)
+    assert codec.read({"inner": TextCursor("deep", "").value()}, Options).inner == Inner(9)
     assert codec.write_fields(Options(inner=Inner(3))) == "{inner={depth=3}}"
 
 

@@ -14,7 +14,7 @@ from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.passes import Pass
 from qgraph.quant.topology import is_nonnegative
-from qgraph.rewrite.functions import NEAR, Function, functions_at
+from qgraph.rewrite.functions import NEAR, PointwiseFunction, functions_at
 from qgraph.rewrite.rewriter import Rewriter
 
 # Without an integer form now, but with one in the end where they stand before layers.
@@ -59,12 +59,12 @@ class ComposeFunctions(Pass):
                     left.update(node.name for node in function.nodes)
 
 
-def _compose(rewriter: Rewriter, function: Function) -> None:
+def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
     node, attrs = rewriter.graph.nodes[function.root], {"steps": function.steps}
     rewriter.put(Node(node.name, "composed", (function.source,), attrs, node.control))
 
 
-def _unfit(function: Function, nonnegative: bool) -> str | None:
+def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
     """Why a function is no table, if it is not."""
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
         return "stays float: as a function of each element it is not finite everywhere"
@@ -99,11 +99,11 @@ def _may_be_integer(node: Node) -> bool:
     return definition.integer is not None or definition.pointwise or node.op in ON_THE_WAY
 
 
-def _best(graph: Graph, root: str, order: dict[str, int]) -> Function | None:
+def _best(graph: Graph, root: str, order: dict[str, int]) -> PointwiseFunction | None:
     """The longest function with `root` as its result, without the arithmetic it begins with."""
     if root not in graph.nodes:
         return None
-    best: Function | None = None
+    best: PointwiseFunction | None = None
     taken = 0
     for function in functions_at(graph, root, order):
         fresh = function.nodes[: len(function.nodes) - taken]
@@ -113,7 +113,7 @@ def _best(graph: Graph, root: str, order: dict[str, int]) -> Function | None:
     return best if best is not None and _gains(graph, best) else None
 
 
-def _gains(graph: Graph, function: Function) -> bool:
+def _gains(graph: Graph, function: PointwiseFunction) -> bool:
     """True unless it is one op that integers have."""
     if len(function.nodes) > 1:
         return True

@@ -68,7 +68,7 @@ LEAST_NORM_BITS = 4  # of codes that a layer norm is made of
 
 
 @dataclass(frozen=True)
-class _Form:
+class _ValueForm:
     kind: str  # input, float, codes, wide, const
     value: str
 
@@ -79,7 +79,7 @@ class _Inserter:
         self.graph: Graph = rewriter.graph
         self.profile = profile
         self.bits = profile.bits
-        self.forms: dict[str, _Form] = {}
+        self.forms: dict[str, _ValueForm] = {}
         self.narrowed: dict[str, str] = {}
         self.normed: set[str] = set()  # what comes out of a layer norm and its activation
         self.ends = end_layers(self.graph)
@@ -91,11 +91,13 @@ class _Inserter:
     def run(self) -> None:
         for node in list(self.graph.topological()):
             if node.op == "const":
-                self.forms[node.name] = _Form("const", node.name)
+                self.forms[node.name] = _ValueForm("const", node.name)
                 continue
             kind, value = self._handler(node)(node)
             for produced in node.values:
-                self.forms[produced] = _Form(kind, value if produced == node.name else produced)
+                self.forms[produced] = _ValueForm(
+                    kind, value if produced == node.name else produced
+                )
         for public, value in self.graph.outputs.items():
             self.graph.outputs[public] = self.exact(value, self.bits.output)
         self._unify_concat_signs()
@@ -394,8 +396,8 @@ class _Inserter:
         scaled = self.graph.add("mul", normal, gamma, name=f"{node.name}/scale")
         self.rewriter.rule = "standardize"
         self.rewriter.log(node, f"{normal}: {spec}; then a product and a bias")
-        self.forms[normal] = _Form("codes", normal)
-        self.forms[scaled] = _Form(*self._product(self.graph.nodes[scaled]))
+        self.forms[normal] = _ValueForm("codes", normal)
+        self.forms[scaled] = _ValueForm(*self._product(self.graph.nodes[scaled]))
         shifted = Node(node.name, "bias_add", (scaled, beta), control=node.control)
         self.graph.replace(shifted)
         self.normed.add(node.name)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from qgraph.ir.graph import Node
 from qgraph.passes import Pass
-from qgraph.rewrite.functions import AFFINE, Function, KnownFunctions, functions_at
+from qgraph.rewrite.functions import AFFINE, KnownFunctions, PointwiseFunction, functions_at
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -40,7 +40,7 @@ class RecognizeActivations(Pass):
                 rewriter.put(Node(node.name, op, (source,), attrs, node.control))
 
     def _named(
-        self, known: KnownFunctions, function: Function, dtype: str
+        self, known: KnownFunctions, function: PointwiseFunction, dtype: str
     ) -> tuple[str, dict[str, object]] | None:
         ops = {op for op, _, _ in function.steps}
         if ops <= AFFINE or (len(function.steps) == 1 and ops.isdisjoint({"maximum", "composed"})):

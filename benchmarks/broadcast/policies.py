@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 
 OBSERVATION, ACTIONS = 64, 16
 POLICIES = {"3x2048": (2048,) * 3, "4096,512,1024": (4096, 512, 1024), "3x256": (256,) * 3}
@@ -25,7 +25,7 @@ def dense_policy(
         activation = "relu" if i < len(hidden) else "tanh"
         names = (f"kernel{i}", f"bias{i}")
         shapes |= {names[0]: (k, m), names[1]: (m,)}
-        steps.append(Step("dense", (value,), f"layer{i}", names, {"activation": activation}))
+        steps.append(ActorStep("dense", (value,), f"layer{i}", names, {"activation": activation}))
         value = f"layer{i}"
     return ActorProgram((inputs,), tuple(steps), (value,), shapes)
 

@@ -39,7 +39,7 @@ from qgraph.train.data import training_data
 from qgraph.train.folded import norms_of
 from qgraph.train.loop import Trainer, restore
 from qgraph.train.options import Options
-from qgraph.train.score import Score, Status
+from qgraph.train.score import Score, TrainingStatus
 
 OPTIONS = Options(epochs=5, batch_size=128, weight_rate=1e-4, threshold_rate=1e-2, seed=1)
 VALIDATIONS = 5  # in an epoch
@@ -195,7 +195,7 @@ class _Told:
     def __init__(self, title: str) -> None:
         self.title = title
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: TrainingStatus) -> None:
         if status.done == status.steps and status.best:
             best = status.best.accuracy or 0.0
             print(f"{self.title}: epoch {status.epoch + 1}, validation {best:.2%}", flush=True)

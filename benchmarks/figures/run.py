@@ -21,7 +21,7 @@ from qgraph.train.data import Source, training_data
 from qgraph.train.loop import LAST, Trainer, network_of, restore
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
-from qgraph.train.score import Status
+from qgraph.train.score import TrainingStatus
 from qgraph.train.state import scale_of
 
 
@@ -49,7 +49,7 @@ class Run:
     """A training directory and its newest checkpoint."""
 
     path: Path
-    found: retrain.Training
+    found: retrain.TrainingDirectory
     last: Checkpoint
 
     @property
@@ -83,7 +83,7 @@ class Run:
         batches = training_data(data, self.found.graph, options.batch_size, options.seed)
         history: list[Floats] = []
 
-        def watch(status: Status) -> None:
+        def watch(status: TrainingStatus) -> None:
             history.append(self._in_order(trainer.model))
             if len(history) > steps:
                 raise _EnoughError

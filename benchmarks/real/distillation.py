@@ -21,7 +21,7 @@ from qgraph.train.data import training_data
 from qgraph.train.folded import norms_of
 from qgraph.train.loop import Trainer, restore
 from qgraph.train.options import Options
-from qgraph.train.score import Status
+from qgraph.train.score import TrainingStatus
 
 CALIBRATION, TRAINING, VALIDATION, TEST = 64, 2_000, 200, 1_000
 # The second is what a search finds (docs/results.md) but for reconstructed weights: these lie in
@@ -106,6 +106,6 @@ def _best(trainer: Trainer) -> int:
     return trainer.best_score.step if trainer.best_score else 0
 
 
-def _told(status: Status) -> None:
+def _told(status: TrainingStatus) -> None:
     if status.done % 25 == 0:
         print(f"epoch {status.epoch + 1}, step {status.done}, loss {status.loss:.3f}", flush=True)

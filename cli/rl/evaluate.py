@@ -33,7 +33,7 @@ from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
     from qgraph.rl.policy import Policy
-    from qgraph.rl.policy.study import Form, Study
+    from qgraph.rl.policy.study import PolicyForm, Study
 
 LEGEND = (
     "change: of the mean return on the same seeds, relative to float, and the standard error of "
@@ -146,10 +146,10 @@ def evaluate(
         )
 
 
-def _form(policy: Policy) -> Form:
-    from qgraph.rl.policy.study import Form
+def _form(policy: Policy) -> PolicyForm:
+    from qgraph.rl.policy.study import PolicyForm
 
-    return Form(policy.form, int(policy.about["bits"]), policy.outputs)
+    return PolicyForm(policy.form, int(policy.about["bits"]), policy.outputs)
 
 
 def _print(model: Path, study: Study) -> None:

@@ -45,7 +45,7 @@ NO_HEAD = "actions were not compared with those of the float policy: give --head
 REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 
 
-class Form(str, Enum):
+class PackedForm(str, Enum):
     """As in `qgraph.rl.policy.build`."""
 
     dynamic = "dynamic"
@@ -59,13 +59,13 @@ def quantize(
         int, typer.Option(metavar="N", help="Of weights: 8 to 2; dynamic also 16 and 32 (floats).")
     ] = 8,
     form: Annotated[
-        Form,
+        PackedForm,
         typer.Option(
             metavar="FORM",
             help="dynamic: activations have a range in each step; static: calibrated, powers of "
             "two, exact to the bit.",
         ),
-    ] = Form.dynamic,
+    ] = PackedForm.dynamic,
     observations: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .npy or .npz of what the policy sees."),
@@ -121,7 +121,7 @@ def quantize(
         else:
             made = head_in(place, network.program, known)
         seen = _read(observations, network.program.observation, network.program.shape)
-        if seen is None and (place is not None or form is Form.static):
+        if seen is None and (place is not None or form is PackedForm.static):
             progress("watching", 0, 1)
             seen = _watched(network, known, samples)
         learnt, apart = _parts(seen)

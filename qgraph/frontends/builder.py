@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from qgraph.errors import GraphError, QGraphError
 from qgraph.frontends.opaque import infer_types, source_of
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Construction, Place
+from qgraph.frontends.site import Construction, ImportSite
 from qgraph.frontends.tf_node import Ref, TFNode
 from qgraph.ir.types import Shape, TensorType
 
 # What an importer returns: the values of the node's outputs (None for one that never gets a
 # value, on the branch not taken), or None in all where it cannot express the node.
 Result = str | tuple[str | None, ...] | None
-Importer = Callable[["Site"], Result]
-Evaluator = Callable[["Site"], tuple[Partial, ...] | None]
+Importer = Callable[["TfSite"], Result]
+Evaluator = Callable[["TfSite"], tuple[Partial, ...] | None]
 
 MERGES = ("Merge", "RefMerge")
 
 
 @dataclass(frozen=True)
-class Site(Place["Builder", TFNode]):
+class TfSite(ImportSite["GraphBuilder", TFNode]):
     """One TensorFlow node where it is imported: its inputs as values of the IR."""
 
     live: tuple[str | None, ...] = ()
 
 
-class Builder(Construction):
+class GraphBuilder(Construction):
     """The graph under construction and what is known of its values."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Builder(Construction):
             self._dead.add(node.name)
             return
         try:
-            partials, result = self._import(Site(self, node.name, present, node, live))
+            partials, result = self._import(TfSite(self, node.name, present, node, live))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
         values = (result,) if isinstance(result, str) else result
@@ -91,7 +91,7 @@ class Builder(Construction):
         self._pass_constant_through(values[0] if values else None)
 
     def _import(
-        self, site: Site
+        self, site: TfSite
     ) -> tuple[tuple[Partial, ...] | None, str | tuple[str | None, ...]]:
         op = site.node.op
         partials = self.attempt(self._evaluators[op], site) if op in self._evaluators else None
@@ -105,7 +105,7 @@ class Builder(Construction):
         return partials, self._opaque(site, partials) if result is None else result
 
     def _opaque_instead(
-        self, site: Site, partials: Sequence[Partial] | None, error: GraphError
+        self, site: TfSite, partials: Sequence[Partial] | None, error: GraphError
     ) -> tuple[str, ...]:
         """What TensorFlow takes and the IR does not (a rank unknown or above 4) stays opaque.
 
@@ -118,14 +118,14 @@ class Builder(Construction):
         except QGraphError:
             raise error from None
 
-    def _constants_for(self, site: Site, partials: Sequence[Partial]) -> tuple[str, ...]:
+    def _constants_for(self, site: TfSite, partials: Sequence[Partial]) -> tuple[str, ...]:
         first, *rest = partials
         return (
             site.const(first.values),
             *(site.const(p.values, str(i + 1)) for i, p in enumerate(rest)),
         )
 
-    def _opaque(self, site: Site, partials: Sequence[Partial] | None) -> tuple[str, ...]:
+    def _opaque(self, site: TfSite, partials: Sequence[Partial] | None) -> tuple[str, ...]:
         node, graph = site.node, self.graph
         source = source_of(node, self._library, [graph.types[v] for v in site.inputs])
         if partials is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from qgraph.errors import GraphError, LoadError, UsageError
-from qgraph.frontends.builder import Builder
+from qgraph.frontends.builder import GraphBuilder
 from qgraph.frontends.ends import (
     PLACEHOLDERS,
     check_whole,
@@ -59,7 +59,9 @@ def import_graph_def(
     if inputs:
         _refuse_unnamed(order, cut)
     shapes = given_shapes(starts, input_shapes)
-    builder = Builder(name, nodes, graph_def.library.SerializeToString(), IMPORTERS, EVALUATORS)
+    builder = GraphBuilder(
+        name, nodes, graph_def.library.SerializeToString(), IMPORTERS, EVALUATORS
+    )
     for start in starts:
         known = graph_def.versions.producer >= SHAPES_SINCE
         builder.add_input(start, *_input_type(nodes[start], shapes, known))
@@ -159,7 +161,7 @@ def with_shape_hint(error: GraphError, graph: Graph) -> GraphError:
     return GraphError(error.message, node=error.node, hint=hint)
 
 
-def _outputs(builder: Builder, ends: Mapping[str, Ref], *, explicit: bool) -> dict[str, str]:
+def _outputs(builder: GraphBuilder, ends: Mapping[str, Ref], *, explicit: bool) -> dict[str, str]:
     outputs: dict[str, str] = {}
     for public, ref in ends.items():
         value = builder.value(ref, public)

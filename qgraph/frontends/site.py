@@ -112,7 +112,7 @@ N = TypeVar("N", bound=FileNode)
 
 
 @dataclass(frozen=True)
-class Place(Generic[C, N]):
+class ImportSite(Generic[C, N]):
     """One node of the file where it is imported: `inputs` are its inputs as values of the IR."""
 
     builder: C
@@ -195,7 +195,7 @@ class Place(Generic[C, N]):
         return None if value is None or value.size > LARGEST else value
 
 
-S = TypeVar("S", bound=Place[Any, Any])
+S = TypeVar("S", bound=ImportSite[Any, Any])
 
 
 def of_all(function: Callable[[S, list[Partial]], Any]) -> Callable[[S], Partials]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.site import Place
+from qgraph.frontends.site import ImportSite
 from qgraph.ir.types import Array
 
 Pair = tuple[int, int]
@@ -49,7 +49,7 @@ def phases(w: Array, strides: Pair, taps: Pair) -> Array:
     return np.ascontiguousarray(made)
 
 
-def laid_out(site: Place[Any, Any], phases: str, strides: Pair) -> str:
+def laid_out(site: ImportSite[Any, Any], phases: str, strides: Pair) -> str:
     """[n, h, w, phases * c] -> [n, h * sh, w * sw, c]"""
     sh, sw = strides
     if sh == sw:
@@ -66,7 +66,7 @@ def laid_out(site: Place[Any, Any], phases: str, strides: Pair) -> str:
     return site.helper("whole", "reshape", turned, shape=(-1, h * sh, w * sw, out))
 
 
-def cut(site: Place[Any, Any], whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
+def cut(site: ImportSite[Any, Any], whole: str, pads: tuple[Pair, ...], spare: list[int]) -> str:
     if min(spare) < 0 or min(min(p) for p in pads) < 0:
         raise Inexpressible
     begin = (None, *(p[0] or None for p in pads), None)

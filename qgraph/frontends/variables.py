@@ -58,7 +58,7 @@ def split_name(name: str) -> tuple[str | None, str]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckpointEntry:
     """Where a checkpoint holds a variable: a tensor's name, and which part of it."""
 
     key: str
@@ -107,7 +107,7 @@ def _fill_defaults(graph_def: Proto) -> None:
 # -- which tensor belongs to which variable ------------------------------------------------------
 
 
-def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, Entry]:
+def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, CheckpointEntry]:
     """What the restore op would assign, by variable; empty where there is none."""
     from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
@@ -115,7 +115,7 @@ def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, Entry]:
     if not any(node.name == name for node in graph_def.node):
         return {}
     nodes = read_nodes(inline_calls(extract_sub_graph(graph_def, [name])))
-    found: dict[str, Entry] = {}
+    found: dict[str, CheckpointEntry] = {}
     for node in nodes.values():
         if node.op not in ASSIGNS or len(node.inputs) < 2:
             continue
@@ -124,7 +124,7 @@ def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, Entry]:
         if variable.op in VARIABLES and source.op == "RestoreV2" and len(source.inputs) == 3:
             keys, parts = (_texts(nodes, ref) for ref in source.inputs[1:])
             if index < min(len(keys), len(parts)):
-                found[variable.name] = Entry(keys[index], parts[index])
+                found[variable.name] = CheckpointEntry(keys[index], parts[index])
     return found
 
 
@@ -164,7 +164,7 @@ def _readable(prefix: Prefix) -> Iterator[str]:
 
 
 def _values(
-    variables: Iterable[TFNode], entries: Mapping[str, Entry], prefix: Prefix
+    variables: Iterable[TFNode], entries: Mapping[str, CheckpointEntry], prefix: Prefix
 ) -> dict[str, Array]:
     import tensorflow as tf
 
@@ -176,7 +176,7 @@ def _values(
 
 
 def _read_from(
-    reader: TFModule, variables: Iterable[TFNode], entries: Mapping[str, Entry], room: int
+    reader: TFModule, variables: Iterable[TFNode], entries: Mapping[str, CheckpointEntry], room: int
 ) -> dict[str, Array]:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     found: dict[str, Array] = {}
@@ -206,9 +206,9 @@ def _read_from(
     return found
 
 
-def _by_name(node: TFNode, keys: Mapping[str, object]) -> Entry:
+def _by_name(node: TFNode, keys: Mapping[str, object]) -> CheckpointEntry:
     names = (node.name, node.text("shared_name"))
-    return Entry(next((name for name in names if name in keys), node.name))
+    return CheckpointEntry(next((name for name in names if name in keys), node.name))
 
 
 def _part(value: Array, spec: str, name: str) -> Array:

@@ -12,7 +12,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class Refusal:
+class LoweringRefusal:
     """Why a target does not write an op, and what carries the op instead."""
 
     reason: str
@@ -30,7 +30,7 @@ class Lowerings(Generic[T_co]):
         place: str,
         ops: Collection[str],
         lowered: Mapping[str, T_co],
-        refused: Mapping[str, Refusal] | None = None,
+        refused: Mapping[str, LoweringRefusal] | None = None,
     ) -> None:
         self.place = place
         self.ops = ops
@@ -48,7 +48,7 @@ class Lowerings(Generic[T_co]):
         refusal = self.refusal(op, node)
         raise UnsupportedError(refusal.reason, node=node, hint=refusal.hint)
 
-    def refusal(self, op: str, node: str) -> Refusal:
+    def refusal(self, op: str, node: str) -> LoweringRefusal:
         """Why the target refuses an op. Raises GraphError for an op that the table lacks."""
         if op not in self.refused:
             raise GraphError(self._missing(op), node=node)

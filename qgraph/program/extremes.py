@@ -53,7 +53,7 @@ class Unreached:
 
 def extremes(place: Place, seed: int = 0) -> tuple[list[Extreme], list[Unreached]]:
     """Samples for every rounding and range of a layer, and for its sums. The same for one seed."""
-    search = _Search(place, np.random.default_rng(seed))
+    search = _ExtremeSearch(place, np.random.default_rng(seed))
     search.sums()
     for step in place.layer.steps:
         if isinstance(step.attrs, RequantizeAttrs | ClipAttrs):
@@ -61,7 +61,7 @@ def extremes(place: Place, seed: int = 0) -> tuple[list[Extreme], list[Unreached
     return search.found, search.missing
 
 
-class _Search:
+class _ExtremeSearch:
     def __init__(self, place: Place, rng: np.random.Generator) -> None:
         self.place, self.rng, self.chain = place, rng, place.chain
         self.tensors = place.program.tensors

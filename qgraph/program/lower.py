@@ -17,7 +17,7 @@ from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
 from qgraph.program.form import Entry, Program
 from qgraph.program.moves import MOVES
 from qgraph.program.rules import RULES
-from qgraph.program.writer import Writer
+from qgraph.program.writer import ProgramWriter
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, size_advice, value_exponent
 
 
@@ -72,7 +72,7 @@ def _sized(graph: Graph, shapes: Mapping[str, Shape], batch: int = 1) -> Graph:
 class _Lowering:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.writer = Writer(graph, bounds(graph))
+        self.writer = ProgramWriter(graph, bounds(graph))
         self.fixed: dict[str, Fixed] = {}  # constants
         self.exponents: dict[str, Any] = {}  # of every integer value
         self.entries: list[Entry] = []

@@ -19,18 +19,18 @@ from qgraph.ir.ops.movement import (
     nearest,
 )
 from qgraph.ops.movement import TransposeAttrs
-from qgraph.program.writer import Rule, Writer
+from qgraph.program.writer import ProgramWriter, Rule
 
 
-def _reshape(node: Node, writer: Writer) -> None:
+def _reshape(node: Node, writer: ProgramWriter) -> None:
     writer.step("reshape", node.inputs, node.name, shape=writer.shape(node.name))
 
 
-def _transpose(node: Node, writer: Writer) -> None:
+def _transpose(node: Node, writer: ProgramWriter) -> None:
     writer.step("transpose", node.inputs, node.name, perm=node.typed(TransposeAttrs).perm)
 
 
-def _slice(node: Node, writer: Writer) -> None:
+def _slice(node: Node, writer: ProgramWriter) -> None:
     parts = zip(writer.shape(node.inputs[0]), node.typed(PartAttrs).slices, strict=True)
     every = [_normal(size, part) for size, part in parts]
     begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
@@ -44,12 +44,12 @@ def _normal(size: int, part: slice) -> tuple[int, int | None, int]:
     return first, None if whole else last, step
 
 
-def _concat(node: Node, writer: Writer) -> None:
+def _concat(node: Node, writer: ProgramWriter) -> None:
     axis = node.typed(AxisAttrs).axis % len(writer.shape(node.name))
     writer.step("concat", node.inputs, node.name, axis=axis)
 
 
-def _pad(node: Node, writer: Writer) -> None:
+def _pad(node: Node, writer: ProgramWriter) -> None:
     attrs, sizes = node.typed(PaddingAttrs), writer.shape(node.inputs[0])
     paddings, mode = attrs.paddings, attrs.mode
     if mode == "constant":
@@ -62,13 +62,13 @@ def _pad(node: Node, writer: Writer) -> None:
     return _takes(node, writer, axes)
 
 
-def _resize(node: Node, writer: Writer) -> None:
+def _resize(node: Node, writer: ProgramWriter) -> None:
     attrs, sizes = node.typed(ResizeAttrs), writer.shape(node.inputs[0])
     flags, made = (attrs.align_corners, attrs.half_pixel), attrs.size
     _takes(node, writer, [(a, nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
 
 
-def _takes(node: Node, writer: Writer, axes: list[tuple[int, Any]]) -> None:
+def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Any]]) -> None:
     """Elements by index, one axis after the other."""
     if not axes:
         return _reshape(node, writer)
@@ -86,7 +86,7 @@ def _takes(node: Node, writer: Writer, axes: list[tuple[int, Any]]) -> None:
 def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
     """Reshape, transpose, reshape: `split` gives the shape to split [n, h, w, c] into."""
 
-    def rule(node: Node, writer: Writer) -> None:
+    def rule(node: Node, writer: ProgramWriter) -> None:
         parts = split(*writer.shape(node.inputs[0]), node.typed(BlockAttrs).block)
         apart = writer.between(node, "split", parts)
         writer.step("reshape", node.inputs, apart, shape=parts)
@@ -97,7 +97,7 @@ def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
     return rule
 
 
-def _space_to_batch(node: Node, writer: Writer) -> None:
+def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
     attrs = node.typed(SpaceToBatchAttrs)
     (bh, bw), paddings = attrs.block, ((0, 0), *attrs.paddings, (0, 0))
     old = writer.shape(node.inputs[0])
@@ -113,7 +113,7 @@ def _space_to_batch(node: Node, writer: Writer) -> None:
     writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 
 
-def _batch_to_space(node: Node, writer: Writer) -> None:
+def _batch_to_space(node: Node, writer: ProgramWriter) -> None:
     attrs = node.typed(BatchToSpaceAttrs)
     (bh, bw), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = writer.shape(node.inputs[0])

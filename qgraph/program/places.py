@@ -55,10 +55,10 @@ def place_of(program: Program, layer: Layer) -> Place | str:
     window = None if head.family.pointwise else head.inputs[0]
     if any(window in step.inputs for step in layer.steps if step is not head):
         return "reads what its window is of"
-    return _Builder(program, layer).place()
+    return _PlaceBuilder(program, layer).place()
 
 
-class _Builder:
+class _PlaceBuilder:
     def __init__(self, program: Program, layer: Layer) -> None:
         self.program, self.layer, self.head = program, layer, layer.head
         self.shape = program.tensors[layer.head.output].shape

@@ -18,7 +18,7 @@ from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
-from qgraph.program.writer import Rule, Writer
+from qgraph.program.writer import ProgramWriter, Rule
 
 ONE = (1, 1)
 
@@ -29,7 +29,7 @@ def _pads(node: Node, image: tuple[int, ...], kernel: Any, dilations: Any) -> An
     return tuple((int(a), int(b)) for a, b in pads)
 
 
-def _window(node: Node, writer: Writer) -> dict[str, Any]:
+def _window(node: Node, writer: ProgramWriter) -> dict[str, Any]:
     image, filters = (writer.shape(v) for v in node.inputs)
     attrs = node.typed(ConvAttrs)
     return {
@@ -39,26 +39,26 @@ def _window(node: Node, writer: Writer) -> dict[str, Any]:
     }
 
 
-def _conv2d(node: Node, writer: Writer) -> None:
+def _conv2d(node: Node, writer: ProgramWriter) -> None:
     image, filters = (writer.shape(v) for v in node.inputs)
     groups = image[3] // filters[2]
     writer.step("conv2d", node.inputs, node.name, **_window(node, writer), groups=groups)
 
 
-def _depthwise(node: Node, writer: Writer) -> None:
+def _depthwise(node: Node, writer: ProgramWriter) -> None:
     writer.step("depthwise_conv2d", node.inputs, node.name, **_window(node, writer))
 
 
-def _relu(node: Node, writer: Writer) -> None:
+def _relu(node: Node, writer: ProgramWriter) -> None:
     writer.step("clip", node.inputs, node.name, low=0, high=None)
 
 
-def _relu6(node: Node, writer: Writer) -> None:
+def _relu6(node: Node, writer: ProgramWriter) -> None:
     six = six_code(np.asarray(writer.tensors[node.inputs[0]].exponent))
     writer.step("clip", node.inputs, node.name, low=0, high=plain(six))
 
 
-def _quantize(node: Node, writer: Writer) -> None:
+def _quantize(node: Node, writer: ProgramWriter) -> None:
     spec = spec_of(node)
     shift = np.asarray(writer.tensors[node.inputs[0]].exponent) - np.asarray(spec.exponent)
     writer.step(
@@ -73,7 +73,7 @@ def _quantize(node: Node, writer: Writer) -> None:
     )
 
 
-def _lookup(node: Node, writer: Writer) -> None:
+def _lookup(node: Node, writer: ProgramWriter) -> None:
     exponent = writer.tensors[node.inputs[0]].exponent
     if not isinstance(exponent, int):
         raise UnsupportedError("a table needs one scale for its input", node=node.name)
@@ -83,20 +83,20 @@ def _lookup(node: Node, writer: Writer) -> None:
     writer.step("lookup", inputs, node.name, offset=attrs.domain.lo)
 
 
-def _standardize(node: Node, writer: Writer) -> None:
+def _standardize(node: Node, writer: ProgramWriter) -> None:
     x = writer.tensors[node.inputs[0]]
     numbers = standardization(node.typed(StandardizationAttrs), x.shape[-1], x.exponent, node.name)
     writer.step("standardize", node.inputs, node.name, **asdict(numbers))
 
 
-def _max_pool(node: Node, writer: Writer) -> None:
+def _max_pool(node: Node, writer: ProgramWriter) -> None:
     attrs = node.typed(PoolAttrs)
     ksize, strides = attrs.ksize, attrs.strides
     pads = _pads(node, writer.shape(node.inputs[0]), ksize, ONE)
     writer.step("max_pool", node.inputs, node.name, ksize=ksize, strides=strides, pads=pads)
 
 
-def _reduce_max(node: Node, writer: Writer) -> None:
+def _reduce_max(node: Node, writer: ProgramWriter) -> None:
     rank = len(writer.shape(node.inputs[0]))
     attrs = node.typed(ReductionAttrs)
     axes, keepdims = tuple(sorted({a % rank for a in attrs.axes})), attrs.keepdims

@@ -14,7 +14,7 @@ from qgraph.numerics import frozen_exponent
 from qgraph.program.form import Step, Tensor, storage
 
 
-class Writer:
+class ProgramWriter:
     """What rules write to. `tensors` has what is known so far: inputs of the rule's node, too."""
 
     def __init__(self, graph: Graph, found: Mapping[str, Bound]) -> None:
@@ -79,4 +79,4 @@ class Writer:
         self.steps.append(Step(op, inputs, output, attrs))
 
 
-Rule = Callable[[Node, Writer], None]
+Rule = Callable[[Node, ProgramWriter], None]

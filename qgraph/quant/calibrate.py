@@ -43,7 +43,7 @@ from qgraph.quant.topology import (
     summing_layer,
     value_exponent,
 )
-from qgraph.quant.values import Values
+from qgraph.quant.values import GraphValues
 from qgraph.rewrite.constants import channels_of
 
 # Powers of two by which the scale of an all-zero tensor may differ from that of its source.
@@ -90,7 +90,7 @@ def calibrate(
     chunks = chunk_inputs(graph, data)
     order = list(graph.topological())
     with over_chunks(chunk_count(chunks)) as each:
-        sweep = _Sweep(graph, options, each, Values(graph, chunks, each, memory))
+        sweep = _Sweep(graph, options, each, GraphValues(graph, chunks, each, memory))
         on_node(0, len(order))
         sweep.start(chunks)
         for done, node in enumerate(order, start=1):
@@ -103,7 +103,7 @@ def calibrate(
 class _Sweep:
     """The exponents known so far: by value, and by scale group."""
 
-    def __init__(self, graph: Graph, options: Calibration, each: Each, values: Values) -> None:
+    def __init__(self, graph: Graph, options: Calibration, each: Each, values: GraphValues) -> None:
         self.graph = graph
         self.each = each
         self.options = options

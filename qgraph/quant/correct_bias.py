@@ -21,7 +21,7 @@ from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.moments import expected_means, means_map
 from qgraph.quant.paired import (
-    Layer,
+    PairedLayer,
     layer_of,
     quantized_constant_of,
     run_paired,
@@ -52,7 +52,7 @@ def correct_biases(
     """
     done: dict[str, BiasCorrection] = {}
 
-    def visit(layer: Layer, each: Each) -> None:
+    def visit(layer: PairedLayer, each: Each) -> None:
         compute = layer_of(graph, layer.node)
         assert compute is not None
         if layer.node.op == "bias_add":
@@ -64,7 +64,7 @@ def correct_biases(
     return list(done.values())
 
 
-def _correct(graph: Graph, compute: Node, layer: Layer, each: Each) -> BiasCorrection:
+def _correct(graph: Graph, compute: Node, layer: PairedLayer, each: Each) -> BiasCorrection:
     held = quantized_constant_of(graph, layer.node)
     if held is None:
         return BiasCorrection(compute.name, 0.0, "its bias is no quantized constant")

@@ -35,7 +35,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class InputFacts:
+class InventedInput:
     """What is known of an input without data: `moments` per channel, `range`, and whence.
 
     `spectrum` is the share of its power in each field of noise.
@@ -80,7 +80,7 @@ def has_statistics(graph: Graph) -> bool:
     return any(value in graph.types for value in graph.moments)
 
 
-def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, InputFacts]:
+def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, InventedInput]:
     """Mean, deviation, spectrum and range of each input, as for `invent`."""
     only = {"": graph.inputs[0]} if len(graph.inputs) == 1 else {}
     given = {only.get(name, name): check_range(name, ends) for name, ends in ranges.items()}
@@ -110,7 +110,7 @@ def check_range(name: str, ends: Range) -> Range:
     return ends
 
 
-def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
+def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
     shape = graph.types[name].shape
     if shape is None or None in shape[1:]:
         raise CalibrationError(
@@ -126,20 +126,20 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InputFacts:
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )
-    return InputFacts(fit.moments, fit.spectrum, *_range_of(fit.moments))
+    return InventedInput(fit.moments, fit.spectrum, *_range_of(fit.moments))
 
 
-def _within(given: Range, fit: Fit | None, shape: Shape) -> InputFacts:
+def _within(given: Range, fit: Fit | None, shape: Shape) -> InventedInput:
     """By the statistics, unless these contradict the range that the user gave."""
     (low, high), source = given, AS_GIVEN
     if fit is not None:
         asked = float(fit.moments.mean.mean())
         if low <= asked <= high:
-            return InputFacts(fit.moments, fit.spectrum, given, source)
+            return InventedInput(fit.moments, fit.spectrum, given, source)
         source += f", though the first batch norm asks for a mean of {asked:.3g}"
     channels, fields = int(shape[-1] or 1) if len(shape) > 1 else 1, 2 * len(scales_of(shape))
     middle, spread = np.full(channels, (low + high) / 2), np.full(channels, (high - low) / 4)
-    return InputFacts(Moments(middle, spread), np.full(fields, 1 / fields), given, source)
+    return InventedInput(Moments(middle, spread), np.full(fields, 1 / fields), given, source)
 
 
 def _range_of(moments: Moments) -> tuple[Range, str]:
@@ -159,7 +159,7 @@ def _range_of(moments: Moments) -> tuple[Range, str]:
     return (least, most), f"mean and {DEVIATIONS} deviations: {said}"
 
 
-def _noise(kind: TensorType, known: InputFacts, samples: int) -> Array:
+def _noise(kind: TensorType, known: InventedInput, samples: int) -> Array:
     shape, rng = kind.shape or (), np.random.default_rng(0)
     batch = (shape or (1,))[0] or 1
     count = -(-samples // batch) * batch

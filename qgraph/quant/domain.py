@@ -17,7 +17,7 @@ from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.moments import channel_moments
-from qgraph.quant.paired import Run
+from qgraph.quant.paired import PairedRun
 from qgraph.rewrite.constants import batch_norm_moments
 
 SAMPLES = 32
@@ -61,7 +61,7 @@ def drifts(graph: Graph, data: Mapping[str, Array], most: int | None = None) -> 
     chunks = chunk_inputs(graph, data)
     found: list[Drift] = []
     with over_chunks(chunk_count(chunks)) as each:
-        run = Run(graph, chunks, each)
+        run = PairedRun(graph, chunks, each)
         for node in graph.topological():
             known = batch_norm_moments(graph, node) if node.op == "batch_norm" else None
             if known is not None and node.inputs[0] in run.values:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 
-class Misfit(ValueError):
+class KeyMisfit(ValueError):
     """A value that a key does not take; the message is what the key expects."""
 
 
@@ -63,7 +63,7 @@ class TextType(KeyType):
 
     def read(self, value: Any, path: str = "") -> str:
         if not isinstance(value, str):
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         return value
 
 
@@ -86,12 +86,12 @@ class SwitchType(KeyType):
         if self.words and isinstance(value, str) and value in self.words:
             return value == self.words[True]
         if self.words:
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         return self.checked(value)
 
     def checked(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise Misfit("true or false")
+            raise KeyMisfit("true or false")
         return value
 
     def write(self, value: bool) -> Any:
@@ -117,7 +117,7 @@ class WholeType(KeyType):
     def read(self, value: Any, path: str = "") -> int:
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole or not self.low <= value <= self.high:
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         return int(value)
 
 
@@ -139,7 +139,7 @@ class NumberType(KeyType):
     def read(self, value: Any, path: str = "") -> float:
         real = isinstance(value, int | float) and not isinstance(value, bool)
         if not real or not math.isfinite(value) or value < self.low:
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         return float(value)
 
 
@@ -162,7 +162,7 @@ class ChoiceType(KeyType):
         for choice in self.choices:
             if isinstance(value, str) and value == choice:
                 return choice
-        raise Misfit(self.expected)
+        raise KeyMisfit(self.expected)
 
     def write(self, value: Any) -> Any:
         return None if value is None else str(value)
@@ -186,10 +186,10 @@ class SpanType(KeyType):
 
     def read(self, value: Any, path: str = "") -> tuple[int, int]:
         if not isinstance(value, list | tuple) or len(value) != 2:
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         least, most = (WholeType(self.low, self.high).read(v) for v in value)
         if least > most:
-            raise Misfit("[least, most] in rising order")
+            raise KeyMisfit("[least, most] in rising order")
         return least, most
 
     def write(self, value: tuple[int, int]) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from qgraph.errors import ProfileError
-from qgraph.quant.key_types import KeyType, Misfit
+from qgraph.quant.key_types import KeyMisfit, KeyType
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class SectionType(KeyType):
 
     def checked(self, value: Any) -> Any:
         if not isinstance(value, self.kind):
-            raise Misfit(f"a {self.kind.__name__}")
+            raise KeyMisfit(f"a {self.kind.__name__}")
         return value
 
     def write(self, value: Any) -> Any:
@@ -54,12 +54,12 @@ class ListType(KeyType):
 
     def read(self, value: Any, path: str = "") -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise Misfit(self.expected)
+            raise KeyMisfit(self.expected)
         return tuple(read(self.kind, item, f"{path}[{i}].") for i, item in enumerate(value))
 
     def checked(self, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, tuple) or not all(isinstance(v, self.kind) for v in value):
-            raise Misfit(f"a tuple of {self.kind.__name__}")
+            raise KeyMisfit(f"a tuple of {self.kind.__name__}")
         return value
 
     def write(self, value: tuple[Any, ...]) -> list[Any]:
@@ -127,7 +127,7 @@ def check(made: Any) -> None:
             continue
         try:
             taken = found.key.type.checked(value)
-        except Misfit as misfit:
+        except KeyMisfit as misfit:
             raise _wrong(found.name, str(misfit), value) from None
         object.__setattr__(made, found.name, taken)
 
@@ -212,7 +212,7 @@ def _value(found: Declared, value: Any, path: str) -> Any:
         return None
     try:
         return found.key.type.read(value, path)
-    except Misfit as misfit:
+    except KeyMisfit as misfit:
         raise _wrong(path, str(misfit), value) from None
 
 

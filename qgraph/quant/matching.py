@@ -18,7 +18,7 @@ from qgraph.ir.types import Array, Moments
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.moments import channel_moments, moments_of
-from qgraph.quant.paired import Run
+from qgraph.quant.paired import PairedRun
 from qgraph.quant.topology import is_nonnegative
 from qgraph.rewrite.constants import Float64
 
@@ -54,7 +54,7 @@ def _needed(floating: Graph, data: Mapping[str, Array]) -> dict[str, _Norm]:
     never_negative = is_nonnegative(floating)
     needed: dict[str, _Norm] = {}
     with over_chunks(chunk_count(chunks)) as each:
-        run = Run(floating, chunks, each)
+        run = PairedRun(floating, chunks, each)
         for node in floating.topological():
             run.step(node.name)
             known = moments_of(floating, node.name)

@@ -22,7 +22,7 @@ from qgraph.rewrite.constants import is_layer
 
 
 @dataclass(frozen=True)
-class Layer:
+class PairedLayer:
     """A layer, or its `bias_add`, that the quantized graph is about to run.
 
     `inputs` are chunks of its first input as the quantized graph has them, `wanted` chunks of its
@@ -34,7 +34,7 @@ class Layer:
     wanted: Sequence[Array]
 
 
-Visit = Callable[[Layer, Each], None]
+Visit = Callable[[PairedLayer, Each], None]
 
 
 def run_paired(
@@ -54,13 +54,13 @@ def run_paired(
     order = list(graph.topological())
     with over_chunks(chunk_count(chunks)) as each:
         memory = memory_bound() // 2
-        found, wanted = (Run(g, chunks, each, memory) for g in (graph, floating))
+        found, wanted = (PairedRun(g, chunks, each, memory) for g in (graph, floating))
         for done, name in enumerate((node.name for node in order), start=1):
             if name in floating.nodes:
                 wanted.step(name)
             node = graph.nodes[name]
             if name in wanted.values and layer_of(graph, node) and node.inputs[0] in found.values:
-                visit(Layer(node, found.values[node.inputs[0]], wanted.values[name]), each)
+                visit(PairedLayer(node, found.values[node.inputs[0]], wanted.values[name]), each)
             found.step(name)
             wanted.release(name)
             found.release(name)
@@ -98,7 +98,7 @@ def set_constant(graph: Graph, layer: str, value: Array, spec: QuantSpec | None 
         graph.remove(quantizer.name)
 
 
-class Run:
+class PairedRun:
     """One graph on all chunks; what depends on no input is worked out where it is used."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.quant.constant_scales import WEIGHT_METHODS
-from qgraph.quant.key_types import ChoiceType, Misfit, NumberType, SwitchType
+from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
 from qgraph.quant.keys import Declared, declared, key
 from qgraph.quant.thresholds import NAMES
 
@@ -58,7 +58,7 @@ class Plan:
             value = getattr(self, step.name)
             try:
                 step.key.type.checked(value)
-            except Misfit:
+            except KeyMisfit:
                 raise UsageError(
                     f"plan: `{step_name(step)}` cannot be `{value}`", hint=f"like {usage(step)}"
                 ) from None

@@ -25,7 +25,7 @@ from qgraph.numerics import MAX_EXPONENT, ROUND, frozen_exponent
 from qgraph.parallel import Each
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.moments import known_moments
-from qgraph.quant.paired import Layer, quantized_constant_of, run_paired, set_constant
+from qgraph.quant.paired import PairedLayer, quantized_constant_of, run_paired, set_constant
 from qgraph.quant.rounding import Reals, descend, round_in_turn
 
 # Output positions that are looked at; 8,192 tell a layer of 1,024 inputs from noise.
@@ -78,7 +78,7 @@ def reconstruct_weights(
     """
     done: list[Reconstruction] = []
 
-    def visit(layer: Layer, each: Each) -> None:
+    def visit(layer: PairedLayer, each: Each) -> None:
         held = quantized_constant_of(graph, layer.node) if layer.node.op in COMPUTE else None
         if held is None or spec_of(held[0]).role != Role.WEIGHT:
             return
@@ -143,7 +143,9 @@ class _Problem:
     known: Moments | None
 
     @staticmethod
-    def of(layer: Layer, w: Array, samples: int, known: Moments | None, each: Each) -> _Problem:
+    def of(
+        layer: PairedLayer, w: Array, samples: int, known: Moments | None, each: Each
+    ) -> _Problem:
         node, groups, channels = layer.node, _groups(layer, w), layer.wanted[0].shape[-1]
         # Depthwise weights are [h, w, group, n], others [h, w, k, group * n].
         split = w.reshape(-1, groups, channels // groups).transpose(1, 0, 2)
@@ -262,7 +264,7 @@ def _second_moments(known: Moments, rows: slice) -> Reals:
     return among + (deviation**2)[:, :, None] * np.eye(mean.shape[1])
 
 
-def _groups(layer: Layer, w: Array) -> int:
+def _groups(layer: PairedLayer, w: Array) -> int:
     """Products that a layer is made of: one for each group, or channel, of its input."""
     if layer.node.op == "matmul":
         return 1

@@ -14,7 +14,7 @@ from qgraph.quant.data import chunk_count
 from qgraph.quant.spill import Shelf
 
 
-class Values:
+class GraphValues:
     """`constants` by name; of all else a chunk each of what is still needed.
 
     inputs: chunks by input name. memory: bytes beyond which chunks go to temporary files, half of

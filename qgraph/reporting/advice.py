@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from qgraph.quant.plan import parse_plan
-from qgraph.reporting.facts import LayerFacts, ReportFacts, Step
+from qgraph.reporting.facts import LayerFacts, NextStep, ReportFacts
 from qgraph.static.agreement import LEVELS, level_of
 from qgraph.static.causes import VANISHED, rounds_to_zero
 from qgraph.static.cautions import CLIPPED
@@ -98,7 +98,7 @@ def trained(training: TrainingRecord) -> str:
 # -- what to do next ------------------------------------------------------------------------
 
 
-def next_steps(facts: ReportFacts) -> list[Step]:
+def next_steps(facts: ReportFacts) -> list[NextStep]:
     """The most urgent first."""
     if facts.summary.training:
         return [*_accuracy(), *_float_ops(facts)]
@@ -116,11 +116,11 @@ def next_steps(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _without_data(facts: ReportFacts) -> list[Step]:
+def _without_data(facts: ReportFacts) -> list[NextStep]:
     if not facts.summary.data_free:
         return []
     return [
-        Step(
+        NextStep(
             "Calibrate on data.",
             "Thresholds come from batch-norm statistics: a few dozen typical inputs, without "
             "labels, are better, and show how near the outputs are (`--calibration`).",
@@ -128,18 +128,20 @@ def _without_data(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _domain(facts: ReportFacts) -> list[Step]:
+def _domain(facts: ReportFacts) -> list[NextStep]:
     domain = facts.summary.domain
     texts = [domain.warning if domain else "", *facts.summary.input_doubts]
-    return [Step("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text]
+    return [
+        NextStep("Check the calibration samples.", f"{_capital(text)}.") for text in texts if text
+    ]
 
 
-def _effort(facts: ReportFacts) -> list[Step]:
+def _effort(facts: ReportFacts) -> list[NextStep]:
     more = MORE_EFFORT.get(facts.summary.effort)
     if (level(facts) or 0) < NOTICEABLE or more is None:
         return []
     return [
-        Step(
+        NextStep(
             f"Quantize again with `--effort {more}`.",
             "It tries what helps without training, like equalized channels and corrected biases, "
             "on part of the samples, and keeps what does.",
@@ -147,11 +149,11 @@ def _effort(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _retrain(facts: ReportFacts) -> list[Step]:
+def _retrain(facts: ReportFacts) -> list[NextStep]:
     if level(facts) != len(LEVELS):
         return []
     return [
-        Step(
+        NextStep(
             "Retrain, or use more bits.",
             "The outputs are too far from float for thresholds alone to bring back: "
             "`qgraph quantize --mode retrain`, then `qgraph train`. Images do, without labels.",
@@ -159,12 +161,12 @@ def _retrain(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _weak_layers(facts: ReportFacts) -> list[Step]:
+def _weak_layers(facts: ReportFacts) -> list[NextStep]:
     """Where noise comes in, the most first; layers that only pass it on are not to blame."""
     weak = [y for y in facts.layers if _decibels(y) < WEAK_DB]
     guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [
-        Step(f"Look at `{layer.entry.name}`.", f"{_fall(layer)} {_cause(layer)}", layer.id)
+        NextStep(f"Look at `{layer.entry.name}`.", f"{_fall(layer)} {_cause(layer)}", layer.id)
         for layer in sorted(guilty, key=lambda y: (-_lost(y), _decibels(y)))[:NAMED]
     ]
 
@@ -206,7 +208,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _costly_groups(facts: ReportFacts) -> list[Step]:
+def _costly_groups(facts: ReportFacts) -> list[NextStep]:
     costly = [g for g in facts.scale_groups if g.lost_bits >= LOST_BITS and not g.inside_layer]
     steps = []
     for group in sorted(costly, key=lambda g: -g.lost_bits)[:NAMED]:
@@ -214,7 +216,7 @@ def _costly_groups(facts: ReportFacts) -> list[Step]:
         ops = ", ".join(sorted({forced.op for forced in group.forced_by})) or "an op"
         cost = f", {loser.cost_db:.1f} dB" if loser.cost_db else ""
         steps.append(
-            Step(
+            NextStep(
                 f"Free `{loser.name}` of scale group {group.name}.",
                 f"It shares the scale of `{group.widest}` because of {ops}, which costs it "
                 f"{counted(loser.lost_bits, 'bit')}{cost}.",
@@ -224,11 +226,11 @@ def _costly_groups(facts: ReportFacts) -> list[Step]:
     return steps
 
 
-def _clipping(facts: ReportFacts) -> list[Step]:
+def _clipping(facts: ReportFacts) -> list[NextStep]:
     clipped = [(y.clipped or 0.0, y) for y in facts.layers]
     much = sorted((c for c in clipped if c[0] > CLIPPED), key=lambda c: -c[0])
     return [
-        Step(
+        NextStep(
             f"Check the threshold of `{layer.entry.name}`.",
             f"{percent(share)} of its output is clipped. `--method max` clips nothing, "
             "for coarser steps; `percentile` and `mse` stand between.",
@@ -238,9 +240,9 @@ def _clipping(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _accuracy() -> list[Step]:
+def _accuracy() -> list[NextStep]:
     return [
-        Step(
+        NextStep(
             "Measure accuracy on labelled data.",
             "Run `inference.pb` or `saved_model` on a test set: it gives the target's numbers "
             "to the bit.",
@@ -248,7 +250,7 @@ def _accuracy() -> list[Step]:
     ]
 
 
-def _float_ops(facts: ReportFacts) -> list[Step]:
+def _float_ops(facts: ReportFacts) -> list[NextStep]:
     ops = facts.float_ops
     if not ops:
         return []
@@ -256,7 +258,7 @@ def _float_ops(facts: ReportFacts) -> list[Step]:
     scaled = parse_plan(facts.summary.plan_spec).scale_inputs
     what = "one op" if len(ops) == 1 else f"{len(ops)} ops"
     return [
-        Step(
+        NextStep(
             f"Decide where {what} in float should run.",
             f"{kinds}: outside the integer graph. Where the target has no floating point, end "
             "the network before it: `--outputs NAME`." + f" {SCALED_INPUTS}" * scaled,
@@ -265,12 +267,12 @@ def _float_ops(facts: ReportFacts) -> list[Step]:
     ]
 
 
-def _samples(facts: ReportFacts) -> list[Step]:
+def _samples(facts: ReportFacts) -> list[NextStep]:
     count = facts.summary.calibration_samples
     if count >= FEW_SAMPLES or facts.summary.data_free:
         return []
     return [
-        Step(
+        NextStep(
             "Calibrate on more samples.",
             f"Thresholds come from {count}: a few dozen that look like real inputs are better.",
         )

@@ -161,7 +161,7 @@ class CertificateShown:
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """Something to do, and the anchor on the page that it is about."""
 
     what: str
@@ -184,4 +184,4 @@ class ReportFacts:
     refusals: Sequence[RefusalShown]
     certificate: CertificateShown | None
     verdict: str = ""
-    next: Sequence[Step] = ()
+    next: Sequence[NextStep] = ()

@@ -8,7 +8,7 @@ retrain.finalize("out").save("out/inference")
 
 from qgraph.retrain.directory import (
     FILES,
-    Training,
+    TrainingDirectory,
     check_trainable,
     load,
     reserve,
@@ -26,7 +26,7 @@ __all__ = [
     "CHECKPOINTS",
     "FILES",
     "INFERENCE",
-    "Training",
+    "TrainingDirectory",
     "check_trainable",
     "facts_of",
     "finalize",

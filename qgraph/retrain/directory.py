@@ -48,7 +48,7 @@ NORM_ARRAYS = ("mean", "variance", "epsilon")
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingDirectory:
     """What a training directory holds: a calibrated graph, its float twin, and where it came from.
 
     `sample` and `few` are calibration inputs: one batch, and those that noise is measured on.
@@ -138,7 +138,7 @@ def check_trainable(graph: Graph) -> None:
     state_of(graph)
 
 
-def load(path: str | Path) -> Training:
+def load(path: str | Path) -> TrainingDirectory:
     """What `save` wrote. Raises LoadError."""
     path = Path(path)
     problem, hint = (
@@ -165,7 +165,7 @@ def load(path: str | Path) -> Training:
         profile = load_profile(path / "profile.yaml")
         sample, few = part(arrays, "sample"), part(arrays, "few")
         method, facts = str(about["method"]), from_json(Facts, about["facts"])
-    return Training(graph, floating, norms, profile, method, trace, sample, few, facts)
+    return TrainingDirectory(graph, floating, norms, profile, method, trace, sample, few, facts)
 
 
 def _norm(i: int, names: Mapping[str, Any], arrays: Mapping[str, Any], graph: Graph) -> Norm:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from qgraph.train.module import TrainingModule
 
 
-from qgraph.retrain.directory import Training, check_trainable, load
+from qgraph.retrain.directory import TrainingDirectory, check_trainable, load
 
 
-def keras_model(source: str | Path | Training | Quantized) -> QuantizedModel:
+def keras_model(source: str | Path | TrainingDirectory | Quantized) -> QuantizedModel:
     """A network to train, as a `tf_keras.Model`; as calibration left it.
 
     source: a directory that `save` wrote, or what is in memory. Raises LoadError, UnsupportedError.
@@ -27,7 +27,7 @@ def keras_model(source: str | Path | Training | Quantized) -> QuantizedModel:
     return QuantizedModel(*_twins(source))
 
 
-def module(source: str | Path | Training | Quantized) -> TrainingModule:
+def module(source: str | Path | TrainingDirectory | Quantized) -> TrainingModule:
     """A network to train in a loop of your own, as a `tf.Module`. Else as `keras_model`."""
     from qgraph.train.module import TrainingModule
 
@@ -35,10 +35,12 @@ def module(source: str | Path | Training | Quantized) -> TrainingModule:
     return TrainingModule(graph, norms)
 
 
-def _twins(source: str | Path | Training | Quantized) -> tuple[Graph, Graph, tuple[Norm, ...]]:
+def _twins(
+    source: str | Path | TrainingDirectory | Quantized,
+) -> tuple[Graph, Graph, tuple[Norm, ...]]:
     """The calibrated graph, its float twin, and the batch norms in them."""
     if isinstance(source, Quantized):
         check_trainable(source.graph)
         return source.graph, source.floating, norms_of(source.floating)
-    found = source if isinstance(source, Training) else load(source)
+    found = source if isinstance(source, TrainingDirectory) else load(source)
     return found.graph, found.floating, found.norms

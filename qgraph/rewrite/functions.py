@@ -29,7 +29,7 @@ AFFINE = frozenset({"add", "sub", "mul", "div", "neg", "bias_add"})
 
 
 @dataclass(frozen=True)
-class Function:
+class PointwiseFunction:
     """`root` as a function of the value `source`: steps as `composed` has them."""
 
     source: str
@@ -44,7 +44,7 @@ class Function:
         return result
 
 
-def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[Function]:
+def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[PointwiseFunction]:
     """Every value that `root` is a pointwise function of, the nearest first.
 
     order: a number for each node, above those of the nodes that it needs.
@@ -68,7 +68,7 @@ def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[
             if graph.types[source] != graph.types[root]:
                 return
             nodes = tuple(reversed(inside))
-            yield Function(source, root, nodes, _steps(graph, source, nodes))
+            yield PointwiseFunction(source, root, nodes, _steps(graph, source, nodes))
         elif not frontier:
             return
 
@@ -182,7 +182,9 @@ class KnownFunctions:
         with np.errstate(all="ignore"):
             return cls(tuple(np.asarray(_known(op, attrs)) for op, attrs in NAMED))
 
-    def name_of(self, function: Function, dtype: str) -> tuple[str, dict[str, object]] | None:
+    def name_of(
+        self, function: PointwiseFunction, dtype: str
+    ) -> tuple[str, dict[str, object]] | None:
         """The op, with its attributes, that is this function, up to rounding in `dtype`."""
         found = function.of(POINTS)
         room = 16 * float(np.finfo(dtype).eps) * np.maximum(np.abs(POINTS), 1)

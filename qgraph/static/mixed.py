@@ -111,7 +111,7 @@ def search_bits(
     best so far is kept. Raises UsageError for a budget that cannot be met.
     """
     budgets = list(budgets)
-    search = _Search(loaded, profile, plan, parts, pipeline)
+    search = _MixedSearch(loaded, profile, plan, parts, pipeline)
     check_budgets(budgets, search.sizes, fewest(profile, search.units))
     for done, width in enumerate(WIDTHS):
         progress("widths", done, len(WIDTHS))
@@ -125,7 +125,7 @@ def search_bits(
     return Mixed(search.units, tuple(points), chosen)
 
 
-class _Search:
+class _MixedSearch:
     def __init__(
         self, loaded: Graph, profile: Profile, plan: Plan, parts: Split, pipeline: Pipeline
     ) -> None:

@@ -23,7 +23,7 @@ Source: TypeAlias = DatasetLike
 
 
 @dataclass(frozen=True)
-class Batch:
+class LabelledBatch:
     """Arrays by input name, and labels: classes [n], or their probabilities [n, classes]."""
 
     inputs: Mapping[str, Array]
@@ -41,7 +41,7 @@ class TrainingData(Protocol):
     def labelled(self) -> bool:
         """Whether batches have labels."""
 
-    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
         """The batches of an epoch, from `start` on; without an epoch, all samples in order."""
 
 
@@ -134,7 +134,7 @@ class ArrayBatches:
     def labelled(self) -> bool:
         return self.labels is not None
 
-    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
         """Shuffled, and whole batches only, as long as there is one; in order without an epoch."""
         order = np.arange(self.samples)
         if epoch is not None:
@@ -143,7 +143,7 @@ class ArrayBatches:
         for first in range(start * self.size, len(order), self.size):
             index = order[first : first + self.size]
             labels = None if self.labels is None else self.labels[index]
-            yield Batch({name: array[index] for name, array in self.inputs.items()}, labels)
+            yield LabelledBatch({name: array[index] for name, array in self.inputs.items()}, labels)
 
 
 class DatasetBatches:
@@ -166,10 +166,10 @@ class DatasetBatches:
             )
         self.steps = count if count >= 0 else None
 
-    def batches(self, epoch: int | None, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int | None, start: int = 0) -> Iterator[LabelledBatch]:
         for element in self.dataset.skip(start).as_numpy_iterator():
             inputs, labels = element if self.labelled else (element, None)
             named = inputs if isinstance(inputs, Mapping) else {"": inputs}
             if isinstance(inputs, tuple):
                 named = dict(zip(self.graph.inputs, inputs, strict=True))
-            yield Batch(check_arrays(named, self.graph, f"a batch of {self.where}"), labels)
+            yield LabelledBatch(check_arrays(named, self.graph, f"a batch of {self.where}"), labels)

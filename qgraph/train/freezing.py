@@ -31,7 +31,7 @@ class FreezeSchedule:
 class Freezing:
     """Which thresholds are frozen, and the moving averages that say which is next.
 
-    ranges: the variable [scales] of a training graph (`State.ranges`).
+    ranges: the variable [scales] of a training graph (`TrainingState.ranges`).
     """
 
     def __init__(self, ranges: Variable) -> None:

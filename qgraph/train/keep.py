@@ -12,13 +12,13 @@ from qgraph.train.loop import BEST, CHECKPOINTS, network_of, restore
 from qgraph.train.model import TrainingGraph
 
 
-class Learner(Protocol):
+class TrainedModel(Protocol):
     """A `QuantizedModel` or a `TrainingModule`."""
 
     network: TrainingGraph
 
 
-def save_checkpoint(model: Learner, path: str | Path) -> Path:
+def save_checkpoint(model: TrainedModel, path: str | Path) -> Path:
     """Write what `model` has learned to the directory `path`, for `finalize`.
 
     It takes the place of the best checkpoint. Raises LoadError where the directory is of another
@@ -42,7 +42,7 @@ def save_checkpoint(model: Learner, path: str | Path) -> Path:
     return file
 
 
-def load_checkpoint(model: Learner, path: str | Path) -> None:
+def load_checkpoint(model: TrainedModel, path: str | Path) -> None:
     """Give `model` what the best checkpoint in the directory `path` holds. Raises LoadError."""
     file = Path(path) / CHECKPOINTS / BEST
     found = read_checkpoint(file, network_of(model.network.graph))

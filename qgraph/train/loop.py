@@ -20,7 +20,7 @@ from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array
 from qgraph.records import to_object
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of
-from qgraph.train.data import Batch, TrainingData
+from qgraph.train.data import LabelledBatch, TrainingData
 from qgraph.train.diagnosis import first_not_finite
 from qgraph.train.folded import Norm
 from qgraph.train.forward import shaped
@@ -29,7 +29,7 @@ from qgraph.train.losses import Loss, loss_for
 from qgraph.train.model import TrainingGraph
 from qgraph.train.options import Options
 from qgraph.train.record import Position, TrainingRecord
-from qgraph.train.score import Score, Status, Watch
+from qgraph.train.score import Score, TrainingStatus, Watch
 from qgraph.train.step import Steps
 from qgraph.train.weight_scales import with_unclipped_weights
 
@@ -100,7 +100,7 @@ class Trainer:
             self.at = Position(self.at.step, self.at.epoch + 1)
             self._save()
 
-    def _one_step(self, batch: Batch) -> None:
+    def _one_step(self, batch: LabelledBatch) -> None:
         norms_frozen = self.at.epoch + self._share_of_epoch() >= self.options.norm_epochs
         self.steps.norms_frozen = norms_frozen or not self.model.norms.by_layer
         inputs, labels, count = self._tensors(batch)
@@ -144,15 +144,15 @@ class Trainer:
                 self.best.write(self.folder / BEST)
         self._save()
 
-    def _status(self) -> Status:
+    def _status(self) -> TrainingStatus:
         at = self.at
-        return Status(
+        return TrainingStatus(
             at.epoch, self.options.epochs, at.done, self.data.steps,
             at.loss / at.samples, at.right / at.samples if self.loss.classes else None,
             self.freezing.count(), len(self.model.state.names), self.best_score,
         )  # fmt: skip
 
-    def _tensors(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor, int]:
+    def _tensors(self, batch: LabelledBatch) -> tuple[dict[str, Tensor], Tensor, int]:
         import tensorflow as tf
 
         graph = self.model.graph

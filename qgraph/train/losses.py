@@ -27,7 +27,7 @@ class Loss:
     classes: int | None
 
     def __call__(self, found: Tensor, taught: Tensor, labels: Tensor) -> Tensor:
-        """The mean over a batch; each argument [n, ...], `labels` as `Batch` has them."""
+        """The mean over a batch; each argument [n, ...], `labels` as `LabelledBatch` has them."""
         import tensorflow as tf
 
         if self.kind == "mse":

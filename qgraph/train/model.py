@@ -23,7 +23,7 @@ from qgraph.train.forward import Chain, Forward, Override, Piece, piece_of
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
 from qgraph.train.quantizer import Spec, quantize
 from qgraph.train.standardize import standardize
-from qgraph.train.state import TRAINED, State, state_of
+from qgraph.train.state import TRAINED, TrainingState, state_of
 
 
 class TrainingGraph:
@@ -37,7 +37,7 @@ class TrainingGraph:
         self, graph: Graph, norms: Sequence[Norm] = (), *, momentum: float = MOMENTUM
     ) -> None:
         self.graph, self.momentum = graph, momentum
-        self.state: State = state_of(graph)
+        self.state: TrainingState = state_of(graph)
         self.norms = BatchNorms(graph, norms)
         self.functions = {
             node.name: piece_of(
@@ -138,7 +138,7 @@ class TrainingGraph:
 
     @property
     def thresholds(self) -> list[Variable]:
-        """The ranges of all scales, one variable (`State.ranges`); empty for a float graph."""
+        """The ranges of all scales (`TrainingState.ranges`); empty for a float graph."""
         return [self.state.ranges] if self.state.names else []
 
     def named_variables(self) -> dict[str, Variable]:

@@ -26,7 +26,7 @@ MOMENTUM = 0.99  # of running statistics, as Keras has it
 EPSILON = 1e-3  # any would do
 
 
-class Statistics:
+class RunningStatistics:
     """The running mean and variance [channels] of a value, and what they were at first."""
 
     def __init__(self, norm: Norm) -> None:
@@ -105,7 +105,7 @@ def _scaled(x: Tensor, unit: Tensor) -> Tensor:
     return tf.custom_gradient(run)(x, unit)
 
 
-class OutputNorm(Statistics):
+class OutputNorm(RunningStatistics):
     """The batch norm of a layer's output; `gamma` is in units of what it was: it starts at 1."""
 
     def __init__(self, norm: Norm) -> None:
@@ -131,7 +131,7 @@ class OutputNorm(Statistics):
         return self.normalized(z, self.gain(), constant, momentum)
 
 
-class InputNorm(Statistics):
+class InputNorm(RunningStatistics):
     """The batch norm of a layer's input, whose gamma and beta are in weights and bias."""
 
     def corrected(self, x: Tensor, momentum: float) -> tuple[Tensor, list[Update]]:

@@ -28,7 +28,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Status:
+class TrainingStatus:
     """Where a run is: `done` of `steps` steps in `epoch` (from 0); None where no one knows.
 
     `loss` and `accuracy` are means over the epoch so far.
@@ -45,4 +45,4 @@ class Status:
     best: Score | None
 
 
-Watch = Callable[[Status], None]
+Watch = Callable[[TrainingStatus], None]

@@ -21,7 +21,7 @@ START = -0.5
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """Variables of a training graph.
 
     `constants` by const node. `ranges` is one float32 variable [scales], an entry for each scale
@@ -63,7 +63,7 @@ class State:
         return ranges[scale_of(node)]
 
 
-def state_of(graph: Graph) -> State:
+def state_of(graph: Graph) -> TrainingState:
     """Variables for a calibrated graph, or a float one, which has no ranges.
 
     Raises UnsupportedError for what cannot be trained.
@@ -94,7 +94,7 @@ def state_of(graph: Graph) -> State:
         name="ranges",
         aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,  # all replicas assign the same
     )
-    return State(constants, tuple(ranges), variable, fixed, follows)
+    return TrainingState(constants, tuple(ranges), variable, fixed, follows)
 
 
 def trained_constants(graph: Graph) -> list[str]:

@@ -23,7 +23,7 @@ from qgraph.manifest import read_manifest
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
-from qgraph.verification.compare import Compared, Difference, Saturation, Tally, in_order
+from qgraph.verification.compare import Compared, Difference, DifferenceTally, Saturation, in_order
 
 FORMAT = 1
 
@@ -160,7 +160,7 @@ def _of_arrays(arrays: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def _form(network: Network, tally: Tally) -> ComparedForm:
+def _form(network: Network, tally: DifferenceTally) -> ComparedForm:
     first = list(in_order(network, tally.differences))[:1]
     seconds = round(tally.seconds, 3)
     return ComparedForm(True, len(tally.tensors), tally.elements, tally.wrong, first, seconds)

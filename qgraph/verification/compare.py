@@ -29,7 +29,7 @@ class Difference:
 
 
 @dataclass
-class Tally:
+class DifferenceTally:
     """What was compared of one form. `differences` has the first of each tensor, by name."""
 
     tensors: set[str] = field(default_factory=set)
@@ -66,14 +66,14 @@ class Compared:
     """What the cases showed: a tally a form, and saturation by requantization, on samples alone."""
 
     cases: Mapping[str, int]
-    tallies: Mapping[str, Tally]
+    tallies: Mapping[str, DifferenceTally]
     saturation: Mapping[str, Saturation]
 
 
 def compare(network: Network, runners: Mapping[str, Runner], cases: Iterable[Case]) -> Compared:
     """Run every form on every case, beside the integer reference."""
     reference = Reference(network.graph)
-    tallies = {name: Tally() for name in runners}
+    tallies = {name: DifferenceTally() for name in runners}
     counts: dict[str, int] = {}
     saturation: dict[str, Saturation] = {}
     for case in cases:

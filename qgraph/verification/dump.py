@@ -16,7 +16,7 @@ from qgraph.names import from_entry_name
 from qgraph.numerics import aligned
 from qgraph.program import Program
 from qgraph.verification.cases import from_samples
-from qgraph.verification.compare import Difference, Tally, expected_codes, in_order
+from qgraph.verification.compare import Difference, DifferenceTally, expected_codes, in_order
 from qgraph.verification.explain import Line, explain
 
 PREFIXES = ("codes/", "tensors/")
@@ -47,7 +47,7 @@ def against(network: Network, dump: Mapping[str, Array]) -> Checked:
     entries = _entries(network, dump, {ours: theirs for theirs, ours in tensors.items()})
     constants = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
     expected = {**constants, **expected_codes(network, Reference(network.graph), entries)}
-    tally = Tally()
+    tally = DifferenceTally()
     for theirs, ours in tensors.items():
         if ours in expected:
             found = codes_of(dump[theirs], program, ours)

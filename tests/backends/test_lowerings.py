@@ -10,7 +10,7 @@ from qgraph.backends.onnx.floats import lower as float_onnx
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exports import FORMS, form
 from qgraph.ir.ops import OPS as GRAPH_OPS
-from qgraph.ops.lowerings import Lowerings, Refusal
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program.moves import MOVES
 from qgraph.program.ops import OPS as PROGRAM_OPS
 from qgraph.program.rules import RULES
@@ -37,7 +37,9 @@ def test_every_op_is_lowered_or_refused(target: str) -> None:
 
 
 def test_a_target_that_lacks_an_op_says_so_by_name() -> None:
-    table = Lowerings("place", ["abs", "add", "sub"], {"add": 1, "sub": 2}, {"neg": Refusal("no")})
+    table = Lowerings(
+        "place", ["abs", "add", "sub"], {"add": 1, "sub": 2}, {"neg": LoweringRefusal("no")}
+    )
     assert list(table.faults()) == [
         "abs: no lowering and no refusal in place",
         "neg: in place, but there is no such op",
@@ -47,12 +49,12 @@ def test_a_target_that_lacks_an_op_says_so_by_name() -> None:
 
 
 def test_an_op_that_is_both_lowered_and_refused_is_a_fault() -> None:
-    table = Lowerings("place", ["add"], {"add": 1}, {"add": Refusal("no")})
+    table = Lowerings("place", ["add"], {"add": 1}, {"add": LoweringRefusal("no")})
     assert list(table.faults()) == ["add: both lowered and refused in place"]
 
 
 def test_a_refusal_names_the_node_and_the_reason() -> None:
-    table = Lowerings("place", ["abs"], {}, {"abs": Refusal("has no sign", "use relu")})
+    table = Lowerings("place", ["abs"], {}, {"abs": LoweringRefusal("has no sign", "use relu")})
     with pytest.raises(UnsupportedError, match="x: has no sign") as caught:
         table.of("abs", "x")
     assert caught.value.hint == "use relu"

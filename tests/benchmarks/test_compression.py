@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks import compression as bench
 from benchmarks import training_runs
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import network
 from qgraph.rl.monitor import parse_strategy
@@ -37,7 +37,7 @@ def policy(units):
     program = network((4,), (units,), 2)
     weights = {name: np.zeros(shape, "f4") for name, shape in program.weight_shapes.items()}
     weights["hidden_0/bias"][:] = weights["output/kernel"][:] = 1
-    return Compressor().pack()(Policy(program, weights, Head("categorical")))
+    return Compressor().pack()(ChainPolicy(program, weights, Head("categorical")))
 
 
 def test_chains_and_strategies_are_those_that_there_are():

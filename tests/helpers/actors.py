@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 
 
 def mlp(*sizes: int, activation: str = "relu", last: str = "linear") -> ActorProgram:
@@ -16,7 +16,7 @@ def mlp(*sizes: int, activation: str = "relu", last: str = "linear") -> ActorPro
     for i, (k, m) in enumerate(itertools.pairwise(sizes)):
         shapes |= {f"w{i}": (k, m), f"b{i}": (m,)}
         attrs = {"activation": last if i == len(sizes) - 2 else activation}
-        steps.append(Step("dense", (x,), f"y{i}", (f"w{i}", f"b{i}"), attrs))
+        steps.append(ActorStep("dense", (x,), f"y{i}", (f"w{i}", f"b{i}"), attrs))
         x = f"y{i}"
     return ActorProgram((sizes[0],), tuple(steps), (x,), shapes)
 
@@ -26,23 +26,23 @@ def cnn(
 ) -> ActorProgram:
     """Two convolutions, a pool, a dense step."""
     steps = (
-        Step(
+        ActorStep(
             "conv",
             ("observation",),
             "c0",
             ("w0", "b0"),
             {"activation": "relu", "strides": (2, 2), "pads": pads},
         ),
-        Step("conv", ("c0",), "c1", ("w1", "b1"), {"activation": "tanh"}),
-        Step(
+        ActorStep("conv", ("c0",), "c1", ("w1", "b1"), {"activation": "tanh"}),
+        ActorStep(
             "max_pool",
             ("c1",),
             "p",
             (),
             {"ksize": (2, 2), "strides": (1, 2), "pads": ((1, 0), (0, 0))},
         ),
-        Step("flatten", ("p",), "f"),
-        Step("dense", ("f",), "y", ("w2", "b2")),
+        ActorStep("flatten", ("p",), "f"),
+        ActorStep("dense", ("f",), "y", ("w2", "b2")),
     )
     shapes: dict[str, tuple[int, ...]] = {
         "w0": (3, 3, channels, 18),
@@ -72,18 +72,18 @@ def every_op(size: int = 21) -> ActorProgram:
         "b2": (6,),
     }
     steps = (
-        Step("affine", ("observation",), "a", ("scale", "offset")),
-        Step("clip", ("a",), "held", ("low", "high")),
-        Step("dense", ("held",), "d", ("w0", "hidden"), {"activation": "leaky_relu"}),
-        Step("layer_norm", ("d",), "norm", ("gamma", "beta"), {"epsilon": 1e-5}),
-        Step("activate", ("norm",), "h", (), {"activation": "elu"}),
-        Step("dense", ("h",), "value", ("w1", "b1")),
-        Step("dense", ("h",), "advantage", ("w2", "b2"), {"activation": "softplus"}),
-        Step("center", ("advantage",), "centered"),
-        Step("add", ("centered", "value"), "q"),
-        Step("multiply", ("q", "advantage"), "m"),
-        Step("softmax", ("m",), "p"),
-        Step("concat", ("p", "q", "value"), "both"),
+        ActorStep("affine", ("observation",), "a", ("scale", "offset")),
+        ActorStep("clip", ("a",), "held", ("low", "high")),
+        ActorStep("dense", ("held",), "d", ("w0", "hidden"), {"activation": "leaky_relu"}),
+        ActorStep("layer_norm", ("d",), "norm", ("gamma", "beta"), {"epsilon": 1e-5}),
+        ActorStep("activate", ("norm",), "h", (), {"activation": "elu"}),
+        ActorStep("dense", ("h",), "value", ("w1", "b1")),
+        ActorStep("dense", ("h",), "advantage", ("w2", "b2"), {"activation": "softplus"}),
+        ActorStep("center", ("advantage",), "centered"),
+        ActorStep("add", ("centered", "value"), "q"),
+        ActorStep("multiply", ("q", "advantage"), "m"),
+        ActorStep("softmax", ("m",), "p"),
+        ActorStep("concat", ("p", "q", "value"), "both"),
     )
     return ActorProgram((size,), steps, ("both", "p"), shapes)
 
@@ -104,18 +104,18 @@ def everything() -> ActorProgram:
     conv = {"activation": "relu", "strides": (1, 2), "pads": ((1, 0), (0, 1))}
     pool = {"ksize": (2, 2), "strides": (2, 1), "pads": ((0, 1), (0, 0))}
     steps = (
-        Step("conv", ("observation",), "c0", ("k0", "b0"), conv),
-        Step("conv", ("c0",), "c1", ("k1", "b0"), {**conv, "activation": "swish"}),
-        Step("max_pool", ("c1",), "pooled", (), pool),
-        Step("add", ("pooled", "pooled"), "twice"),
-        Step("flatten", ("twice",), "observations"),
+        ActorStep("conv", ("observation",), "c0", ("k0", "b0"), conv),
+        ActorStep("conv", ("c0",), "c1", ("k1", "b0"), {**conv, "activation": "swish"}),
+        ActorStep("max_pool", ("c1",), "pooled", (), pool),
+        ActorStep("add", ("pooled", "pooled"), "twice"),
+        ActorStep("flatten", ("twice",), "observations"),
     )
     shapes: dict[str, Any] = {"k0": (2, 3, 2, 19), "b0": (19,), "k1": (3, 2, 19, 19)}
     size = ActorProgram((5, 6, 2), steps, ("twice",), shapes).size("observations")
     rest = every_op(size)
     renamed = {"observation": "observations"}
     steps += tuple(
-        Step(s.op, tuple(renamed.get(i, i) for i in s.inputs), s.output, s.weights, s.attrs)
+        ActorStep(s.op, tuple(renamed.get(i, i) for i in s.inputs), s.output, s.weights, s.attrs)
         for s in rest.steps
     )
     return ActorProgram((5, 6, 2), steps, ("both", "p", "pooled"), {**rest.weight_shapes, **shapes})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 
 PROGRAM = ActorProgram(
     shape=(3,),
     steps=(
-        Step("dense", ("observation",), "a", ("w0", "b0"), {"activation": "relu"}),
-        Step("dense", ("a",), "b", ("w1", "b1")),
+        ActorStep("dense", ("observation",), "a", ("w0", "b0"), {"activation": "relu"}),
+        ActorStep("dense", ("a",), "b", ("w1", "b1")),
     ),
     outputs=("b",),
     weight_shapes={"w0": (3, 5), "b0": (5,), "w1": (5, 2), "b1": (2,)},

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from qgraph.errors import CalibrationError
 from qgraph.ir.graph import Graph
-from qgraph.train.data import Batch, training_data
+from qgraph.train.data import LabelledBatch, training_data
 
 X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
 Y = np.arange(20) % 3
@@ -90,10 +90,10 @@ def test_there_need_not_be_labels(graph, form):
 
 
 def test_arrays_are_shuffled_by_seed_and_epoch(graph):
-    def epoch(seed: int, number: int, start: int = 0) -> list[Batch]:
+    def epoch(seed: int, number: int, start: int = 0) -> list[LabelledBatch]:
         return list(training_data((X, Y), graph, 8, seed).batches(number, start))
 
-    def labels(found: list[Batch]) -> list:
+    def labels(found: list[LabelledBatch]) -> list:
         return [batch.labels.tolist() for batch in found]
 
     assert labels(epoch(0, 0)) == labels(epoch(0, 0))

@@ -13,7 +13,7 @@ from qgraph.errors import CalibrationError, LoadError, OutputError, TrainingErro
 from qgraph.ir.graph import Graph
 from qgraph.quant.topology import value_exponent
 from qgraph.train.checkpoint import read_checkpoint
-from qgraph.train.data import ArrayBatches, Batch
+from qgraph.train.data import ArrayBatches, LabelledBatch
 from qgraph.train.loop import BEST, LAST, Trainer
 from qgraph.train.options import Options
 from qgraph.train.score import Score
@@ -276,7 +276,7 @@ class Poisoned(ArrayBatches):
                 name: array * np.float32(3e38 if i == 3 else 1)
                 for name, array in batch.inputs.items()
             }
-            yield batch if epoch is None else Batch(x, batch.labels)
+            yield batch if epoch is None else LabelledBatch(x, batch.labels)
 
 
 def test_what_is_not_finite_stops_the_run_and_is_named(made, folder):

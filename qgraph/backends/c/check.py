@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.backends.c.source import Port, Unit
+from qgraph.backends.c.source import CUnit, Port
 from qgraph.names import literal
 from qgraph.program.layers import elements
 
@@ -142,7 +142,7 @@ int main(int count, char **words)
 """
 
 
-def check(unit: Unit) -> str:
+def check(unit: CUnit) -> str:
     """The whole file."""
     tensors, begin, rows = unit.program.tensors, 0, []
     for name in (*(p.tensor for p in unit.exits), *unit.traced):
@@ -165,23 +165,23 @@ def check(unit: Unit) -> str:
     )
 
 
-def answer_bytes(unit: Unit, *, traced: bool) -> int:
+def answer_bytes(unit: CUnit, *, traced: bool) -> int:
     """Of an answer to one sample."""
     names = (*(p.tensor for p in unit.exits), *(unit.traced if traced else ()))
     tensors = [unit.program.tensors[name] for name in names]
     return sum(elements(t) * np.dtype(t.storage).itemsize for t in tensors)
 
 
-def _macro(unit: Unit, port: Port) -> str:
+def _macro(unit: CUnit, port: Port) -> str:
     return f"{unit.net}_{port.name}".upper()
 
 
-def _buffer(unit: Unit, port: Port) -> str:
+def _buffer(unit: CUnit, port: Port) -> str:
     kind = unit.program.tensors[port.tensor].storage
     return f"    static {kind}_t {port.name}[{_macro(unit, port)}_SIZE];"
 
 
-def _read(unit: Unit, port: Port) -> str:
+def _read(unit: CUnit, port: Port) -> str:
     kind, macro = unit.program.tensors[port.tensor].storage, _macro(unit, port)
     return f"""\
         for (int32_t i = 0; read > 0 && i < {macro}_SIZE; ++i) {{
@@ -191,7 +191,7 @@ def _read(unit: Unit, port: Port) -> str:
         }}"""
 
 
-def _write(i: int, unit: Unit, port: Port) -> str:
+def _write(i: int, unit: CUnit, port: Port) -> str:
     return f"""\
         for (int32_t i = 0; i < {_macro(unit, port)}_SIZE; ++i)
             put(&tensors[{i}], i, {port.name}[i]);"""

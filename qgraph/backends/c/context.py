@@ -15,7 +15,7 @@ from qgraph.program import Program, storage
 
 
 @dataclass
-class Source:
+class CContext:
     """What the functions that are written need: names, constants, helpers, kernels."""
 
     program: Program

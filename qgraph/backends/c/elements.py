@@ -19,7 +19,7 @@ LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
-class Site:
+class CStep:
     """A step where it is written: its operands as C, the bits that are computed in.
 
     largest: of the first operand, in magnitude.
@@ -40,7 +40,7 @@ class Expression:
     fits: whether 32 bits hold every number on the way, where they hold the operands and the result.
     """
 
-    write: Callable[[Site], str]
+    write: Callable[[CStep], str]
     fits: Callable[[Program, Step], bool]
 
 
@@ -49,7 +49,7 @@ def bits_for(program: Program, steps: Sequence[Step]) -> int:
     return 32 if all(_fits(program, step) for step in steps) else 64
 
 
-def expression(site: Site) -> str:
+def expression(site: CStep) -> str:
     """The code that a pointwise step makes of its operands."""
     return _entry(site.step).write(site)
 
@@ -80,8 +80,8 @@ def _always(program: Program, step: Step) -> bool:
     return True
 
 
-def _infix(sign: str) -> Callable[[Site], str]:
-    def write(site: Site) -> str:
+def _infix(sign: str) -> Callable[[CStep], str]:
+    def write(site: CStep) -> str:
         a, b = (_wide(operand, site.bits) for operand in site.operands)
         if sign == "+" and b.startswith("-"):
             return f"{a} - {b[1:]}"
@@ -90,7 +90,7 @@ def _infix(sign: str) -> Callable[[Site], str]:
     return write
 
 
-def _helper(name: str) -> Callable[[Site], str]:
+def _helper(name: str) -> Callable[[CStep], str]:
     return lambda site: site.call(name, *site.operands)
 
 
@@ -99,7 +99,7 @@ def _wide(operand: str, bits: int) -> str:
     return f"(int{bits}_t){operand}" if operand.endswith("]") else operand
 
 
-def _lookup(site: Site) -> str:
+def _lookup(site: CStep) -> str:
     offset = site.step.attrs_as(LookupAttrs).offset
     moved = f" - {offset}" if offset > 0 else f" + {-offset}" if offset else ""
     return f"{site.operands[1]}[{site.operands[0]}{moved}]"
@@ -110,7 +110,7 @@ def _lookup_fits(program: Program, step: Step) -> bool:
     return _largest(program.tensors[step.inputs[0]]) + abs(offset) <= INT32
 
 
-def _clip(site: Site) -> str:
+def _clip(site: CStep) -> str:
     attrs, value = site.step.attrs_as(ClipAttrs), site.operands[0]
     most = INT32 if site.bits == 32 else LIMIT
     for key, bound, helper in (("low", attrs.low, "max"), ("high", attrs.high, "min")):
@@ -122,7 +122,7 @@ def _clip(site: Site) -> str:
     return value
 
 
-def _requantize(site: Site) -> str:
+def _requantize(site: CStep) -> str:
     attrs = site.step.attrs_as(RequantizeAttrs)
     shifted = _shifted(site, attrs)
     if attrs.wraps:
@@ -130,7 +130,7 @@ def _requantize(site: Site) -> str:
     return site.call("clamp", shifted, number(attrs.low), number(attrs.high))
 
 
-def _shifted(site: Site, attrs: RequantizeAttrs) -> str:
+def _shifted(site: CStep, attrs: RequantizeAttrs) -> str:
     value, shift, call = site.operands[0], attrs.shift, site.call
     helper: str = "floor_shift" if attrs.rounding == Rounding.FLOOR else attrs.rounding
     if isinstance(shift, tuple):

@@ -15,7 +15,7 @@ import numpy as np
 from qgraph.backends.c.check import check
 from qgraph.backends.c.functions import LOWERINGS
 from qgraph.backends.c.header import header
-from qgraph.backends.c.source import Unit, unit
+from qgraph.backends.c.source import CUnit, unit
 from qgraph.backends.forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
@@ -75,7 +75,7 @@ def refused(program: Program) -> str | None:
     return None
 
 
-def write_program(program: Program, folder: Path) -> Unit:
+def write_program(program: Program, folder: Path) -> CUnit:
     """`<net>.c`, `<net>.h` and `<net>_test.c` into a folder. Raises UnsupportedError."""
     why = refused(program)
     if why is not None:
@@ -108,7 +108,7 @@ def build(folder: Path, net: str, program: Path, flags: Sequence[str] = ("-O2",)
 class Compiled:
     """A network's test, compiled: give it codes, get codes."""
 
-    unit: Unit
+    unit: CUnit
     executable: Path
     traced: bool
     place: object = None  # what holds the executable, as long as this lives
@@ -137,7 +137,7 @@ class Compiled:
         return (samples, *shape[1:]) if self.unit.program.batch_free else shape
 
 
-def packed(unit: Unit, names: Sequence[str], codes: Mapping[str, Array]) -> bytes:
+def packed(unit: CUnit, names: Sequence[str], codes: Mapping[str, Array]) -> bytes:
     """Tensors as the test's files have them: sample by sample, all tensors of one in a row."""
     program = unit.program
     parts = [np.asarray(codes[n]).astype(_stored(program.tensors[n])) for n in names]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from qgraph.backends.c.context import Source
-from qgraph.backends.c.elements import EXPRESSIONS, Site, bits_for, expression
+from qgraph.backends.c.context import CContext
+from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
 from qgraph.backends.c.moves import WALKS, write_take, write_walk
 from qgraph.backends.c.text import (
     Shape,
@@ -39,7 +39,7 @@ Counters = list[tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class Function:
+class CFunction:
     """A layer's function: its name, the tensors that it is called with, its scratch, its text."""
 
     name: str
@@ -48,13 +48,13 @@ class Function:
     text: str
 
 
-def function(layer: Layer, source: Source) -> Function:
+def function(layer: Layer, source: CContext) -> CFunction:
     """Write a layer; what else the file needs for it goes into `source`."""
-    return _Writer(layer, source).function()
+    return _FunctionWriter(layer, source).function()
 
 
-class _Writer:
-    def __init__(self, layer: Layer, source: Source) -> None:
+class _FunctionWriter:
+    def __init__(self, layer: Layer, source: CContext) -> None:
         self.layer, self.source, self.program = layer, source, source.program
         self.tensors: Mapping[str, Tensor] = source.program.tensors
         self.text = Text()
@@ -69,7 +69,7 @@ class _Writer:
             return {self.layer.stored[0]: "to"}
         return {v: self.source.names.fresh(f"to_{identifier(v)}") for v in self.layer.stored}
 
-    def function(self) -> Function:
+    def function(self) -> CFunction:
         head = self.layer.head
         name = self.source.names.fresh(f"layer_{identifier(head.output)}")
         body_text = Text()
@@ -86,7 +86,7 @@ class _Writer:
         signature.lines += ["    " + line if line else "" for line in body_text.lines]
         signature.line("}")
         arguments = (*self.read, *self.layer.stored)
-        return Function(name, arguments, self.scratch, str(signature))
+        return CFunction(name, arguments, self.scratch, str(signature))
 
     def _title(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -298,7 +298,7 @@ class _Writer:
                 operands = [self._operand(v, counters, places, place) for v in step.inputs]
                 first = self.tensors[step.inputs[0]]
                 largest = max(-first.low, first.high)
-                site = Site(step, operands, self.bits, largest, self._call, vector)
+                site = CStep(step, operands, self.bits, largest, self._call, vector)
                 value = expression(site)
             self.text.declare(f"const int{self.bits}_t {name} = {value};", self._scale(step))
             self.text.line(f"TRACE({self.source.trace(step.output)}, {place}, {name});")
@@ -344,19 +344,19 @@ class _Writer:
 
 
 # What writes a layer, by the op of its first step.
-LOWERINGS: Lowerings[Callable[[_Writer, Step], None]] = Lowerings(
+LOWERINGS: Lowerings[Callable[[_FunctionWriter, Step], None]] = Lowerings(
     "backends/c/functions",
     OPS,
     {
-        "conv2d": _Writer.conv2d,
-        "depthwise_conv2d": _Writer.depthwise,
-        "matmul": _Writer.matmul,
-        **dict.fromkeys(EXPRESSIONS, _Writer.elements),
-        "max_pool": _Writer.max_pool,
-        "reduce_max": _Writer.elements,
-        "standardize": _Writer.standardize,
-        **dict.fromkeys(WALKS, _Writer.walk),
-        "pad": _Writer.pad,
-        "take": _Writer.take,
+        "conv2d": _FunctionWriter.conv2d,
+        "depthwise_conv2d": _FunctionWriter.depthwise,
+        "matmul": _FunctionWriter.matmul,
+        **dict.fromkeys(EXPRESSIONS, _FunctionWriter.elements),
+        "max_pool": _FunctionWriter.max_pool,
+        "reduce_max": _FunctionWriter.elements,
+        "standardize": _FunctionWriter.standardize,
+        **dict.fromkeys(WALKS, _FunctionWriter.walk),
+        "pad": _FunctionWriter.pad,
+        "take": _FunctionWriter.take,
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qgraph.backends.c.source import Port, Unit
+from qgraph.backends.c.source import CUnit, Port
 from qgraph.names import comment
 from qgraph.program.layers import elements
 
@@ -48,7 +48,7 @@ void {net}_trace(int tensor, int32_t index, int64_t code);
 MEMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
 
 
-def header(unit: Unit) -> str:
+def header(unit: CUnit) -> str:
     """The whole file."""
     members = [
         f"    {kind}_t {kind[0] if kind[0] == 'u' else 'i'}{bits}[{unit.arena * 8 // bits}];"
@@ -66,7 +66,7 @@ def header(unit: Unit) -> str:
     )
 
 
-def _port(unit: Unit, port: Port) -> str:
+def _port(unit: CUnit, port: Port) -> str:
     tensor = unit.program.tensors[port.tensor]
     kind = "entry" if port in unit.entries else "exit"
     stem = f"{unit.net}_{port.name}".upper()

@@ -11,7 +11,7 @@ from qgraph.program.ops import ConcatAttrs, PadAttrs, SliceAttrs, TakeAttrs, Tra
 
 
 @dataclass(frozen=True)
-class Walk:
+class StridedCopy:
     """Copy `sizes` codes: from where to where, by strides."""
 
     source: str
@@ -22,41 +22,41 @@ class Walk:
     to_start: int = 0
 
 
-def _reshape(step: Step, program: Program) -> Iterator[Walk]:
+def _reshape(step: Step, program: Program) -> Iterator[StridedCopy]:
     made = program.tensors[step.output].shape
-    yield Walk(step.inputs[0], made, strides(made), strides(made))
+    yield StridedCopy(step.inputs[0], made, strides(made), strides(made))
 
 
-def _transpose(step: Step, program: Program) -> Iterator[Walk]:
+def _transpose(step: Step, program: Program) -> Iterator[StridedCopy]:
     attrs = step.attrs_as(TransposeAttrs)
     x, shape, made = _ends(step, program)
     own = strides(shape)
-    yield Walk(x, made, [own[axis] for axis in attrs.perm], strides(made))
+    yield StridedCopy(x, made, [own[axis] for axis in attrs.perm], strides(made))
 
 
-def _slice(step: Step, program: Program) -> Iterator[Walk]:
+def _slice(step: Step, program: Program) -> Iterator[StridedCopy]:
     attrs = step.attrs_as(SliceAttrs)
     x, shape, made = _ends(step, program)
     own = strides(shape)
     steps = [a * b for a, b in zip(own, attrs.strides, strict=True)]
-    yield Walk(x, made, steps, strides(made), _place(own, attrs.first(shape)))
+    yield StridedCopy(x, made, steps, strides(made), _place(own, attrs.first(shape)))
 
 
-def _pad(step: Step, program: Program) -> Iterator[Walk]:
+def _pad(step: Step, program: Program) -> Iterator[StridedCopy]:
     """What is copied; the rest of the output stays 0."""
     attrs = step.attrs_as(PadAttrs)
     x, shape, made = _ends(step, program)
     to = strides(made)
     before = [a for a, _ in attrs.paddings]
-    yield Walk(x, shape, strides(shape), to, 0, _place(to, before))
+    yield StridedCopy(x, shape, strides(shape), to, 0, _place(to, before))
 
 
-def _concat(step: Step, program: Program) -> Iterator[Walk]:
+def _concat(step: Step, program: Program) -> Iterator[StridedCopy]:
     attrs = step.attrs_as(ConcatAttrs)
     axis, start, to = attrs.axis, 0, strides(program.tensors[step.output].shape)
     for value in step.inputs:
         shape = program.tensors[value].shape
-        yield Walk(value, shape, strides(shape), to, 0, start * to[axis])
+        yield StridedCopy(value, shape, strides(shape), to, 0, start * to[axis])
         start += shape[axis]
 
 
@@ -67,7 +67,7 @@ def _ends(step: Step, program: Program) -> tuple[str, tuple[int, ...], tuple[int
 
 
 # What each op copies.
-WALKS: Mapping[str, Callable[[Step, Program], Iterator[Walk]]] = {
+WALKS: Mapping[str, Callable[[Step, Program], Iterator[StridedCopy]]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,
@@ -80,7 +80,7 @@ def _place(steps: Sequence[int], at: Sequence[int]) -> int:
     return sum(a * b for a, b in zip(steps, at, strict=True))
 
 
-def write_walk(text: Text, walk: Walk, array: str, same_type: bool) -> None:
+def write_walk(text: Text, walk: StridedCopy, array: str, same_type: bool) -> None:
     """The loops of a walk from `array` to `to`; runs of neighbours in one go."""
     sizes, (steps, to_steps) = merged(walk.sizes, [walk.steps, walk.to_steps])
     counters = named(sizes)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.backends.c.arithmetic import helpers
-from qgraph.backends.c.context import Source
-from qgraph.backends.c.functions import Function, function
+from qgraph.backends.c.context import CContext
+from qgraph.backends.c.functions import CFunction, function
 from qgraph.backends.c.kernels import WINDOW
 from qgraph.backends.c.memory import Life, Place, plan
 from qgraph.backends.c.text import Text, numbers, short
@@ -43,7 +43,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Unit:
+class CUnit:
     """The parts of a .c file, and what the header and the test have to know of it."""
 
     program: Program
@@ -67,7 +67,7 @@ class Unit:
         return "\n".join([self.code, *(_definition(*array) for array in self.data)])
 
 
-def unit(program: Program, net: str) -> Unit:
+def unit(program: Program, net: str) -> CUnit:
     """Write a program as C; `net` is what the names of files, functions and macros begin with."""
     return _Unit(program, net).unit()
 
@@ -89,7 +89,7 @@ class _Unit:
             for n in program.exits
         )
         self.copied = [p for p in self.exits if p.tensor in copied]
-        self.source = Source(program, self.names, self.idents)
+        self.source = CContext(program, self.names, self.idents)
         self.roots = self._roots()
 
     def _roots(self) -> dict[str, str]:
@@ -103,7 +103,7 @@ class _Unit:
                     roots[head.output] = roots.get(source, source)
         return roots
 
-    def unit(self) -> Unit:
+    def unit(self) -> CUnit:
         functions = [
             None if layer.head.output in self.roots else function(layer, self.source)
             for layer in self.layers
@@ -112,7 +112,7 @@ class _Unit:
         body = self._run(functions, offsets)
         data = tuple((name, kind, codes) for name, (kind, codes) in self.source.data.items())
         code = "\n".join([*self._head(data), *(f.text for f in functions if f), body])
-        return Unit(
+        return CUnit(
             self.program,
             self.net,
             self.entries,
@@ -125,7 +125,7 @@ class _Unit:
 
     # -- memory -----------------------------------------------------------------------------
 
-    def _plan(self, functions: Sequence[Function | None]) -> tuple[dict[Place, int], int]:
+    def _plan(self, functions: Sequence[CFunction | None]) -> tuple[dict[Place, int], int]:
         """Offsets of tensors by name, and of each layer's row by the number of the layer."""
         outside = {e.tensor for e in self.program.entries} | set(self.program.exits)
         lives: dict[Place, Life] = {}
@@ -166,7 +166,7 @@ class _Unit:
             "\n".join([*declared, ""]),
         ]
 
-    def _run(self, functions: Sequence[Function | None], offsets: dict[Place, int]) -> str:
+    def _run(self, functions: Sequence[CFunction | None], offsets: dict[Place, int]) -> str:
         text, net, parameters = Text(), self.net, self._parameters()
         arguments = ", ".join(p.name for p in (*self.entries, *self.exits))
         text.line(f"void {net}_run_in({net}_arena *arena, {parameters})")
@@ -197,11 +197,11 @@ class _Unit:
         return str(text)
 
     def _parameters(self) -> str:
-        empty = Unit(self.program, self.net, self.entries, self.exits, 0, (), "", ())
+        empty = CUnit(self.program, self.net, self.entries, self.exits, 0, (), "", ())
         return empty.parameters
 
     def _call(
-        self, i: int, layer: Layer, written: Function | None, offsets: dict[Place, int]
+        self, i: int, layer: Layer, written: CFunction | None, offsets: dict[Place, int]
     ) -> list[str]:
         tensors = self.program.tensors
         if written is None:

@@ -20,7 +20,7 @@ LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 Sizes = Sequence[int | str | None] | None  # of a value: None where the rank is open
 
 
-class Builder:
+class OnnxModelBuilder:
     """Nodes, constants, inputs and outputs of one model."""
 
     def __init__(self, name: str, opset: int, reserved: Sequence[str] = ()) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array
@@ -42,7 +42,7 @@ Lower = Callable[[Any, Step], None]  # of an emission
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-class Emission(ABC):
+class ProgramEmission(ABC):
     """Writes a program's steps; `lowerings` has a method for each op.
 
     `publics` has the user's names of exits, where they have one. `held` has, for each tensor, the
@@ -60,7 +60,7 @@ class Emission(ABC):
         self.inputs = self.inputs_of_model()
         self.outputs = self._outputs_of_model(publics)
         reserved = (*self.outputs.values(), *self.inputs.values())
-        self.model = Builder(program.name, self.opset, reserved)
+        self.model = OnnxModelBuilder(program.name, self.opset, reserved)
         self.held: dict[str, dict[tuple[str, bool], str]] = {}
 
     def _outputs_of_model(self, publics: Mapping[str, str]) -> dict[str, str]:
@@ -370,14 +370,14 @@ SHARED: Mapping[str, Lower] = {
     "mul": _pair("Mul"),
     "maximum": _pair("Max"),
     "minimum": _pair("Min"),
-    "clip": Emission._clip,
-    "reduce_max": Emission._reduce_max,
-    "reshape": Emission._reshape,
-    "transpose": Emission._transpose,
-    "slice": Emission._slice,
-    "concat": Emission._concat,
-    "pad": Emission._pad,
-    "take": Emission._take,
+    "clip": ProgramEmission._clip,
+    "reduce_max": ProgramEmission._reduce_max,
+    "reshape": ProgramEmission._reshape,
+    "transpose": ProgramEmission._transpose,
+    "slice": ProgramEmission._slice,
+    "concat": ProgramEmission._concat,
+    "pad": ProgramEmission._pad,
+    "take": ProgramEmission._take,
 }
 
 

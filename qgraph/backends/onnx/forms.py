@@ -10,7 +10,7 @@ import onnx
 
 from qgraph.backends.forms import Network, Runner
 from qgraph.backends.onnx.builder import save
-from qgraph.backends.onnx.emission import Emission
+from qgraph.backends.onnx.emission import ProgramEmission
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
@@ -27,7 +27,7 @@ class OnnxForm:
     """A file that an emission writes."""
 
     name: str
-    emission: ClassVar[type[Emission]]
+    emission: ClassVar[type[ProgramEmission]]
 
     @property
     def lowerings(self) -> Lowerings[object]:
@@ -47,7 +47,7 @@ class OnnxForm:
         """The model, its outputs under the user's names."""
         return self.emitter(network).emit()
 
-    def emitter(self, network: Network) -> Emission:
+    def emitter(self, network: Network) -> ProgramEmission:
         publics: dict[str, str] = {}
         for public, value in network.graph.outputs.items():
             publics.setdefault(value, public)
@@ -63,7 +63,7 @@ class OnnxInteger(OnnxForm):
     codes and codes to floats."""
 
     name: str = "onnx-integer"
-    emission: ClassVar[type[Emission]] = IntegerEmission
+    emission: ClassVar[type[ProgramEmission]] = IntegerEmission
 
     def write(self, network: Network, folder: Path) -> None:
         super().write(network, folder)
@@ -79,7 +79,7 @@ class OnnxQdq(OnnxForm):
     """QuantizeLinear and DequantizeLinear around float ops: values in, values out."""
 
     name: str = "onnx-qdq"
-    emission: ClassVar[type[Emission]] = QdqEmission
+    emission: ClassVar[type[ProgramEmission]] = QdqEmission
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Qonnx(OnnxForm):
     """Quant nodes around float ops, for the `qonnx` package: values in, values out."""
 
     name: str = "qonnx"
-    emission: ClassVar[type[Emission]] = QonnxEmission
+    emission: ClassVar[type[ProgramEmission]] = QonnxEmission
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return qonnx_executor(folder / FILE)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.backends.onnx.emission import SHARED, Emission, Lower
+from qgraph.backends.onnx.emission import SHARED, Lower, ProgramEmission
 from qgraph.backends.onnx.requantize import INT32, Requantize
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
@@ -37,7 +37,7 @@ WEIGHTS_OF_CONV, WEIGHTS_OF_MATMUL = "int8", "uint8"
 
 
 @dataclass(frozen=True)
-class Part:
+class CodeByte:
     """One byte of a tensor's codes: what `code // 2^shift` has in 8 bits, in ONNX's value."""
 
     value: str
@@ -46,7 +46,7 @@ class Part:
     high: int
 
 
-class IntegerEmission(Emission):
+class IntegerEmission(ProgramEmission):
     form: ClassVar[str] = "onnx-integer"
     opset: ClassVar[int] = 18
     holds: ClassVar[str] = "codes"
@@ -154,22 +154,24 @@ class IntegerEmission(Emission):
     def _in_bytes(self, name: str) -> bool:
         return self.tensors[name].storage in BYTES
 
-    def parts(self, name: str, nchw: bool = False) -> list[Part]:
+    def parts(self, name: str, nchw: bool = False) -> list[CodeByte]:
         """A tensor as 8-bit tensors, lowest bits first."""
         tensor, dtype = self.tensors[name], self.working(name)
         if self._in_bytes(name):
-            return [Part(self.get(name, tensor.storage, nchw), 0, tensor.low, tensor.high)]
+            return [CodeByte(self.get(name, tensor.storage, nchw), 0, tensor.low, tensor.high)]
         rest, low, high = self.get(name, dtype, nchw), tensor.low, tensor.high
-        found: list[Part] = []
+        found: list[CodeByte] = []
         number = self._number(dtype, name)
         while low < -128 or high > (255 if low >= 0 else 127):
             byte = number("BitwiseAnd", rest, 255)
             shift = 8 * len(found)
-            found.append(Part(self.cast(byte, "uint8", f"{name}/byte{len(found)}"), shift, 0, 255))
+            found.append(
+                CodeByte(self.cast(byte, "uint8", f"{name}/byte{len(found)}"), shift, 0, 255)
+            )
             whole = self.model.add("Sub", [rest, byte], f"{name}/whole")
             rest, low, high = number("Div", whole, 256), low >> 8, high >> 8
         top = self.cast(rest, "uint8" if low >= 0 else "int8", f"{name}/byte{len(found)}")
-        return [*found, Part(top, 8 * len(found), low, high)]
+        return [*found, CodeByte(top, 8 * len(found), low, high)]
 
     def _number(self, dtype: str, stem: str) -> Any:
         def operate(op: str, value: str, numbers: npt.ArrayLike) -> str:
@@ -315,7 +317,7 @@ class IntegerEmission(Emission):
     )
 
 
-def sums_fit(x: Part, weights: Array, axis: int | tuple[int, ...] | None) -> bool:
+def sums_fit(x: CodeByte, weights: Array, axis: int | tuple[int, ...] | None) -> bool:
     """True if 32 bits hold every sum of products over the axes of the weights."""
     largest = int(np.abs(weights.astype(np.int64)).sum(axis).max(initial=0))
     return largest * max(-x.low, x.high) <= INT32

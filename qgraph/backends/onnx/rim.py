@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
 from qgraph.ir.types import Overflow, QuantSpec, Rounding
 from qgraph.program import Program
 
@@ -21,7 +21,7 @@ OPSET = 18
 def quantize_model(program: Program) -> onnx.ModelProto:
     """Float values in, by their names in the graph; codes of every entry out."""
     sources = dict.fromkeys(e.source for e in program.entries)
-    model = Builder(f"{program.name}/quantize", OPSET, (*sources, *program.tensors))
+    model = OnnxModelBuilder(f"{program.name}/quantize", OPSET, (*sources, *program.tensors))
     wide: dict[str, str] = {}
     for entry in program.entries:
         name, tensor = entry.tensor, program.tensors[entry.tensor]
@@ -39,7 +39,7 @@ def dequantize_model(program: Program, outputs: Mapping[str, str]) -> onnx.Model
 
     outputs: what the network's model calls each exit.
     """
-    model = Builder(f"{program.name}/dequantize", OPSET, tuple(outputs.values()))
+    model = OnnxModelBuilder(f"{program.name}/dequantize", OPSET, tuple(outputs.values()))
     for exit_, name in outputs.items():
         tensor = program.tensors[exit_]
         model.input(name, tensor.storage, _shape(program, exit_))
@@ -56,11 +56,11 @@ def _shape(program: Program, name: str) -> tuple[int | str, ...]:
     return ("N", *shape[1:]) if program.batch_free else shape
 
 
-def _cast(model: Builder, value: str, dtype: str) -> str:
+def _cast(model: OnnxModelBuilder, value: str, dtype: str) -> str:
     return model.add("Cast", [value], f"{value}/{dtype}", to=element_type(dtype))
 
 
-def _codes(model: Builder, value: str, spec: QuantSpec, exponent: Any) -> str:
+def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Any) -> str:
     """`clip(round(value * 2^exponent))`, or what wraps around, in float64."""
 
     def operate(op: str, x: str, number: Any = None) -> str:

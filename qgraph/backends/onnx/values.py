@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Emission, Lower
+from qgraph.backends.onnx.emission import NO_NAMES, SHARED, Lower, ProgramEmission
 from qgraph.errors import UnsupportedError
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import AnyExponent, Array, Overflow, QuantSpec, Rounding
 from qgraph.numerics import aligned
-from qgraph.ops.lowerings import Lowerings, Refusal
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program import Program, Step, Tensor
 from qgraph.program.ops import OPS, ClipAttrs, LookupAttrs, MaxPoolAttrs, RequantizeAttrs
 
@@ -28,7 +28,7 @@ LEAST_EXPONENT, MOST_EXPONENT = -103, 126
 COARSE = 16  # exponents up to this have steps well above 1e-7
 
 
-class ValueEmission(Emission):
+class ValueEmission(ProgramEmission):
     """`quantized` is what forms differ in.
 
     `exact` is the largest code that the form can carry.
@@ -246,7 +246,7 @@ class ValueEmission(Emission):
 
 def value_lowerings(place: str, form: str, **own: Lower) -> Lowerings[Lower]:
     """The table of a form of values. own: what it writes in another way than the rest."""
-    norms = Refusal(
+    norms = LoweringRefusal(
         f"is a layer norm on integers, of which {form} has no op",
         "onnx-integer, C, the engine and TensorFlow carry it",
     )

@@ -22,7 +22,7 @@ from qgraph.quant.topology import QUANTIZERS, has_integer_form
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDifference:
     """A tensor that is not the reference's: `count` elements of it, by `largest` at most."""
 
     name: str
@@ -31,7 +31,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class TensorAgreement:
     """`tensors` and `elements` were compared exactly; `differences` come in the graph's order.
 
     `float_outputs` are the outputs behind float ops, with their largest difference.
@@ -39,7 +39,7 @@ class Agreement:
 
     tensors: int
     elements: int
-    differences: tuple[Difference, ...]
+    differences: tuple[TensorDifference, ...]
     float_outputs: Mapping[str, float]
 
     @property
@@ -59,7 +59,7 @@ class Checker:
         self.ends = end_names(graph)
         self.entries = _entries(graph)
 
-    def run(self, feeds: Mapping[str, Array]) -> Agreement:
+    def run(self, feeds: Mapping[str, Array]) -> TensorAgreement:
         """Compare every quantized tensor, fetched together, and every output, fetched alone.
 
         Fetching keeps a tensor from TensorFlow's graph optimiser: the outputs show that the graph
@@ -78,12 +78,12 @@ class Checker:
             else:
                 floats[public] = _largest(alone, as_float(expected[value]))
         differences = tuple(
-            Difference(name, int(np.count_nonzero(ours != wanted)), _largest(ours, wanted))
+            TensorDifference(name, int(np.count_nonzero(ours != wanted)), _largest(ours, wanted))
             for name, ours, wanted in compared
             if not np.array_equal(ours, wanted)
         )
         elements = sum(ours.size for _, ours, _ in compared)
-        return Agreement(len(compared), elements, differences, floats)
+        return TensorAgreement(len(compared), elements, differences, floats)
 
     def _fetch(self, feeds: Mapping[str, Array], values: list[str]) -> list[Array]:
         return self._run(feeds, [self.tensors[v] for v in values]) if values else []

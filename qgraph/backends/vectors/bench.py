@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.backends.vectors.cases import Tried
 from qgraph.backends.vectors.files import hexadecimal
 from qgraph.ir.types import Rounding
-from qgraph.ops.lowerings import Lowerings, Refusal
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program import Program, Step
 from qgraph.program.ops import (
     OPS,
@@ -217,7 +217,7 @@ def _lookup(one: _Step) -> Check:
     return "lookup", {**sizes, "OFFSET": one.step.attrs_as(LookupAttrs).offset, **widths}
 
 
-COMPARES, MOVES = Refusal("only compares codes"), Refusal("only moves codes")
+COMPARES, MOVES = LoweringRefusal("only compares codes"), LoweringRefusal("only moves codes")
 # What checks each op at a place; ops that are refused have vectors, but no module of the bench.
 LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     "backends/vectors/bench",
@@ -232,6 +232,6 @@ LOWERINGS: Lowerings[Callable[[_Step], Check | None]] = Lowerings(
     {
         **dict.fromkeys(("max_pool", "reduce_max"), COMPARES),
         **dict.fromkeys(("reshape", "transpose", "slice", "concat", "pad", "take"), MOVES),
-        "standardize": Refusal("divides, which modules.sv has no check for"),
+        "standardize": LoweringRefusal("divides, which modules.sv has no check for"),
     },
 )

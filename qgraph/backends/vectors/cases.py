@@ -18,7 +18,7 @@ from qgraph.program.places import Place, place_of
 
 
 @dataclass(frozen=True)
-class Run:
+class SampleRun:
     """One sample through the whole network: what it is, and codes of its entries."""
 
     name: str
@@ -36,14 +36,14 @@ class Tried:
     codes: Mapping[str, Codes]
 
 
-def runs(network: Network, samples: int) -> Iterator[Run]:
+def runs(network: Network, samples: int) -> Iterator[SampleRun]:
     """Calibration samples first, then the ends of the entries' ranges, then any codes."""
     for i, feeds in enumerate(_samples(network, samples)):
         values = Reference(network.graph).run(feeds, [e.tensor for e in network.program.entries])
         codes = {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
-        yield Run(f"sample{i}", "a calibration sample", codes)
+        yield SampleRun(f"sample{i}", "a calibration sample", codes)
     for label, entries in adversarial_entries(network.program).items():
-        yield Run(label.replace(" ", "_"), f"codes of entries: {label}", entries)
+        yield SampleRun(label.replace(" ", "_"), f"codes of entries: {label}", entries)
 
 
 def _samples(network: Network, most: int) -> list[dict[str, Array]]:

@@ -50,10 +50,10 @@ def write_vectors(
     samples: calibration samples. most: codes of all cases together; of the first, as many tensors
     as that has room for. layers: names of tensors they make; without, all.
     """
-    _Writer(network, folder, chosen(network.program, layers), samples, most).write()
+    _VectorWriter(network, folder, chosen(network.program, layers), samples, most).write()
 
 
-class _Writer:
+class _VectorWriter:
     def __init__(
         self, network: Network, folder: Path, layers: list[Layer], samples: int, most: int
     ) -> None:

@@ -21,7 +21,7 @@ from qgraph.frontends.onnx.node import OnnxNode, Ref
 from qgraph.frontends.onnx.opaque import OnnxSource, infer_types, source_of
 from qgraph.frontends.onnx.tensors import decode
 from qgraph.frontends.partial import LARGEST, Partial
-from qgraph.frontends.site import Construction, Place
+from qgraph.frontends.site import Construction, ImportSite
 from qgraph.interpret import run_node
 from qgraph.ir.narrow_floats import widened_array
 from qgraph.ir.ops import op_definition
@@ -30,8 +30,8 @@ from qgraph.ir.types import Array, Shape, TensorType
 # What an importer returns: the values of the node's outputs, or None where it cannot express
 # the node.
 Result = str | tuple[str, ...] | None
-Importer = Callable[["Site"], Result]
-Evaluator = Callable[["Site"], tuple[Partial, ...] | None]
+Importer = Callable[["OnnxSite"], Result]
+Evaluator = Callable[["OnnxSite"], tuple[Partial, ...] | None]
 
 # Of constants that are computed while a model is loaded: elements of one, and of all of them.
 LARGEST_RESULT = 1 << 24
@@ -41,7 +41,7 @@ NO_MOVES = ("max_pool", "reduce_max")
 
 
 @dataclass(frozen=True)
-class Site(Place["Builder", OnnxNode]):
+class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
     """One ONNX node where it is imported; an input that is left out is ""."""
 
     def has(self, i: int) -> bool:
@@ -99,7 +99,7 @@ class Site(Place["Builder", OnnxNode]):
         return value % rank
 
 
-class Builder(Construction):
+class OnnxGraphBuilder(Construction):
     """The graph under construction, what is known of its values, and images in NHWC."""
 
     def __init__(
@@ -181,7 +181,7 @@ class Builder(Construction):
             return
         inputs = tuple(self.value(ref, node.name) if ref else "" for ref in node.slots)
         try:
-            values, partials = self._import(Site(self, node.name, inputs, node))
+            values, partials = self._import(OnnxSite(self, node.name, inputs, node))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise GraphError(f"this `{node.op}` is malformed: {error}", node=node.name) from None
         except MemoryError:
@@ -193,7 +193,7 @@ class Builder(Construction):
             if index in values:
                 self.partials.setdefault(values[index], partial)
 
-    def _import(self, site: Site) -> tuple[dict[int, str], tuple[Partial, ...] | None]:
+    def _import(self, site: OnnxSite) -> tuple[dict[int, str], tuple[Partial, ...] | None]:
         """The node's values by output, and what is known of the first ones."""
         own = site.node.domain in ("", "ai.onnx")
         key = site.node.op if own else f"{site.node.domain}.{site.node.op}"
@@ -208,14 +208,14 @@ class Builder(Construction):
             return self._opaque(site, partials), partials
         return values, partials
 
-    def _ask_for_shapes(self, site: Site) -> None:
+    def _ask_for_shapes(self, site: OnnxSite) -> None:
         """Nothing is left as it is because of a shape that the user can tell."""
         types = self.graph.types
         unknown = [v for v in site.inputs if v and types[v].shape is None]
         if unknown and any(types[i].shape is None for i in self.graph.inputs):
             raise GraphError(f"the shape of `{unknown[0]}` is not known", node=site.name)
 
-    def _opaque(self, site: Site, partials: tuple[Partial, ...] | None) -> dict[int, str]:
+    def _opaque(self, site: OnnxSite, partials: tuple[Partial, ...] | None) -> dict[int, str]:
         node, graph = site.node, self.graph
         present = tuple(v for v in site.inputs if v)
         known = [self.partials.get(v) for v in present]
@@ -232,7 +232,7 @@ class Builder(Construction):
         return dict(zip(node.present, graph.nodes[name].values, strict=True))
 
     def _computed_once(
-        self, site: Site, source: OnnxSource, known: Sequence[Array]
+        self, site: OnnxSite, source: OnnxSource, known: Sequence[Array]
     ) -> dict[int, str]:
         """The constants that an op not understood makes of small constants."""
         found = source.run(known)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from qgraph.errors import GraphError, UsageError
 from qgraph.frontends.ends import needed, no_outputs
 from qgraph.frontends.importing import given_shapes, sweep, with_shape_hint
-from qgraph.frontends.onnx.builder import Builder
+from qgraph.frontends.onnx.builder import OnnxGraphBuilder
 from qgraph.frontends.onnx.model import Model
 from qgraph.frontends.onnx.node import INPUT, OnnxNode, Ref
 from qgraph.frontends.onnx.ops import EVALUATORS, IMPORTERS
@@ -47,7 +47,7 @@ def import_model(
             hint="name every input that is needed, or none",
         )
     shapes = given_shapes(starts, input_shapes)
-    builder = Builder(name, model.nodes, model.folder, IMPORTERS, EVALUATORS)
+    builder = OnnxGraphBuilder(name, model.nodes, model.folder, IMPORTERS, EVALUATORS)
     for start in starts:
         kind = _input_type(model, start, shapes)
         builder.add_input(start, kind.dtype, kind.shape)

@@ -60,7 +60,7 @@ def read(proto: Proto, folder: Path | None = None) -> Model:
     opset = _opset(proto)
     try:
         graph = _through_graphsurgeon(proto)
-        model = _Reader(graph, opset, _domains(proto), folder).model()
+        model = _ModelReader(graph, opset, _domains(proto), folder).model()
         return replace(model, narrow=narrow_types(proto))
     except QGraphError:
         raise
@@ -115,7 +115,7 @@ def _quiet() -> Iterator[None]:
         G_LOGGER.severity = before
 
 
-class _Reader:
+class _ModelReader:
     """From graphsurgeon's graph, whose tensors know each other by name."""
 
     def __init__(self, graph: OnnxObject, opset: int, domains: dict[str, int], folder: Path | None):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import LoadError, UnsupportedError
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import decode_constant
 
 IDENTITIES = (
@@ -16,29 +16,29 @@ IDENTITIES = (
 VARIABLES = ("Variable", "VariableV2", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable")
 
 
-def _const(site: Site) -> Result:
+def _const(site: TfSite) -> Result:
     if site.node.dtype("dtype").startswith(("qint", "quint")):
         return None
     return site.const(decode_constant(site.node))
 
 
-def _identity(site: Site) -> Result:
+def _identity(site: TfSite) -> Result:
     """The first input; others are only printed."""
     site.without_effect(*range(1, len(site.inputs)))
     return site.emit("identity", site.inputs[0])
 
 
-def _identity_n(site: Site) -> Result:
+def _identity_n(site: TfSite) -> Result:
     first, *rest = site.inputs
     others = [site.helper(str(i + 1), "identity", v) for i, v in enumerate(rest)]
     return (site.emit("identity", first), *others)
 
 
-def _no_op(site: Site) -> Result:
+def _no_op(site: TfSite) -> Result:
     return ()
 
 
-def _switch(site: Site) -> Result:
+def _switch(site: TfSite) -> Result:
     condition = site.constant(1)
     if condition is None:
         raise UnsupportedError(
@@ -50,7 +50,7 @@ def _switch(site: Site) -> Result:
     return (None, data) if bool(condition) else (data, None)
 
 
-def _merge(site: Site) -> Result:
+def _merge(site: TfSite) -> Result:
     site.without_effect(*range(len(site.inputs)))  # one is live
     for index, value in enumerate(site.live):
         if value is not None:
@@ -58,7 +58,7 @@ def _merge(site: Site) -> Result:
     return (None, None)
 
 
-def _variable(site: Site) -> Result:
+def _variable(site: TfSite) -> Result:
     raise LoadError(
         "the graph holds a variable, so its weights are not in this file",
         node=site.node.name,

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import NOT_NUMPY
 
 
-def _numeric(site: Site) -> bool:
+def _numeric(site: TfSite) -> bool:
     return not any(site.type(i).dtype in NOT_NUMPY for i in range(len(site.inputs)))
 
 
@@ -24,7 +24,7 @@ def _float_only(op: str) -> Importer:
     return lambda site: site.emit(op, *site.inputs) if site.type().is_float else None
 
 
-def _add_n(site: Site) -> Result:
+def _add_n(site: TfSite) -> Result:
     if not _numeric(site):
         return None
     if len(site.inputs) == 1:
@@ -36,7 +36,7 @@ def _add_n(site: Site) -> Result:
 
 
 def _less(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         a, b = site.inputs
         return site.emit(op, b, a) if _numeric(site) else None
 
@@ -46,14 +46,14 @@ def _less(op: str) -> Importer:
 def _equality(op: str) -> Importer:
     """Without `incompatible_shape_error`, shapes that do not fit are unequal: not expressed."""
 
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         strict = site.node.flag("incompatible_shape_error", True)
         return site.emit(op, *site.inputs) if strict and _numeric(site) else None
 
     return importer
 
 
-def _select(site: Site) -> Result:
+def _select(site: TfSite) -> Result:
     """`SelectV2` broadcasts; `Select` also takes one condition for each row, which is left."""
     if site.type(1).dtype in NOT_NUMPY:
         return None
@@ -63,12 +63,12 @@ def _select(site: Site) -> Result:
     return site.emit("select", *site.inputs)
 
 
-def _is_nan(site: Site) -> Result:
+def _is_nan(site: TfSite) -> Result:
     x = site.inputs[0]
     return site.emit("not_equal", x, x) if site.type().is_float else None
 
 
-def _erfc(site: Site) -> Result:
+def _erfc(site: TfSite) -> Result:
     """1 - erf(x)"""
     if not site.type().is_float:
         return None
@@ -76,15 +76,15 @@ def _erfc(site: Site) -> Result:
     return site.emit("sub", one, site.helper("erf", "erf", site.inputs[0]))
 
 
-def _leaky_relu(site: Site) -> Result:
+def _leaky_relu(site: TfSite) -> Result:
     return site.emit("leaky_relu", site.inputs[0], alpha=site.node.real("alpha", 0.2))
 
 
-def _softmax(site: Site) -> Result:
+def _softmax(site: TfSite) -> Result:
     return site.emit("softmax", site.inputs[0], axis=-1)
 
 
-def _cast(site: Site) -> Result:
+def _cast(site: TfSite) -> Result:
     target = site.node.dtype("DstT", "")
     if not target or target in NOT_NUMPY or not _numeric(site):
         return None

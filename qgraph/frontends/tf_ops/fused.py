@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import channels_first, padding, spatial
 
 ACTIVATIONS = {
@@ -14,14 +14,14 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-def _activation_attrs(site: Site, name: str) -> dict[str, object]:
+def _activation_attrs(site: TfSite, name: str) -> dict[str, object]:
     if name == "LeakyRelu":
         return {"alpha": site.node.real("leakyrelu_alpha", 0.2)}
     return {"approximate": name == "GeluApproximate"} if name.startswith("Gelu") else {}
 
 
 def _fused_step(
-    site: Site, name: str, args: list[str]
+    site: TfSite, name: str, args: list[str]
 ) -> tuple[str, list[str], dict[str, object]] | None:
     """The op, its further inputs (taken from `args`) and attributes of one fused step."""
     if name == "BiasAdd":
@@ -36,7 +36,7 @@ def _fused_step(
     return None
 
 
-def _split(site: Site, op: str, compute: Mapping[str, object], x: str, w: str) -> Result:
+def _split(site: TfSite, op: str, compute: Mapping[str, object], x: str, w: str) -> Result:
     steps = site.node.texts("fused_ops")
     if channels_first(site.node) and "Add" in steps:
         return None
@@ -62,7 +62,7 @@ def _split(site: Site, op: str, compute: Mapping[str, object], x: str, w: str) -
 
 
 def _fused_convolution(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         node = site.node
         strides = spatial(node.integers("strides"), node)
         dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
@@ -75,7 +75,7 @@ def _fused_convolution(op: str) -> Importer:
     return importer
 
 
-def _fused_matmul(site: Site) -> Result:
+def _fused_matmul(site: TfSite) -> Result:
     x, w = site.inputs[:2]
     if site.node.flag("transpose_a"):
         x = site.helper("a", "transpose", x, perm=(1, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qgraph.frontends.builder import Site
+from qgraph.frontends.builder import TfSite
 from qgraph.frontends.tf_node import TFNode
 
 TO_NHWC = (0, 2, 3, 1)
@@ -14,7 +14,7 @@ def channels_first(node: TFNode) -> bool:
     return node.text("data_format", "NHWC") == "NCHW"
 
 
-def in_nhwc(site: Site, op: str, x: str, *others: str, **attrs: object) -> str:
+def in_nhwc(site: TfSite, op: str, x: str, *others: str, **attrs: object) -> str:
     """The node as `op`, between two transposes if it is in NCHW."""
     if not channels_first(site.node):
         return site.emit(op, x, *others, **attrs)

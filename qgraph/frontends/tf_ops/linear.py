@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.refused import in_training
 from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, padding, spatial
 from qgraph.ir.reading import kind_of
 
 
 def _convolution(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         node = site.node
         strides = spatial(node.integers("strides"), node)
         dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
@@ -27,7 +27,7 @@ def _convolution(op: str) -> Importer:
     return importer
 
 
-def _turned(site: Site, i: int, what: str) -> str:
+def _turned(site: TfSite, i: int, what: str) -> str:
     """Input `i` with its last two axes exchanged: a new constant if it is one."""
     value = site.constant(i)
     if value is not None:
@@ -37,13 +37,13 @@ def _turned(site: Site, i: int, what: str) -> str:
     return site.helper(what, "transpose", site.inputs[i], perm=perm)
 
 
-def _matmul(site: Site) -> Result:
+def _matmul(site: TfSite) -> Result:
     a = _turned(site, 0, "a") if site.node.flag("transpose_a") else site.inputs[0]
     b = _turned(site, 1, "b") if site.node.flag("transpose_b") else site.inputs[1]
     return site.emit("matmul", a, b)
 
 
-def _batch_matmul(site: Site) -> Result:
+def _batch_matmul(site: TfSite) -> Result:
     """Of two matrices, or of a batch of rows and one matrix; else not expressed."""
     x_shape, w_shape = site.shape(0), site.shape(1)
     if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) != 2:
@@ -67,7 +67,7 @@ def _batch_matmul(site: Site) -> Result:
     return site.emit("reshape", product, shape=target)
 
 
-def _bias_add(site: Site) -> Result:
+def _bias_add(site: TfSite) -> Result:
     x, b = site.inputs
     if not channels_first(site.node):
         return site.emit("bias_add", x, b)
@@ -79,7 +79,7 @@ def _bias_add(site: Site) -> Result:
     return site.emit("transpose", site.helper("nhwc", "bias_add", turned, b), perm=back)
 
 
-def _batch_norm(site: Site) -> Result:
+def _batch_norm(site: TfSite) -> Result:
     node = site.node
     training = not node.has("is_training") or node.flag("is_training")
     if training:
@@ -94,7 +94,7 @@ def _batch_norm(site: Site) -> Result:
     return (y, *statistics[2:])
 
 
-def _layer_norm(site: Site) -> Result:
+def _layer_norm(site: TfSite) -> Result:
     """Keras' layer norm: rows [..., c] as channels of one image [1, n, c, 1], in training mode."""
     graph = site.builder.graph
     before = graph.producer(site.inputs[0])
@@ -115,7 +115,7 @@ def _layer_norm(site: Site) -> Result:
     return (site.emit("reshape", made, shape=(1, -1, channels, 1)), None, None)
 
 
-def _global_batch_norm(site: Site) -> Result:
+def _global_batch_norm(site: TfSite) -> Result:
     """The batch norm of graphs from before 2016: statistics first, the scale optional."""
     x, mean, variance, beta, gamma = site.inputs
     if not site.node.flag("scale_after_normalization"):

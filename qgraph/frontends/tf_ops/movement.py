@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.partial import Partial
-from qgraph.frontends.site import Place
+from qgraph.frontends.site import ImportSite
 
 LARGEST_FILL = 1 << 24
 
 
-def _concat(site: Site, parts: Sequence[str], axis: tuple[int, ...] | None) -> Result:
+def _concat(site: TfSite, parts: Sequence[str], axis: tuple[int, ...] | None) -> Result:
     if axis is None or not parts:
         return None
     if len(parts) == 1:
@@ -26,21 +26,21 @@ def _concat(site: Site, parts: Sequence[str], axis: tuple[int, ...] | None) -> R
     return site.emit("concat", *parts, axis=axis[0] if rank is None else axis[0] % rank)
 
 
-def _known_rank(site: Site, values: Iterable[str]) -> int | None:
+def _known_rank(site: TfSite, values: Iterable[str]) -> int | None:
     """The rank of those that share one, as far as it is known of any."""
     ranks = (site.builder.graph.types[value].rank for value in values)
     return next((rank for rank in ranks if rank is not None), None)
 
 
-def _concat_v2(site: Site) -> Result:
+def _concat_v2(site: TfSite) -> Result:
     return _concat(site, site.inputs[:-1], site.integers(len(site.inputs) - 1))
 
 
-def _concat_v1(site: Site) -> Result:
+def _concat_v1(site: TfSite) -> Result:
     return _concat(site, site.inputs[1:], site.integers(0))
 
 
-def _pack(site: Site) -> Result:
+def _pack(site: TfSite) -> Result:
     axis = site.node.integer("axis")
     rank = _known_rank(site, site.inputs)
     if axis < 0 and rank is None:
@@ -54,7 +54,7 @@ def _pack(site: Site) -> Result:
     return site.emit("concat", *parts, axis=axis)
 
 
-def _pad(site: Site) -> Result:
+def _pad(site: TfSite) -> Result:
     paddings = site.small_constant(1)
     if paddings is None:
         return None
@@ -69,7 +69,7 @@ def _pad(site: Site) -> Result:
     )
 
 
-def _reshape(site: Site) -> Result:
+def _reshape(site: TfSite) -> Result:
     target = site.partial(1)
     if target is None or target.values.ndim != 1:
         return None
@@ -77,7 +77,7 @@ def _reshape(site: Site) -> Result:
     return None if shape is None else site.emit("reshape", site.inputs[0], shape=shape)
 
 
-def reshape_target(site: Place[Any, Any], target: Partial) -> tuple[int, ...] | None:
+def reshape_target(site: ImportSite[Any, Any], target: Partial) -> tuple[int, ...] | None:
     """The target with at most one -1: an unknown batch becomes it. None where that cannot be."""
     dims = [None if u else int(v) for v, u in zip(target.values, target.missing, strict=True)]
     if dims.count(None) + dims.count(-1) <= 1:
@@ -95,7 +95,7 @@ def reshape_target(site: Place[Any, Any], target: Partial) -> tuple[int, ...] | 
     return tuple(-1 if d is None else rest // given if d == -1 else d for d in dims)
 
 
-def _squeeze(site: Site) -> Result:
+def _squeeze(site: TfSite) -> Result:
     shape, axes = site.shape(), site.node.integers("squeeze_dims")
     if shape is None:
         return None
@@ -107,7 +107,7 @@ def _squeeze(site: Site) -> Result:
     return site.emit("squeeze", site.inputs[0], axes=tuple(sorted(a % rank for a in axes)))
 
 
-def _expand_dims(site: Site) -> Result:
+def _expand_dims(site: TfSite) -> Result:
     axis, rank = site.integers(1), site.type().rank
     if axis is None:
         return None
@@ -115,21 +115,21 @@ def _expand_dims(site: Site) -> Result:
     return site.emit("expand_dims", site.inputs[0], axis=at)
 
 
-def _transpose(site: Site) -> Result:
+def _transpose(site: TfSite) -> Result:
     perm = site.integers(1)
     if perm is None:
         return None
     return site.emit("transpose", site.inputs[0], perm=tuple(p % len(perm) for p in perm))
 
 
-def _tile(site: Site) -> Result:
+def _tile(site: TfSite) -> Result:
     multiples = site.integers(1)
     if multiples is None or any(m != 1 for m in multiples):
         return None
     return site.emit("identity", site.inputs[0])
 
 
-def _fill(site: Site) -> Result:
+def _fill(site: TfSite) -> Result:
     dims, value = site.integers(0), site.constant(1)
     if dims is None or value is None or math.prod(dims) > LARGEST_FILL:
         return None
@@ -137,7 +137,7 @@ def _fill(site: Site) -> Result:
 
 
 def _filled_like(number: int) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         shape, dtype = site.shape(), site.type().dtype
         dims = None if shape is None or None in shape else tuple(d or 0 for d in shape)
         if dims is None or dtype == "string" or math.prod(dims) > LARGEST_FILL:

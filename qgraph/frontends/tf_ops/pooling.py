@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import in_nhwc, padding, spatial
 
 
 def _pooled(
-    site: Site, op: str, ksize: tuple[int, ...] | None, strides: tuple[int, ...] | None
+    site: TfSite, op: str, ksize: tuple[int, ...] | None, strides: tuple[int, ...] | None
 ) -> Result:
     if ksize is None or strides is None:
         return None
@@ -27,12 +27,12 @@ def _pool(op: str) -> Importer:
     )
 
 
-def _max_pool_v2(site: Site) -> Result:
+def _max_pool_v2(site: TfSite) -> Result:
     return _pooled(site, "max_pool", site.integers(1), site.integers(2))
 
 
 def _reduction(op: str, *, float_only: bool) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         axes, rank = site.integers(1), site.type().rank
         if axes is None or (float_only and not site.type().is_float):
             return None
@@ -43,7 +43,7 @@ def _reduction(op: str, *, float_only: bool) -> Importer:
     return importer
 
 
-def _argmax(site: Site) -> Result:
+def _argmax(site: TfSite) -> Result:
     axis = site.integers(1)
     if axis is None or site.type().rank is None:
         return None

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import in_nhwc
 
 Pairs = tuple[tuple[int, int], tuple[int, int]]
 
 
-def _resize_nearest(site: Site) -> Result:
+def _resize_nearest(site: TfSite) -> Result:
     size = site.integers(1)
     if size is None:
         return None
@@ -27,7 +27,7 @@ def _resize_nearest(site: Site) -> Result:
 
 
 def _block_op(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         if site.node.text("data_format", "NHWC") not in ("NHWC", "NCHW"):
             return None
         return in_nhwc(site, op, site.inputs[0], block=site.node.integer("block_size"))
@@ -36,7 +36,7 @@ def _block_op(op: str) -> Importer:
 
 
 def _batch_op(op: str, attr: str, block: tuple[int, ...] | None, margins: object) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         if block is None or margins is None or len(block) != 2 or site.type().rank != 4:
             return None
         pairs = tuple((int(a), int(b)) for a, b in np.asarray(margins))
@@ -50,7 +50,7 @@ def _batch_nd(op: str, attr: str) -> Importer:
 
 
 def _batch_square(op: str, attr: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: TfSite) -> Result:
         size = site.node.integer("block_size")
         return _batch_op(op, attr, (size, size), site.small_constant(1))(site)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Evaluator, Site
+from qgraph.frontends.builder import Evaluator, TfSite
 from qgraph.frontends.partial import LARGEST, Partial, elementwise, joined, reduced
 from qgraph.frontends.site import Partials, of_all
 from qgraph.frontends.tf_node import NOT_NUMPY
@@ -17,18 +17,18 @@ from qgraph.frontends.tf_ops.slicing import strided_spec
 from qgraph.ir.types import Array
 
 
-def _shape(site: Site) -> Partials:
+def _shape(site: TfSite) -> Partials:
     found = [site.dims(i, site.node.dtype("out_type", "int32")) for i in range(len(site.inputs))]
     known = tuple(f for f in found if f is not None)
     return known if len(known) == len(found) else None
 
 
-def _size(site: Site) -> Partials:
+def _size(site: TfSite) -> Partials:
     dims = site.dims(0, site.node.dtype("out_type", "int32"))
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
 
-def _rank(site: Site) -> Partials:
+def _rank(site: TfSite) -> Partials:
     rank = site.type().rank
     return None if rank is None else (Partial.known(np.int32(rank)),)
 
@@ -41,7 +41,7 @@ def _comparison(function: Callable[..., Array]) -> Evaluator:
     return of_all(lambda site, args: elementwise(function, args, "bool"))
 
 
-def _divide(site: Site, args: list[Partial]) -> Partial | None:
+def _divide(site: TfSite, args: list[Partial]) -> Partial | None:
     a, b = args
     if a.values.dtype.kind == "f":
         return elementwise(np.true_divide, args)
@@ -59,14 +59,14 @@ def _nonzero(values: Array) -> Array:
     return np.where(values == 0, 1, values)
 
 
-def _modulo(site: Site, args: list[Partial]) -> Partial | None:
+def _modulo(site: TfSite, args: list[Partial]) -> Partial | None:
     if np.any(args[1].values[~args[1].missing] == 0):
         return None
     return elementwise(lambda x, y: x % _nonzero(y), args)
 
 
 def _reduction(function: Callable[..., Array]) -> Evaluator:
-    def evaluate(site: Site, args: list[Partial]) -> Partial | None:
+    def evaluate(site: TfSite, args: list[Partial]) -> Partial | None:
         x, axes = args
         if not axes.complete:
             return None
@@ -76,25 +76,25 @@ def _reduction(function: Callable[..., Array]) -> Evaluator:
     return of_all(evaluate)
 
 
-def _cast(site: Site, args: list[Partial]) -> Partial | None:
+def _cast(site: TfSite, args: list[Partial]) -> Partial | None:
     dtype = site.node.dtype("DstT", "")
     if not dtype or dtype in NOT_NUMPY:
         return None
     return Partial(args[0].values.astype(dtype), args[0].unknown)
 
 
-def _pack(site: Site, args: list[Partial]) -> Partial:
+def _pack(site: TfSite, args: list[Partial]) -> Partial:
     return joined(args, lambda parts: np.stack(parts, site.node.integer("axis")))
 
 
-def _concat(site: Site, args: list[Partial]) -> Partial | None:
+def _concat(site: TfSite, args: list[Partial]) -> Partial | None:
     axis, parts = (args[0], args[1:]) if site.node.op == "Concat" else (args[-1], args[:-1])
     if not axis.complete:
         return None
     return joined(parts, lambda arrays: np.concatenate(arrays, int(axis.values)))
 
 
-def _indexed(site: Site, args: list[Partial]) -> Partial | None:
+def _indexed(site: TfSite, args: list[Partial]) -> Partial | None:
     x, begin, end, strides = args
     if not (begin.complete and end.complete and strides.complete):
         return None
@@ -103,7 +103,7 @@ def _indexed(site: Site, args: list[Partial]) -> Partial | None:
     return x.moved(lambda a: a[spec.entries])
 
 
-def _slice(site: Site, args: list[Partial]) -> Partial | None:
+def _slice(site: TfSite, args: list[Partial]) -> Partial | None:
     x, begin, size = args
     if not (begin.complete and size.complete):
         return None
@@ -114,7 +114,7 @@ def _slice(site: Site, args: list[Partial]) -> Partial | None:
     return x.moved(lambda a: a[index])
 
 
-def _gather(site: Site, args: list[Partial]) -> Partial | None:
+def _gather(site: TfSite, args: list[Partial]) -> Partial | None:
     x, indices = args[0], args[1].values.astype(np.int64)
     axis = int(args[2].values) if len(args) > 2 else 0
     if not all(a.complete for a in args[1:]) or site.node.integer("batch_dims"):
@@ -122,31 +122,31 @@ def _gather(site: Site, args: list[Partial]) -> Partial | None:
     return x.moved(lambda a: np.take(a, indices, axis))
 
 
-def _expand_dims(site: Site, args: list[Partial]) -> Partial | None:
+def _expand_dims(site: TfSite, args: list[Partial]) -> Partial | None:
     if not args[1].complete:
         return None
     axis = int(np.ravel(args[1].values)[0])
     return args[0].moved(lambda a: np.expand_dims(a, axis))
 
 
-def _squeeze(site: Site, args: list[Partial]) -> Partial:
+def _squeeze(site: TfSite, args: list[Partial]) -> Partial:
     axes = site.node.integers("squeeze_dims") or None
     return args[0].moved(lambda a: np.squeeze(a, axes))
 
 
-def _reshape(site: Site, args: list[Partial]) -> Partial | None:
+def _reshape(site: TfSite, args: list[Partial]) -> Partial | None:
     if not args[1].complete:
         return None
     return args[0].moved(lambda a: np.reshape(a, tuple(args[1].values.tolist())))
 
 
-def _unpack(site: Site, args: list[Partial]) -> tuple[Partial, ...]:
+def _unpack(site: TfSite, args: list[Partial]) -> tuple[Partial, ...]:
     axis = site.node.integer("axis")
     count = args[0].values.shape[axis]
     return tuple(args[0].moved(partial(np.take, indices=k, axis=axis)) for k in range(count))
 
 
-def _range(site: Site, args: list[Partial]) -> Partial | None:
+def _range(site: TfSite, args: list[Partial]) -> Partial | None:
     if not all(a.complete for a in args) or not args[2].values:
         return None
     start, limit, delta = (a.values.item() for a in args)
@@ -155,21 +155,21 @@ def _range(site: Site, args: list[Partial]) -> Partial | None:
     return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
 
 
-def _fill(site: Site, args: list[Partial]) -> Partial | None:
+def _fill(site: TfSite, args: list[Partial]) -> Partial | None:
     dims, value = args
     if not dims.complete or math.prod(dims.values.tolist()) > LARGEST:
         return None
     return value.moved(lambda a: np.full(tuple(dims.values.tolist()), a))
 
 
-def _select(site: Site, args: list[Partial]) -> Partial | None:
+def _select(site: TfSite, args: list[Partial]) -> Partial | None:
     condition, yes, no = args
     if not condition.complete or condition.values.ndim:
         return None
     return yes if condition.values else no
 
 
-def _same(site: Site, args: list[Partial]) -> Partial:
+def _same(site: TfSite, args: list[Partial]) -> Partial:
     return args[0]
 
 

@@ -8,7 +8,7 @@ from types import EllipsisType, MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
@@ -21,7 +21,7 @@ Entry = int | slice | EllipsisType | None
 
 
 @dataclass(frozen=True)
-class Spec:
+class SliceSpec:
     """A strided slice with its masks, one entry per position that the caller wrote.
 
     An entry is a slice, an integer (the axis is dropped), None (a new axis) or Ellipsis.
@@ -55,7 +55,7 @@ class Spec:
 
 def strided_spec(
     node: TFNode, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
-) -> Spec:
+) -> SliceSpec:
     """The slice of a StridedSlice node, its five bit masks applied."""
 
     masks = {name: node.integer(name) for name in MASKS}
@@ -74,10 +74,10 @@ def strided_spec(
         else:
             start = None if bit("begin_mask", i) or (b == 0 and s == 1) else b
             entries.append(slice(start, None if bit("end_mask", i) else e, s))
-    return Spec(tuple(entries))
+    return SliceSpec(tuple(entries))
 
 
-def _known_where_used(site: Site, i: int, mask: str) -> tuple[int, ...] | None:
+def _known_where_used(site: TfSite, i: int, mask: str) -> tuple[int, ...] | None:
     """Input `i` as integers; what a mask makes irrelevant may be unknown."""
     partial = site.partial(i)
     if partial is None:
@@ -88,7 +88,7 @@ def _known_where_used(site: Site, i: int, mask: str) -> tuple[int, ...] | None:
     return tuple(int(v) for v in np.ravel(partial.values))
 
 
-def _strided_slice(site: Site) -> Result:
+def _strided_slice(site: TfSite) -> Result:
     begin = _known_where_used(site, 1, "begin_mask")
     end = _known_where_used(site, 2, "end_mask")
     strides, rank = site.integers(3), site.type().rank
@@ -111,7 +111,7 @@ def _slice_attrs(parts: Sequence[Part]) -> dict[str, object]:
     return {"begin": begin, "end": end, "strides": strides}
 
 
-def _chain(site: Site, steps: Sequence[tuple[str, dict[str, object]]]) -> str:
+def _chain(site: TfSite, steps: Sequence[tuple[str, dict[str, object]]]) -> str:
     """The steps one after the other; the last one carries the node's name."""
     value = site.inputs[0]
     for op, attrs in steps[:-1]:
@@ -120,7 +120,7 @@ def _chain(site: Site, steps: Sequence[tuple[str, dict[str, object]]]) -> str:
     return site.emit(op, value, **attrs)
 
 
-def _slice(site: Site) -> Result:
+def _slice(site: TfSite) -> Result:
     begin, size, shape = site.integers(1), site.integers(2), site.shape()
     if begin is None or size is None or shape is None:
         return None
@@ -131,7 +131,9 @@ def _slice(site: Site) -> Result:
     return site.emit("slice", site.inputs[0], **_slice_attrs(parts))
 
 
-def _pieces(site: Site, i: int, axis: int, bounds: Sequence[tuple[int, int]], drop: bool) -> Result:
+def _pieces(
+    site: TfSite, i: int, axis: int, bounds: Sequence[tuple[int, int]], drop: bool
+) -> Result:
     """One slice of input `i` along `axis` for each pair of bounds, without the axis if `drop`."""
     rank = site.type(i).rank or 1
     values: list[str] = []
@@ -152,7 +154,7 @@ def _pieces(site: Site, i: int, axis: int, bounds: Sequence[tuple[int, int]], dr
     return tuple(values)
 
 
-def _split(site: Site) -> Result:
+def _split(site: TfSite) -> Result:
     axis, shape, count = site.integers(0), site.shape(1), site.node.integer("num_split")
     if axis is None or not shape:
         return None
@@ -164,7 +166,7 @@ def _split(site: Site) -> Result:
     return _pieces(site, 1, at, [(k * width, (k + 1) * width) for k in range(count)], drop=False)
 
 
-def _split_v(site: Site) -> Result:
+def _split_v(site: TfSite) -> Result:
     sizes, axis, shape = site.integers(1), site.integers(2), site.shape()
     if sizes is None or axis is None or not shape:
         return None
@@ -179,7 +181,7 @@ def _split_v(site: Site) -> Result:
     return _pieces(site, 0, at, list(zip([0, *ends[:-1]], ends, strict=True)), drop=False)
 
 
-def _unpack(site: Site) -> Result:
+def _unpack(site: TfSite) -> Result:
     shape, count = site.shape(), site.node.integer("num")
     if not shape or not 0 < count <= MOST_PIECES:
         return None

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.errors import GraphError
-from qgraph.frontends.builder import Importer, Result, Site
+from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_ops.layout import Pair, padding, spatial
 from qgraph.frontends.transposed import around, check_room, cut, laid_out, phases, taps_of
 
 
-def _conv_transpose(site: Site) -> Result:
+def _conv_transpose(site: TfSite) -> Result:
     """`Conv2DBackpropInput(sizes, filters [h, w, out, in], x)`, images in NHWC."""
     node, filters = site.node, site.constant(1)
     strides, mode = spatial(node.integers("strides"), node), padding(node)
@@ -40,7 +40,7 @@ def _conv_transpose(site: Site) -> Result:
     return site.emit("identity", cut(site, laid_out(site, made, strides), pads, spare))
 
 
-def _sizes(site: Site) -> tuple[Pair | None, Pair | None]:
+def _sizes(site: TfSite) -> tuple[Pair | None, Pair | None]:
     """Height and width of the image that comes in, and of the one that comes out."""
     shape, wanted = site.shape(2) or (), site.partial(0)
     size = shape[1:3] if len(shape) == 4 else ()

@@ -12,6 +12,7 @@ from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.reach import Reach
 from qgraph.ops.windows import MaxPoolAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
 from qgraph.program.ops.base import (
@@ -19,7 +20,6 @@ from qgraph.program.ops.base import (
     OpClass,
     Operand,
     ProgramOp,
-    Reach,
     Sizes,
 )
 from qgraph.program.ops.elementwise import BinaryAttrs, ClipAttrs, LookupAttrs, RequantizeAttrs

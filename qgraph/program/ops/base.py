@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from qgraph.ir.types import Array, Codes
 from qgraph.ops.attributes import Attributes, declarations
+from qgraph.ops.reach import Reach
 from qgraph.program.ops.layout import layout_of
 
 Sizes = tuple[int, ...]
@@ -59,15 +60,6 @@ class Operand:
     @property
     def constant(self) -> bool:
         return self.codes is not None
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What the codes of a result can be, and how far partial sums can go on the way to them."""
-
-    low: int
-    high: int
-    magnitude: int
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from qgraph.errors import GraphError
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Codes, Overflow, QuantSpec, Role, Rounding
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import Reach
 from qgraph.program.ops.base import (
     Index,
     Manual,
     OpClass,
     Operand,
     ProgramOp,
-    Reach,
     Sizes,
 )
 from qgraph.program.ops.layout import PerChannel

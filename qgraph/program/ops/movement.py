@@ -14,6 +14,7 @@ from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
+from qgraph.ops.reach import Reach
 from qgraph.ops.shapes import concatenated
 from qgraph.program.ops.base import (
     A,
@@ -22,7 +23,6 @@ from qgraph.program.ops.base import (
     OpClass,
     Operand,
     ProgramOp,
-    Reach,
     Sizes,
 )
 from qgraph.program.ops.elementwise import ALWAYS, always

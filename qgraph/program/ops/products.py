@@ -15,6 +15,7 @@ from qgraph.ir.ops.sliding import convolved, convolved_by_channel
 from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import Reach
 from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.program.ops.base import (
     Index,
@@ -22,7 +23,6 @@ from qgraph.program.ops.base import (
     OpClass,
     Operand,
     ProgramOp,
-    Reach,
     Sizes,
 )
 

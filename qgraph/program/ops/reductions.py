@@ -15,6 +15,7 @@ from qgraph.ir.ops.sliding import largest
 from qgraph.ir.ops.standardize import Standardization, standardized
 from qgraph.ir.types import Codes
 from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.reach import Reach
 from qgraph.ops.windows import ONE, MaxPoolAttrs, slid
 from qgraph.program.ops.base import (
     Index,
@@ -22,7 +23,6 @@ from qgraph.program.ops.base import (
     OpClass,
     Operand,
     ProgramOp,
-    Reach,
     Sizes,
 )
 from qgraph.program.ops.elementwise import ALWAYS, MORE_THAN_CHANNELS, always

@@ -3,6 +3,15 @@
 from qgraph.rl.actor.actor import Actor
 from qgraph.rl.actor.block import Block, read_block
 from qgraph.rl.actor.packer import Packer, end_bits
-from qgraph.rl.actor.program import ActorProgram, Step, Weights
+from qgraph.rl.actor.program import ActorProgram, ActorStep, Weights
 
-__all__ = ["Actor", "ActorProgram", "Block", "Packer", "Step", "Weights", "end_bits", "read_block"]
+__all__ = [
+    "Actor",
+    "ActorProgram",
+    "ActorStep",
+    "Block",
+    "Packer",
+    "Weights",
+    "end_bits",
+    "read_block",
+]

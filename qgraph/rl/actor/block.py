@@ -27,7 +27,7 @@ from qgraph.rl.actor.layout import (
     read_attributes,
 )
 from qgraph.rl.actor.ops import OPS, Shape
-from qgraph.rl.actor.program import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,10 @@ def _read_layout(block: Array, header: Any) -> Layout:
 
 def _read_step(
     row: Any, inputs: Sequence[str], values: Sequence[str], weights: Sequence[str]
-) -> Step:
+) -> ActorStep:
     op = [*OPS.values()][row["op"]]
     used = tuple(weights[i] for i in row["weights"] if i != NO_WEIGHT)
-    return Step(op.name, tuple(inputs), values[row["output"]], used, read_attributes(op, row))
+    return ActorStep(op.name, tuple(inputs), values[row["output"]], used, read_attributes(op, row))
 
 
 class _Sections:

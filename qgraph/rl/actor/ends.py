@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from qgraph.rl.actor.program import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 
-def first_layers(program: ActorProgram) -> list[Step]:
+def first_layers(program: ActorProgram) -> list[ActorStep]:
     """Layers that the observation reaches through no other layer, in order."""
     reached, found = {program.observation}, []
     for step in program.steps:
@@ -17,7 +17,7 @@ def first_layers(program: ActorProgram) -> list[Step]:
     return found
 
 
-def last_layers(program: ActorProgram) -> list[Step]:
+def last_layers(program: ActorProgram) -> list[ActorStep]:
     """Layers whose results reach an output through no other layer, in order."""
     wanted, found = set(program.outputs), []
     for step in reversed(program.steps):

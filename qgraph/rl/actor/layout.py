@@ -40,7 +40,7 @@ from qgraph.ops.attributes import Attributes, attributes_of, declarations
 from qgraph.rl.actor.ends import first_layers, last_layers
 from qgraph.rl.actor.ops import ACTIVATIONS, ActorOp, Shape
 from qgraph.rl.actor.ops.arithmetic import LANES
-from qgraph.rl.actor.program import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 MAGIC = b"\x89QGA\r\n\x1a\n"
 FORMAT = 1
@@ -230,7 +230,7 @@ class Layout:
         used = [name for step in self.program.steps for name in step.inputs]
         return np.array([place[name] for name in (*used, *self.program.outputs)], "<u4")
 
-    def _say(self, row: Any, step: Step) -> None:
+    def _say(self, row: Any, step: ActorStep) -> None:
         places = {name: i for i, name in enumerate(self.program.weight_shapes)}
         row["op"] = step.definition.code
         row["output"] = list(self.shapes).index(step.output)

@@ -23,7 +23,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, init=False)
-class Step:
+class ActorStep:
     """One op on values by name, and its weights by name; `qgraph.rl.actor.ops` defines each.
 
     Attributes may be given as an instance of the op's class, or as values by name. Raises
@@ -80,10 +80,10 @@ class Step:
             raise GraphError(f"{self.op}: has no {kind.__name__}", node=self.output)
         return self.attrs
 
-    def with_attrs(self, **changed: Any) -> Step:
+    def with_attrs(self, **changed: Any) -> ActorStep:
         """The step with some attributes changed. Raises GraphError."""
         attrs = {**dict(self.attrs.items()), **changed}
-        return Step(self.op, self.inputs, self.output, self.weights, attrs)
+        return ActorStep(self.op, self.inputs, self.output, self.weights, attrs)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ActorProgram:
     """
 
     shape: Shape
-    steps: tuple[Step, ...]
+    steps: tuple[ActorStep, ...]
     outputs: tuple[str, ...]
     weight_shapes: Mapping[str, Shape]
     observation: str = "observation"
@@ -155,10 +155,10 @@ class ActorProgram:
     def from_json(found: Mapping[str, Any]) -> ActorProgram:
         """What `as_json` gave, perhaps by way of JSON. Raises GraphError, TypeError, KeyError."""
         found = _tuples(found)
-        steps = tuple(Step(**step) for step in found["steps"])
+        steps = tuple(ActorStep(**step) for step in found["steps"])
         return ActorProgram(**{**found, "steps": steps})
 
-    def _weight(self, step: Step, name: str) -> Shape:
+    def _weight(self, step: ActorStep, name: str) -> Shape:
         if name not in self.weight_shapes:
             raise GraphError(f"`{name}` is no weight of the program", node=step.output)
         return self.weight_shapes[name]

@@ -18,7 +18,7 @@ FRONT = np.dtype([("magic", "i8"), ("rows", "i8"), ("stopping", "i8")])
 ROW = np.dtype([("state", "i8"), ("beat", "i8"), ("message", f"S{TEXT}"), ("numbers", "f8", 8)])
 
 
-class State(IntEnum):
+class ProcessState(IntEnum):
     """What a process says of itself."""
 
     STARTING = 0

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qgraph.errors import QGraphError, UsageError
-from qgraph.rl.broadcast.board import TEXT, Board, State
+from qgraph.rl.broadcast.board import TEXT, Board, ProcessState
 from qgraph.rl.broadcast.memory import native
 
 SLICE = 0.1  # seconds of waiting between heartbeats
@@ -62,17 +62,17 @@ def joined() -> Iterator[tuple[Member, dict[str, Any]]]:
         os._exit(1)  # who started it is gone already
     member = Member(Board.open(place["board"]), int(place["row"]))
     row = member.board.row(member.number)
-    row["state"] = State.RUNNING
+    row["state"] = ProcessState.RUNNING
     try:
         yield member, settings
     except Exception as error:
         known = isinstance(error, QGraphError)
         text = str(error) if known else "".join(traceback.format_exception(error))
         row["message"] = text.strip().encode()[-TEXT:]
-        row["state"] = State.FAILED
+        row["state"] = ProcessState.FAILED
         traceback.print_exc()
         sys.exit(error.exit_code if isinstance(error, QGraphError) else 1)
-    row["state"] = State.STOPPED
+    row["state"] = ProcessState.STOPPED
 
 
 def _settings() -> dict[str, Any]:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from qgraph.errors import RunError, UsageError
-from qgraph.rl.broadcast.board import Board, State
+from qgraph.rl.broadcast.board import Board, ProcessState
 
 GRACE = 5.0  # seconds that processes have to end by themselves
 TAIL = 4000  # bytes of a process's output that are looked at
@@ -125,13 +125,13 @@ class Supervisor:
                 child.beat, child.heard = beat, self._watched
             if code is None and self._watched - child.heard < child.silence:
                 continue
-            if code == 0 and self.board.row(child.number)["state"] == State.STOPPED:
+            if code == 0 and self.board.row(child.number)["state"] == ProcessState.STOPPED:
                 child.ended = True
                 continue
             self._crashed(child, code)
 
-    def state(self, name: str) -> State:
-        return State(int(self.board.row(self.children[name].number)["state"]))
+    def state(self, name: str) -> ProcessState:
+        return ProcessState(int(self.board.row(self.children[name].number)["state"]))
 
     def numbers(self, name: str) -> Any:
         """What a process shows of itself (`Member.numbers`), float64 [8]."""
@@ -217,7 +217,7 @@ class Supervisor:
     def _last_words(self, child: Child) -> str:
         """Its own message, or else the end of its output."""
         row = self.board.row(child.number)
-        if row["state"] == State.FAILED:
+        if row["state"] == ProcessState.FAILED:
             return f": {bytes(row['message']).decode(errors='replace')}"
         size = child.output.seek(0, os.SEEK_END)
         child.output.seek(max(size - TAIL, 0))

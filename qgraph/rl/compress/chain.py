@@ -14,7 +14,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.factorize import Factorize
-from qgraph.rl.compress.form import Memory, Policy, silent
+from qgraph.rl.compress.form import ChainPolicy, Memory, silent
 from qgraph.rl.compress.fuse import Fuse
 from qgraph.rl.compress.link import Compression, End, Link
 from qgraph.rl.compress.pack import Pack
@@ -80,12 +80,12 @@ class Compressor:
 
     def __call__(
         self,
-        policy: Policy,
+        policy: ChainPolicy,
         observations: Array | None = None,
         memory: Memory | None = None,
         beat: Callable[[], object] = silent,
         trace: Trace | None = None,
-    ) -> Policy:
+    ) -> ChainPolicy:
         """The compressed policy; `policy` stays as it is.
 
         observations: [n, *shape], for links that learn or calibrate. memory: an empty dict that is

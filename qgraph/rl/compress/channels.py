@@ -13,7 +13,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.ops import ChannelRule
 from qgraph.rl.compress.form import shared
 
@@ -77,14 +77,14 @@ def without(
     return made, left
 
 
-def _carried(step: Step, inputs: list[Array], shapes: list[tuple[int, ...]]) -> Array:
+def _carried(step: ActorStep, inputs: list[Array], shapes: list[tuple[int, ...]]) -> Array:
     numbered = step.definition.numbered
     if numbered is None:
         raise GraphError(f"{step.op}: its definition does not number channels", node=step.output)
     return numbered(inputs, shapes)
 
 
-def _alike(step: Step, inputs: list[Array]) -> bool:
+def _alike(step: ActorStep, inputs: list[Array]) -> bool:
     """Whether channels can be left out: all have one function, and those that meet are the same."""
     rule = step.definition.channels
     if rule is ChannelRule.MEET:

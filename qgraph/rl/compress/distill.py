@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.form import Policy, Task, check_outputs
+from qgraph.rl.compress.form import ChainPolicy, Task, check_outputs
 from qgraph.rl.compress.link import Link
 from qgraph.rl.compress.soft import outputs_of
-from qgraph.rl.compress.students import Network, initial, program_of
+from qgraph.rl.compress.students import StudentNetwork, initial, program_of
 
 if TYPE_CHECKING:
     from qgraph.rl.compress.distiller import Distiller
 
 
-class Place(Enum):
+class StudentPlace(Enum):
     """Of students in a link's memory, where links of one's own have all texts to themselves."""
 
     STUDENT = "a student at work"
@@ -62,7 +62,7 @@ class Distill(Link):
 
     def __post_init__(self) -> None:
         if isinstance(self.student, str) and self.student:
-            Network.parse(self.student)
+            StudentNetwork.parse(self.student)
         if min(self.steps, self.follow, self.batch) < 1:
             raise UsageError("steps, follow and batch of a distillation are at least 1")
         for name in ("rate", "temperature", "value", "entropy", "seed"):
@@ -71,7 +71,7 @@ class Distill(Link):
                 wanted = "above 0" if positive else "0 or more"
                 raise UsageError(f"{name} of a distillation is {found}; it is {wanted}")
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         original, seen = task.original, task.seen()
         program = self.program(policy, original)
         distiller = self._distiller(policy, program, task)
@@ -81,22 +81,22 @@ class Distill(Link):
         distiller.learn(seen, wanted, steps, self.batch, task.beat)
         return replace(policy, program=program, weights=distiller.weights())
 
-    def program(self, policy: Policy, original: Policy) -> ActorProgram:
+    def program(self, policy: ChainPolicy, original: ChainPolicy) -> ActorProgram:
         """The student's, which fits the original's observations and outputs."""
         if isinstance(self.student, ActorProgram):
             found = self.student
         elif self.student:
-            found = program_of(Network.parse(self.student), original.program)
+            found = program_of(StudentNetwork.parse(self.student), original.program)
         else:
             return policy.program
         check_outputs(found, original.program)
         return found
 
-    def _distiller(self, policy: Policy, program: ActorProgram, task: Task) -> Distiller:
+    def _distiller(self, policy: ChainPolicy, program: ActorProgram, task: Task) -> Distiller:
         """A student goes on from where it was; what came in begins from its own weights."""
         from qgraph.rl.compress.distiller import Distiller
 
-        place = Place.STUDENT if self.student else Place.OTHER
+        place = StudentPlace.STUDENT if self.student else StudentPlace.OTHER
         found: Distiller | None = task.memory.get(place)
         known = found is not None and found.program == program
         if found is None or not known:
@@ -107,6 +107,6 @@ class Distill(Link):
             found.begin(policy.weights, self.seed)
         elif not known:
             found.begin(initial(program, task.original, self.seed), self.seed, random=True)
-            if Place.KEPT in task.memory:
-                found.resume(task.memory.pop(Place.KEPT))
+            if StudentPlace.KEPT in task.memory:
+                found.resume(task.memory.pop(StudentPlace.KEPT))
         return found

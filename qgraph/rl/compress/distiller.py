@@ -15,7 +15,7 @@ import tensorflow as tf
 from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.compress.form import shared, silent
 from qgraph.rl.compress.losses import divergence, entropy
 from qgraph.rl.compress.soft import Outputs, outputs_of, soft
@@ -174,7 +174,7 @@ class Distiller:
         }
 
 
-def _linear_values(program: ActorProgram) -> Step | None:
+def _linear_values(program: ActorProgram) -> ActorStep | None:
     """The linear layer that makes values, an output behind the first; None without one."""
     common = shared(program)
     for name in program.outputs[1:]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Step
-from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+from qgraph.rl.actor import ActorStep
+from qgraph.rl.compress.form import ChainPolicy, Task, rebuilt, shared
 from qgraph.rl.compress.link import Link
 
 
@@ -32,11 +32,11 @@ class Factorize(Link):
         if not 0 < self.energy <= 1:
             raise UsageError(f"energy is {self.energy}; it is a share, above 0 to 1")
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         program, weights = policy.program, dict(policy.weights)
         if all(step.op != "dense" for step in program.steps):
             raise UnsupportedError("the policy has no dense layer")
-        common, steps, taken = shared(program), list[Step](), set(program.shapes())
+        common, steps, taken = shared(program), list[ActorStep](), set(program.shapes())
         for step in program.steps:
             made = None
             if step.op == "dense" and common.intersection(step.weights):
@@ -46,7 +46,7 @@ class Factorize(Link):
             steps += [step] if made is None else _two(step, *made, weights, taken)
         return rebuilt(policy, steps, weights)
 
-    def _narrow(self, step: Step, kernel: Array, task: Task) -> tuple[Array, Array] | None:
+    def _narrow(self, step: ActorStep, kernel: Array, task: Task) -> tuple[Array, Array] | None:
         left, right = factors(kernel, self.energy)
         numbers = left.size + right.size + len(right)
         if numbers < kernel.size:
@@ -71,8 +71,8 @@ def factors(kernel: Array, energy: float) -> tuple[Array, Array]:
 
 
 def _two(
-    step: Step, left: Array, right: Array, weights: dict[str, Array], taken: set[str]
-) -> list[Step]:
+    step: ActorStep, left: Array, right: Array, weights: dict[str, Array], taken: set[str]
+) -> list[ActorStep]:
     """The steps for one; their weights go into `weights`."""
     name = f"{step.output}/narrow"
     while name in taken:
@@ -82,6 +82,6 @@ def _two(
     weights.update({f"{name}/kernel": left, f"{name}/bias": np.zeros(len(right), np.float32)})
     weights[kernel] = right
     return [
-        Step("dense", step.inputs, name, (f"{name}/kernel", f"{name}/bias")),
-        Step("dense", (name,), step.output, (kernel, bias), step.attrs),
+        ActorStep("dense", step.inputs, name, (f"{name}/kernel", f"{name}/bias")),
+        ActorStep("dense", (name,), step.output, (kernel, bias), step.attrs),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from qgraph.errors import CalibrationError, UnsupportedError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step, end_bits
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer, end_bits
 from qgraph.rl.head import Head
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def read_only(array: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class ChainPolicy:
     """A policy between two links: what is computed, by which float32 weights, in which bits.
 
     weights can be read and no more: several policies, the original among them, may have the same.
@@ -87,17 +87,17 @@ class Policy:
 class PolicySpec:
     """A policy without its weights, as a learner has it.
 
-    critic  as `Policy` has it; its output is behind those of actors
+    critic  as `ChainPolicy` has it; its output is behind those of actors
     """
 
     program: ActorProgram
     head: Head
     critic: str = ""
 
-    def policy(self, weights: Mapping[str, Array]) -> Policy:
+    def policy(self, weights: Mapping[str, Array]) -> ChainPolicy:
         """With weights of the program; others, such as a learner's target, are left out."""
         own = {name: weights[name] for name in self.program.weight_shapes}
-        return Policy(self.program, own, self.head, critic=self.critic)
+        return ChainPolicy(self.program, own, self.head, critic=self.critic)
 
     def as_json(self) -> dict[str, Any]:
         program, head = self.program.as_json(), self.head.as_json()
@@ -126,7 +126,7 @@ class Task:
     refuse          to be called with the output of a step that stays as it is, and why
     """
 
-    original: Policy
+    original: ChainPolicy
     observations: Array | None = None
     memory: dict[Any, Any] = field(default_factory=dict)
     beat: Callable[[], object] = silent
@@ -146,7 +146,7 @@ class Task:
 def without_output(program: ActorProgram, name: str) -> ActorProgram:
     """The program without that output, and without steps that were there for it alone."""
     outputs = tuple(output for output in program.outputs if output != name)
-    needed, steps = set(outputs), list[Step]()
+    needed, steps = set(outputs), list[ActorStep]()
     for step in reversed(program.steps):
         if step.output in needed:
             needed.update(step.inputs)
@@ -156,7 +156,9 @@ def without_output(program: ActorProgram, name: str) -> ActorProgram:
     return replace(program, steps=tuple(steps), outputs=outputs, weight_shapes=shapes)
 
 
-def rebuilt(policy: Policy, steps: Sequence[Step], weights: Mapping[str, Array]) -> Policy:
+def rebuilt(
+    policy: ChainPolicy, steps: Sequence[ActorStep], weights: Mapping[str, Array]
+) -> ChainPolicy:
     """The policy with other steps, and of these weights those that they use."""
     used = [name for step in steps for name in step.weights]
     left = {name: np.asarray(weights[name], np.float32) for name in dict.fromkeys(used)}

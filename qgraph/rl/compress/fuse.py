@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress.form import Policy, Task, rebuilt, shared
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress.form import ChainPolicy, Task, rebuilt, shared
 from qgraph.rl.compress.link import Link
 
-Merged = tuple[Step, dict[str, Array]]  # the one step, and its weights by name
+Merged = tuple[ActorStep, dict[str, Array]]  # the one step, and its weights by name
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Fuse(Link):
 
     name: ClassVar[str] = "fuse"
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         while (made := _once(policy, task)) is not None:
             policy = made
         return policy
 
 
-def _once(policy: Policy, task: Task) -> Policy | None:
+def _once(policy: ChainPolicy, task: Task) -> ChainPolicy | None:
     """With the first pair that can be merged as one step; None where there is none."""
     program, common = policy.program, shared(policy.program)
     for first, then in _pairs(program):
@@ -56,7 +56,7 @@ def _once(policy: Policy, task: Task) -> Policy | None:
     return None
 
 
-def _pairs(program: ActorProgram) -> list[tuple[Step, Step]]:
+def _pairs(program: ActorProgram) -> list[tuple[ActorStep, ActorStep]]:
     """Steps of which the second alone takes what the first makes."""
     found = []
     for first in program.steps:
@@ -76,7 +76,9 @@ def _wide(weight: Array) -> Array:
 BENT = "the step in front has an activation"
 
 
-def _scale_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
+def _scale_into_layer(
+    first: ActorStep, then: ActorStep, values: Mapping[str, Array]
+) -> Merged | str:
     scale, offset = (values[name] for name in first.weights)
     kernel, bias = then.weights
     if np.any(offset) or np.any(scale != scale[0]):
@@ -84,7 +86,9 @@ def _scale_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> M
     return then, {kernel: values[kernel] * scale[0], bias: values[bias]}
 
 
-def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
+def _scale_behind_layer(
+    first: ActorStep, then: ActorStep, values: Mapping[str, Array]
+) -> Merged | str:
     scale, offset = (values[name] for name in then.weights)
     kernel, bias = first.weights
     if first.activation != "linear":
@@ -92,19 +96,21 @@ def _scale_behind_layer(first: Step, then: Step, values: Mapping[str, Array]) ->
     return first, {kernel: values[kernel] * scale, bias: values[bias] * scale + offset}
 
 
-def _activation(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
+def _activation(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) -> Merged | str:
     if first.activation != "linear":
         return BENT
     return first.with_attrs(**dict(then.attrs.items())), {}
 
 
-def _mean_into_layer(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
+def _mean_into_layer(
+    first: ActorStep, then: ActorStep, values: Mapping[str, Array]
+) -> Merged | str:
     if first.activation != "linear":
         return BENT
     return first, {name: w - w.mean(-1, keepdims=True) for name, w in values.items()}
 
 
-def _two_linear(first: Step, then: Step, values: Mapping[str, Array]) -> Merged | str:
+def _two_linear(first: ActorStep, then: ActorStep, values: Mapping[str, Array]) -> Merged | str:
     (before, shift), (kernel, bias) = first.weights, then.weights
     made = values[before] @ values[kernel]
     if first.activation != "linear":
@@ -114,7 +120,7 @@ def _two_linear(first: Step, then: Step, values: Mapping[str, Array]) -> Merged 
     return then, {kernel: made, bias: values[shift] @ values[kernel] + values[bias]}
 
 
-Rule = Callable[[Step, Step, Mapping[str, Array]], Merged | str]
+Rule = Callable[[ActorStep, ActorStep, Mapping[str, Array]], Merged | str]
 RULES: Mapping[tuple[str, str], Rule] = {
     ("affine", "dense"): _scale_into_layer,
     ("affine", "conv"): _scale_into_layer,

@@ -12,7 +12,7 @@ from qgraph.archives import read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.npz import npz_bytes
-from qgraph.rl.compress.distill import Place
+from qgraph.rl.compress.distill import StudentPlace
 from qgraph.rl.compress.form import Memory
 from qgraph.stored import part
 
@@ -25,8 +25,8 @@ def write_students(folder: Path, memory: Memory) -> None:
     links: list[str] = []
     arrays: dict[str, Any] = {}
     for link, of_link in memory.items():
-        student = of_link.get(Place.STUDENT)
-        state = of_link.get(Place.KEPT) if student is None else student.state()
+        student = of_link.get(StudentPlace.STUDENT)
+        state = of_link.get(StudentPlace.KEPT) if student is None else student.state()
         if state is not None:
             arrays |= {f"{len(links)}/{name}": array for name, array in state.items()}
             links.append(link)
@@ -44,4 +44,6 @@ def read_students(folder: Path) -> Memory:
         raise LoadError("is no file of students", node=str(folder / FILE))
     with reading(folder / FILE):
         links = json.loads(str(arrays[LINKS]))
-        return {str(link): {Place.KEPT: part(arrays, str(i))} for i, link in enumerate(links)}
+        return {
+            str(link): {StudentPlace.KEPT: part(arrays, str(i))} for i, link in enumerate(links)
+        }

@@ -12,8 +12,8 @@ from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.ir.types import Array
 from qgraph.passes import PassOver
 from qgraph.rewrite.trace import Refusal, Rewrite, Trace
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress.form import Memory, Policy, Task, check_outputs, read_only, silent
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress.form import ChainPolicy, Memory, Task, check_outputs, read_only, silent
 from qgraph.rl.compress.text import print_call
 
 
@@ -25,7 +25,7 @@ class Compression:
     observations, memory, beat: those of `Compressor.__call__`
     """
 
-    policy: Policy
+    policy: ChainPolicy
     observations: Array | None = None
     memory: Memory = field(default_factory=dict)
     beat: Callable[[], object] = silent
@@ -40,7 +40,7 @@ class Compression:
     def verify(self) -> None:
         """Raises UnsupportedError for other outputs than those of the original.
 
-        That weights fit their program is checked where a `Policy` is made.
+        That weights fit their program is checked where a `ChainPolicy` is made.
         """
         if self.policy.program is not self.original.program:
             check_outputs(self.policy.program, self.original.program, "what it makes")
@@ -68,7 +68,7 @@ class Link(PassOver[Compression]):
     name: ClassVar[str] = ""
 
     @abstractmethod
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         """Another policy; `policy` stays as it is.
 
         Raises UnsupportedError for one that the link does not fit.
@@ -111,7 +111,7 @@ class End(Link):
     """Of links that make what is run: none may follow."""
 
 
-def changed(before: Policy, after: Policy) -> dict[str, tuple[str, str]]:
+def changed(before: ChainPolicy, after: ChainPolicy) -> dict[str, tuple[str, str]]:
     """What is another in a policy, by the output of a step or by name: as it was, as it is."""
     old, new = _rest(before), _rest(after)
     if after.program is not before.program:
@@ -123,11 +123,11 @@ def changed(before: Policy, after: Policy) -> dict[str, tuple[str, str]]:
     }
 
 
-def _steps(policy: Policy) -> dict[str, str]:
+def _steps(policy: ChainPolicy) -> dict[str, str]:
     return {step.output: _text(policy.program, step) for step in policy.program.steps}
 
 
-def _rest(policy: Policy) -> dict[str, str]:
+def _rest(policy: ChainPolicy) -> dict[str, str]:
     """Text of bits, and of what is run."""
     bits, first, last = policy.bits
     own = "".join(f", {n} {b}" for n, b in (("first", first), ("last", last)) if b is not None)
@@ -139,7 +139,7 @@ def _rest(policy: Policy) -> dict[str, str]:
     return parts
 
 
-def _text(program: ActorProgram, step: Step) -> str:
+def _text(program: ActorProgram, step: ActorStep) -> str:
     """As `dense(hidden_0) f32[64,2] relu`, by the shape of the first weight."""
     shapes = [",".join(map(str, program.weight_shapes[name])) for name in step.weights[:1]]
     parts = [f"{step.op}({', '.join(step.inputs)})", *(f"[{shape}]" for shape in shapes)]

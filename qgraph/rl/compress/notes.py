@@ -11,12 +11,12 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.broadcast import Channel
-from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor import LearnerFacts
 
 ROWS = 2048  # observations at most
 BYTES = 1 << 24  # of them at most
 HEAD = 128  # bytes of the facts and of the number of observations
-NUMBERS = len(fields(Facts)) + 1
+NUMBERS = len(fields(LearnerFacts)) + 1
 
 
 def rows_for(shape: tuple[int, ...]) -> int:
@@ -62,7 +62,7 @@ class NoteSender:
         """What the other process makes its `NoteReceiver` from; it is JSON."""
         return {"notes": self._channel.name}
 
-    def send(self, facts: Facts, observations: Array | None) -> None:
+    def send(self, facts: LearnerFacts, observations: Array | None) -> None:
         """Hand over a copy of them; waits for nobody."""
         room = self._writer.room()
         found = np.zeros((0, *self._shape), np.float32) if observations is None else observations
@@ -78,14 +78,14 @@ class NoteReceiver:
     def __init__(self, settings: Mapping[str, Any], shape: tuple[int, ...]) -> None:
         self._shape = shape
         self._reader = Channel.attach(settings["notes"], 0)
-        self._latest: tuple[Facts, Array | None] = (Facts(), None)
+        self._latest: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
 
-    def latest(self) -> tuple[Facts, Array | None]:
+    def latest(self) -> tuple[LearnerFacts, Array | None]:
         """What was told last; the observations [n, *shape] where they lie, until the next call."""
         found = self._reader.latest()
         if found is not None:
             *facts, count = found[: 8 * NUMBERS].view(np.float64).tolist()
             size = 4 * int(count) * math.prod(self._shape)
             seen = found[HEAD : HEAD + size].view(np.float32).reshape(-1, *self._shape)
-            self._latest = Facts(int(facts[0]), *facts[1:]), seen if len(seen) else None
+            self._latest = LearnerFacts(int(facts[0]), *facts[1:]), seen if len(seen) else None
         return self._latest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.form import ChainPolicy, Task
 from qgraph.rl.compress.link import End
 
 
@@ -19,5 +19,5 @@ class Pack(End):
 
     name: ClassVar[str] = "pack"
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         return replace(policy, block=policy.pack())

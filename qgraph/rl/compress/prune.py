@@ -9,9 +9,9 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.compress.channels import Channels, channels_of, without
-from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.form import ChainPolicy, Task
 from qgraph.rl.compress.link import Link
 
 
@@ -38,7 +38,7 @@ class Prune(Link):
                 "above 0 and below 1"
             )
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         channels = channels_of(policy.program)
         if not channels.groups:
             raise UnsupportedError("no layer of the policy has units that can be removed")
@@ -49,7 +49,7 @@ class Prune(Link):
         program, left = without(policy.program, weights, channels, removed)
         return replace(policy, program=program, weights=left)
 
-    def _refuse(self, step: Step, channels: Channels, task: Task) -> None:
+    def _refuse(self, step: ActorStep, channels: Channels, task: Task) -> None:
         if not step.definition.layer:
             return
         units = channels.groups.get(step.output)

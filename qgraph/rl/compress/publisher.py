@@ -11,7 +11,7 @@ from qgraph.rl.compress.notes import NoteSender
 from qgraph.rl.compress.process import FAILED, MODULE, NAME
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import room_for
-from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor import LearnerFacts
 
 RESTARTS = 3  # of a compressor that died or hung; the last good policy acts meanwhile
 
@@ -57,7 +57,7 @@ class CompressingPublisher(Publisher):
         """What actors asked for, the compressor took with it."""
         self._own.ask()
 
-    def tell(self, facts: Facts, observations: Array | None) -> None:
+    def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
         """What the compressor learns beside the weights that are published next."""
         self._notes.send(facts, observations)
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor.layout import BITS
-from qgraph.rl.compress.form import Policy, Task
+from qgraph.rl.compress.form import ChainPolicy, Task
 from qgraph.rl.compress.link import Link
 
 
@@ -33,7 +33,7 @@ class Quantize(Link):
             if given not in (None, *BITS):
                 raise UsageError(f"weights have 32, 16 or 8 to 2 bits, not {given}")
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         return replace(policy, bits=(self.bits, self.first, self.last))
 
     def with_bits(self, bits: int) -> Quantize:

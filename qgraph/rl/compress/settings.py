@@ -12,10 +12,10 @@ import numpy as np
 from qgraph.errors import QGraphError, UnsupportedError, UsageError
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
-from qgraph.rl.compress.form import Policy, PolicySpec, Task, silent
+from qgraph.rl.compress.form import ChainPolicy, PolicySpec, Task, silent
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.static import Static
-from qgraph.rl.compress.worker import Worker, room_for
+from qgraph.rl.compress.worker import CompressionWorker, room_for
 from qgraph.rl.learn.networks import initial_weights
 from qgraph.rl.monitor import Monitor, parse_strategy
 from qgraph.rl.monitor.growth import Growth
@@ -84,14 +84,14 @@ class Settings:
 
     def worker(
         self, spec: PolicySpec, beat: Callable[[], object] = silent, acting: bool = False
-    ) -> Worker:
-        """One for a learner's policy; arguments are those of `Worker`."""
+    ) -> CompressionWorker:
+        """One for a learner's policy; arguments are those of `CompressionWorker`."""
         folder = Path(self.folder) if self.folder else None
         log = None if folder is None else Log(folder, self.until)
         chain = Compressor.parse(self.compressor)
         monitor = Monitor(parse_strategy(self.monitor), chain, log)
         resume = self.until is not None
-        return Worker(spec, monitor, self.every, self.seed, folder, resume, beat, acting)
+        return CompressionWorker(spec, monitor, self.every, self.seed, folder, resume, beat, acting)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,7 +101,7 @@ class Settings:
         return Settings(**found)
 
 
-def _check_pruned(chain: Compressor, whole: Policy) -> None:
+def _check_pruned(chain: Compressor, whole: ChainPolicy) -> None:
     """Raises UnsupportedError for a sparsity that is less than one unit of every layer."""
     for link in chain.links:
         if isinstance(link, Distill) and link.student:

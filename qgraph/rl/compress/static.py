@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.compress.form import FLOAT, Policy, Task
+from qgraph.rl.compress.form import FLOAT, ChainPolicy, Task
 from qgraph.rl.compress.link import End
 
 
@@ -32,7 +32,7 @@ class Static(End):
         if self.bits is not None:
             check_bits(self.bits)
 
-    def __call__(self, policy: Policy, task: Task) -> Policy:
+    def __call__(self, policy: ChainPolicy, task: Task) -> ChainPolicy:
         from qgraph.rl.learn.frozen import write_policy
         from qgraph.rl.policy import pack, read_policy
 
@@ -44,7 +44,7 @@ class Static(End):
         file = pack(network, policy.head, bits, "static", seen)
         return replace(policy, bits=(bits, None, None), file=file)
 
-    def bits_for(self, policy: Policy) -> int:
+    def bits_for(self, policy: ChainPolicy) -> int:
         given, first, last = policy.bits
         if given == FLOAT:
             return self.bits or 8

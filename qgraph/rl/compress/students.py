@@ -11,22 +11,22 @@ import numpy as np
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress.form import Policy
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress.form import ChainPolicy
 from qgraph.rl.learn.networks import NATURE, initial_weights
 
 FIXED = ("affine", "clip")  # how observations are normalised; nothing of it is learnt
 
 
 @dataclass(frozen=True)
-class Network:
+class StudentNetwork:
     """Convolutions, as channels, kernel, stride, and the units of dense layers behind them."""
 
     convolutions: tuple[tuple[int, int, int], ...]
     units: tuple[int, ...]
 
     @staticmethod
-    def parse(name: str) -> Network:
+    def parse(name: str) -> StudentNetwork:
         """One of NETWORKS, or layers: `64-64`, `8x3x1-64` with a convolution of 8 channels, a
         kernel of 3 x 3 and stride 1 in front. Raises UsageError.
         """
@@ -39,24 +39,26 @@ class Network:
             raise UsageError(f"no network is called `{name}`", hint=hint)
         layers = [tuple(map(int, layer.split("x"))) for layer in name.split("-")]
         convolutions = [(layer[0], layer[1], layer[2]) for layer in layers if len(layer) == 3]
-        return Network(tuple(convolutions), tuple(layer[0] for layer in layers if len(layer) == 1))
+        return StudentNetwork(
+            tuple(convolutions), tuple(layer[0] for layer in layers if len(layer) == 1)
+        )
 
 
 _NUMBER = "[1-9][0-9]{0,5}"
 _LAYERS = re.compile(rf"({_NUMBER}x{_NUMBER}x{_NUMBER}-)*{_NUMBER}(-{_NUMBER})*")
 
 # AcceRL, table 6. It does not say the strides: these are those of the Nature network.
-NETWORKS: Mapping[str, Network] = MappingProxyType(
+NETWORKS: Mapping[str, StudentNetwork] = MappingProxyType(
     {
-        "original": Network(NATURE, (2048,)),
-        "net1": Network(((16, 8, 4), (32, 4, 2)), (256,)),
-        "net2": Network(((8, 8, 4), (16, 4, 2)), (128,)),
-        "net3": Network(((4, 8, 4), (4, 4, 2)), (32,)),
+        "original": StudentNetwork(NATURE, (2048,)),
+        "net1": StudentNetwork(((16, 8, 4), (32, 4, 2)), (256,)),
+        "net2": StudentNetwork(((8, 8, 4), (16, 4, 2)), (128,)),
+        "net3": StudentNetwork(((4, 8, 4), (4, 4, 2)), (32,)),
     }
 )
 
 
-def program_of(network: Network, teacher: ActorProgram) -> ActorProgram:
+def program_of(network: StudentNetwork, teacher: ActorProgram) -> ActorProgram:
     """The network on the observations of `teacher`, with its normalisation and its outputs.
 
     Raises UnsupportedError where they do not fit each other.
@@ -67,7 +69,7 @@ def program_of(network: Network, teacher: ActorProgram) -> ActorProgram:
             f"the student is for {kind}, but observations are {list(teacher.shape)}",
             hint="net1 to net3 or 8x3x1-64 for images, 64-64 for rows",
         )
-    build = _Builder(teacher)
+    build = _StudentBuilder(teacher)
     for i, (units, size, stride) in enumerate(network.convolutions):
         build.conv(f"conv_{i}", units, size, stride)
     if network.convolutions:
@@ -79,7 +81,7 @@ def program_of(network: Network, teacher: ActorProgram) -> ActorProgram:
     return build.program()
 
 
-class _Builder:
+class _StudentBuilder:
     """Adds steps behind `value`; their names are not those that the teacher's outputs have."""
 
     def __init__(self, teacher: ActorProgram) -> None:
@@ -128,11 +130,11 @@ class _Builder:
             self.taken.add(name)
         names = tuple(f"{name}/{part}" for part in weights)
         self.shapes.update(zip(names, weights.values(), strict=True))
-        self.steps.append(Step(op, (self.value,), name, names, attrs))
+        self.steps.append(ActorStep(op, (self.value,), name, names, attrs))
         return name
 
 
-def initial(student: ActorProgram, teacher: Policy, seed: int) -> dict[str, Array]:
+def initial(student: ActorProgram, teacher: ChainPolicy, seed: int) -> dict[str, Array]:
     """Weights to begin with; those of the normalisation, of the same names, are the teacher's."""
     weights = initial_weights(student, np.random.default_rng(seed))
     fixed = [name for name in weights if name not in learnt(student)]
@@ -144,9 +146,9 @@ def learnt(program: ActorProgram) -> list[str]:
     return [name for step in program.steps if step.op not in FIXED for name in step.weights]
 
 
-def _normalisation(teacher: ActorProgram) -> list[Step]:
+def _normalisation(teacher: ActorProgram) -> list[ActorStep]:
     """The steps that observations go through before any layer."""
-    steps, value = list[Step](), teacher.observation
+    steps, value = list[ActorStep](), teacher.observation
     for step in teacher.steps:
         if step.op in FIXED and step.inputs == (value,):
             steps.append(step)

@@ -13,9 +13,9 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.form import Memory, Policy, PolicySpec, silent
+from qgraph.rl.compress.form import ChainPolicy, Memory, PolicySpec, silent
 from qgraph.rl.compress.kept import read_students, write_students
-from qgraph.rl.monitor import Facts, Indicators, Monitor, measure
+from qgraph.rl.monitor import Indicators, LearnerFacts, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 
 TABLES = 1 << 16  # bytes by which the tables of a compressed program may be the larger ones
@@ -23,7 +23,7 @@ TRIED = 8  # observations that a compressed policy is tried on before it acts; a
 KEPT_EVERY = 20.0  # seconds between copies of what students have learnt
 
 
-class Worker:
+class CompressionWorker:
     """Compresses one snapshot after the other, by what its monitor decides (AcceRL, figure 3).
 
     The snapshot stays as it is while links learn from it; the next one is then as new as it can be.
@@ -75,7 +75,7 @@ class Worker:
         return self._rounds % self.every == 0
 
     def step(
-        self, weights: Mapping[str, Array], facts: Facts, observations: Array | None = None
+        self, weights: Mapping[str, Array], facts: LearnerFacts, observations: Array | None = None
     ) -> Array | None:
         """The block for a snapshot of version `facts.version`; None where the last one acts on."""
         original = self.spec.policy(self._snapshot(weights))
@@ -104,7 +104,7 @@ class Worker:
         names = self.spec.program.weight_shapes
         return {name: np.array(weights[name], np.float32) for name in names}
 
-    def _whole_of(self, original: Policy, version: int) -> Array | None:
+    def _whole_of(self, original: ChainPolicy, version: int) -> Array | None:
         """The block of the original, to act; None of one that none can be made of."""
         self._whole.add(version)
         try:
@@ -119,8 +119,8 @@ class Worker:
         self._kept = time.monotonic()
 
     def _compressed(
-        self, original: Policy, version: int, observations: Array | None
-    ) -> tuple[Policy, Array]:
+        self, original: ChainPolicy, version: int, observations: Array | None
+    ) -> tuple[ChainPolicy, Array]:
         policy = self.monitor.decision.compressor(original, observations, self._memory, self._beat)
         block = policy.pack(version)
         if len(block) > self.room:
@@ -132,7 +132,9 @@ class Worker:
                 raise TrainingError("what the compressed policy says is not finite")
         return policy, block
 
-    def _look(self, original: Policy, policy: Policy, seen: Array | None, facts: Facts) -> None:
+    def _look(
+        self, original: ChainPolicy, policy: ChainPolicy, seen: Array | None, facts: LearnerFacts
+    ) -> None:
         """Evaluations of a chain before, or of an original, say nothing of the chain in force."""
         chain, evaluated = self.monitor.decision.compressor, facts.compressed_version
         if not evaluated >= self._since or evaluated in self._whole:
@@ -142,13 +144,13 @@ class Worker:
             self._since = facts.version + 1
 
     def _indicators(
-        self, original: Policy, policy: Policy, seen: Array | None, facts: Facts
+        self, original: ChainPolicy, policy: ChainPolicy, seen: Array | None, facts: LearnerFacts
     ) -> Indicators:
         if seen is None or _is_none(seen):
             return unmeasured(facts)
         return measure(original, policy, seen, facts)
 
-    def _failed(self, facts: Facts, error: QGraphError) -> None:
+    def _failed(self, facts: LearnerFacts, error: QGraphError) -> None:
         """Write it down, once for each reason, and leave a decision that does not work."""
         self.failures += 1
         complaint, good, chain = str(error), self._good, self.monitor.decision.compressor

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from qgraph.foreign import Tensor, Variable
-from qgraph.rl.half.hadam import CLIPS, Adam, finite
+from qgraph.rl.half.hadam import CLIPS, LowPrecisionAdam, finite
 from qgraph.rl.half.scaling import LossScale
 
 
@@ -28,7 +28,7 @@ class Descent:
     def __init__(
         self,
         variables: Mapping[str, Variable],
-        optimizer: Adam,
+        optimizer: LowPrecisionAdam,
         scale: LossScale | None = None,
         *,
         compound: bool = False,

@@ -21,7 +21,7 @@ CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 MARGIN = 1.1  # numbers that are more than float16 ends at by rounding alone
 
 
-class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
+class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Adam (Kingma and Ba, 2015), all of whose arithmetic is in the type of the variables.
 
     kahan               updates are added by Kahan summation (Kahan-gradients)
@@ -149,7 +149,7 @@ class Adam(keras.optimizers.Optimizer):  # type: ignore[misc]
         }
 
 
-class HAdam(Adam):
+class HAdam(LowPrecisionAdam):
     """Adam that keeps w, the root of the second moment, and moves it by hypot (algorithm 1).
 
     The square of a gradient of 1e-4 is 0 in float16; w does not underflow before the gradient is

@@ -14,7 +14,7 @@ from qgraph.rl.agents.registry import config_from_json
 from qgraph.rl.broadcast import Member, RecordWriter, Subscriber, joined
 from qgraph.rl.head import Head
 from qgraph.rl.learn.sources import PARTS, REFUSED, compute_bits
-from qgraph.rl.learn.worker import Worker
+from qgraph.rl.learn.worker import ActorWorker
 
 SLICE = 0.1  # seconds of waiting for room between looks at whether the run goes on
 
@@ -37,7 +37,7 @@ def act(member: Member, settings: dict[str, Any]) -> None:
     head, begun = Head.from_json(settings["head"]), int(settings["begun"])
     # Of one that crashed here: exploring and counting go on from there.
     before, *seconds, waited, refused = map(float, member.numbers[: len(PARTS) + 1])
-    worker = Worker(config, int(settings["index"]), head, latest, begun + int(before))
+    worker = ActorWorker(config, int(settings["index"]), head, latest, begun + int(before))
     worker.seconds += seconds
     while member.going():
         left = worker.step()

@@ -17,7 +17,7 @@ from qgraph.rl.head import Head
 LOG_STD = (-5.0, 2.0)  # that log-deviations of a drawn policy are clipped to
 
 
-class Choice(NamedTuple):
+class ChosenAction(NamedTuple):
     """An action as it is stored and as the environment gets it, and its log probability.
 
     That is NaN where the action was not drawn from what the policy says.
@@ -31,7 +31,7 @@ class Choice(NamedTuple):
 class Exploration(Protocol):
     """Chooses by outputs [m] at an actor's step."""
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice: ...
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction: ...
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Epsilon:
     held: int = 0  # the random action, and for how many steps more
     left: int = 0
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
         share = max(self.last, 1 - (1 - self.last) * step / max(self.steps, 1))
         if self.left == 0 and rng.random() < share / (share + self.hold * (1 - share)):
             self.held = int(rng.integers(len(outputs)))
@@ -57,7 +57,7 @@ class Epsilon:
             action = int(_finite(outputs).argmax())
         else:
             action, self.left = self.held, self.left - 1
-        return Choice(action, action)
+        return ChosenAction(action, action)
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Noise:
     sigma: float
     head: Head
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
         noisy = _finite(outputs) + self.sigma * rng.standard_normal(outputs.shape, np.float32)
         action = np.clip(noisy, -1, 1).astype(np.float32)
-        return Choice(action, self.head.actions(action[None])[0])
+        return ChosenAction(action, self.head.actions(action[None])[0])
 
 
 class Categorical:
@@ -79,7 +79,7 @@ class Categorical:
     Raises RunError for logits that are not finite.
     """
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
         # A few numbers are quicker without numpy.
         logits: list[float] = outputs.tolist()
         top = max(logits)
@@ -87,7 +87,7 @@ class Categorical:
         if not sums[-1] >= 1:
             raise _not_finite(outputs)
         action = bisect(sums, rng.random() * sums[-1])
-        return Choice(action, action, logits[action] - top - math.log(sums[-1]))
+        return ChosenAction(action, action, logits[action] - top - math.log(sums[-1]))
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class SquashedGaussian:
     head: Head
     log_std: tuple[float, float] = LOG_STD
 
-    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> Choice:
+    def choose(self, outputs: Array, step: int, rng: np.random.Generator) -> ChosenAction:
         mean, log_std = np.split(_finite(outputs), 2)
         noise = rng.standard_normal(mean.shape, np.float32)
         action = np.tanh(mean + np.exp(np.clip(log_std, *self.log_std)) * noise)
-        return Choice(action, self.head.actions(action[None])[0])
+        return ChosenAction(action, self.head.actions(action[None])[0])
 
 
 def _finite(outputs: Array) -> Array:

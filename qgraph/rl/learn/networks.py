@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 
 Shape = tuple[int, ...]
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, kernel, stride (Mnih et al., 2015)
@@ -22,18 +22,18 @@ MINATAR = ((16, 3, 1),)  # for smaller images (Young and Tian, 2019)
 TINY = 1e-2  # what the last layer of a policy of means begins with, against other layers
 
 
-class _Builder:
+class _NetworkBuilder:
     """Adds steps one behind the other; `value` is the newest, of `shape`."""
 
     def __init__(self, shape: Shape) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ActorStep] = []
         self.weight_shapes: dict[str, Shape] = {}
         self.value, self.shape = "observation", shape
 
     def add(self, op: str, name: str, weights: Mapping[str, Shape], **attrs: object) -> str:
         names = tuple(f"{name}/{part}" for part in weights)
         self.weight_shapes.update(zip(names, weights.values(), strict=True))
-        self.steps.append(Step(op, (self.value,), name, names, attrs))
+        self.steps.append(ActorStep(op, (self.value,), name, names, attrs))
         self.value = name
         return name
 
@@ -88,7 +88,7 @@ def network(
     dueling     values and advantages apart (Wang et al., 2016)
     layer_norm  the first layer is normalised and goes through tanh, as in Acme's networks
     """
-    build = _Builder(shape)
+    build = _NetworkBuilder(shape)
     build.torso(hidden, activation, layer_norm)
     if not dueling:
         return build.program(shape, build.dense("output", outputs, last))
@@ -97,7 +97,7 @@ def network(
     build.value, build.shape = torso, width
     build.dense("advantage", outputs)
     advantage = build.add("center", "centered", {})
-    build.steps.append(Step("add", (advantage, value), "output"))
+    build.steps.append(ActorStep("add", (advantage, value), "output"))
     return build.program(shape, "output")
 
 
@@ -108,7 +108,7 @@ def actor_critic(
 
     Both heads are on one torso.
     """
-    build = _Builder(shape)
+    build = _NetworkBuilder(shape)
     build.torso(hidden, "relu", layer_norm)
     torso, width = build.value, build.shape
     policy = build.program(shape, build.dense("output", outputs))

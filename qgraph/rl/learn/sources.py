@@ -17,8 +17,8 @@ from qgraph.rl.compress.form import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import troubles
-from qgraph.rl.learn.worker import Worker
-from qgraph.rl.monitor import Facts
+from qgraph.rl.learn.worker import ActorWorker
+from qgraph.rl.monitor import LearnerFacts
 
 RING = 64  # transitions of each actor that wait for the learner: more would be older
 RESTARTS = 5
@@ -53,7 +53,7 @@ class Job:
         }
 
 
-class Source(Protocol):
+class ExperienceSource(Protocol):
     """`breakdown` has the steps and seconds of each actor, `processes` the ids of all by name,
     `troubles` what befell actors without ending the run: crashes, and blocks that they refused.
 
@@ -61,7 +61,7 @@ class Source(Protocol):
     next `publish`, and `acting` the newest policy that it made.
     """
 
-    def tell(self, facts: Facts, observations: Array | None) -> None: ...
+    def tell(self, facts: LearnerFacts, observations: Array | None) -> None: ...
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
 
@@ -99,7 +99,7 @@ class ActorProcesses:
             self.close()
             raise
 
-    def tell(self, facts: Facts, observations: Array | None) -> None:
+    def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
         if isinstance(self.publisher, CompressingPublisher):
             self.publisher.tell(facts, observations)
 
@@ -173,14 +173,14 @@ class LocalActors:
         self.packer = Packer(job.spec.program, **packed_bits(config, job.spec.program))
         self.compute_bits = compute_bits(config)
         self.compressor = None if settings is None else settings.worker(job.spec)
-        self.told: tuple[Facts, Array | None] = (Facts(), None)
-        self.workers: list[Worker] = []
+        self.told: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
+        self.workers: list[ActorWorker] = []
         self.newest: Array | None = None  # the block
         self.actor: Actor | None = None  # by the newest block
         self.left = np.empty(0, job.dtype)
         self.turn = 0
 
-    def tell(self, facts: Facts, observations: Array | None) -> None:
+    def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
         self.told = facts, observations
 
     def publish(self, weights: Mapping[str, Any], version: int) -> None:
@@ -199,7 +199,7 @@ class LocalActors:
             return
         self.actor, job = self._actor(), self.job
         self.workers = [
-            Worker(
+            ActorWorker(
                 job.config, index, job.spec.head, partial(self._latest, self._actor()), job.begun
             )
             for index in range(job.config.actors)

@@ -13,10 +13,10 @@ import tensorflow as tf
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import Tensor, TensorDType
 from qgraph.ir.types import Array
-from qgraph.ops.lowerings import Lowerings, Refusal
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.ops import ACTIVATIONS as OF_ACTORS
-from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ActorConvAttrs, LayerNormAttrs
 from qgraph.rl.learn.replay import Batch
 
 
@@ -97,7 +97,7 @@ def transitions_of(batch: Batch) -> Transitions:
     return Transitions(*(tf.convert_to_tensor(column) for column in columns))
 
 
-def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], bfloat16: bool) -> Tensor:
+def _step(step: ActorStep, inputs: list[Tensor], weights: list[Tensor], bfloat16: bool) -> Tensor:
     rule = STEPS.of(step.op, step.output)
     if not step.definition.layer:
         return rule(step, inputs, weights)
@@ -108,20 +108,20 @@ def _step(step: Step, inputs: list[Tensor], weights: list[Tensor], bfloat16: boo
     return _activated(step, _plus(tf.cast(sums, bias.dtype), bias))
 
 
-def _convolved(step: Step, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
-    attrs = step.attrs_as(ConvAttrs)
+def _convolved(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+    attrs = step.attrs_as(ActorConvAttrs)
     return tf.nn.conv2d(inputs[0], weights[0], attrs.strides, [(0, 0), *attrs.pads, (0, 0)])
 
 
-def _layer_norm(step: Step, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
+def _layer_norm(step: ActorStep, inputs: list[Tensor], weights: list[Tensor]) -> Tensor:
     mean, variance = tf.nn.moments(inputs[0], -1, keepdims=True)
     gamma, beta = weights
     epsilon = step.attrs_as(LayerNormAttrs).epsilon
     return tf.nn.batch_normalization(inputs[0], mean, variance, beta, gamma, epsilon)
 
 
-Rule = Callable[[Step, list[Tensor], list[Tensor]], Tensor]
-NO_DERIVATIVE = Refusal("a learner has no derivative of it")
+Rule = Callable[[ActorStep, list[Tensor], list[Tensor]], Tensor]
+NO_DERIVATIVE = LoweringRefusal("a learner has no derivative of it")
 # Layers without their bias and activation.
 STEPS: Lowerings[Rule] = Lowerings(
     "rl/learn/tensors",
@@ -178,7 +178,7 @@ def _to_pixels(x: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], tupl
     return _unfused(x, bias), back
 
 
-def _activated(step: Step, x: Tensor) -> Tensor:
+def _activated(step: ActorStep, x: Tensor) -> Tensor:
     if step.activation is Activation.ELU and step.alpha != ALPHA[Activation.ELU]:
         raise UnsupportedError(f"a learner has no elu with alpha {step.alpha}", node=step.output)
     return ACTIVATIONS.of(step.activation, step.output)(x)

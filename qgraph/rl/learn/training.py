@@ -43,7 +43,7 @@ from qgraph.rl.learn.directory import (
 from qgraph.rl.learn.energy import Meter, together
 from qgraph.rl.learn.ray_actors import RayActors
 from qgraph.rl.learn.records import record_type
-from qgraph.rl.learn.sources import ActorProcesses, Job, LocalActors, Source
+from qgraph.rl.learn.sources import ActorProcesses, ExperienceSource, Job, LocalActors
 from qgraph.rl.learn.status import (
     BREAKDOWN_COLUMNS,
     EPISODE_COLUMNS,
@@ -53,7 +53,7 @@ from qgraph.rl.learn.status import (
     Watch,
 )
 from qgraph.rl.learn.stopping import stoppable
-from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.policy.play import Returns, play
 from qgraph.stored import part
@@ -90,12 +90,12 @@ class Training:
         self.behind: list[float] = []
         self.losses: list[float] = []
         self.status: Status | None = None
-        self.actors: Source | None = None  # while it runs
+        self.actors: ExperienceSource | None = None  # while it runs
         self.troubles: list[str] = []  # of processes that went on all the same
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
         self.sample = Sample(self.environment.shape, config.seed) if self.compression else None
-        self.facts = Facts()
+        self.facts = LearnerFacts()
 
     @property
     def done(self) -> bool:
@@ -142,7 +142,7 @@ class Training:
                 ends.callback(actors.close)
             self.troubles, self.actors = actors.troubles(), None
 
-    def _actors(self) -> Source:
+    def _actors(self) -> ExperienceSource:
         job = Job(
             self.config,
             self.teacher.spec,
@@ -154,7 +154,7 @@ class Training:
             return LocalActors(job)
         return RayActors(job) if self.config.ray else ActorProcesses(job)
 
-    def _publish(self, actors: Source) -> None:
+    def _publish(self, actors: ExperienceSource) -> None:
         if self.sample is not None:
             facts = replace(
                 self.facts,
@@ -179,7 +179,7 @@ class Training:
             config.seed,
         )
 
-    def _turn(self, actors: Source) -> bool:
+    def _turn(self, actors: ExperienceSource) -> bool:
         """Insert what may be inserted, then learn once if that is allowed: whether it was."""
         began = time.perf_counter()
         most = min(self.limiter.may_insert(), self.config.steps - self.limiter.inserts)
@@ -223,7 +223,7 @@ class Training:
         self.replay.update(batch.places, errors)
         self.losses.append(loss)
 
-    def _report(self, actors: Source, watch: Watch) -> None:
+    def _report(self, actors: ExperienceSource, watch: Watch) -> None:
         parts = actors.breakdown()
         original = self._original()
         found = self._play(original)
@@ -267,10 +267,10 @@ class Training:
         rng = np.random.default_rng(EVALUATION_SEED) if drawn else None
         return play(self.config.environment, policy, self.learner.head, seeds, rng=rng)
 
-    def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> Facts:
+    def _compared(self, original: Actor, greedy: Returns, acting: Actor) -> LearnerFacts:
         """Returns of both as actors act: a policy that is less sure of the same actions loses."""
         draws = self.learner.head.draws
-        return Facts(
+        return LearnerFacts(
             original_return=(self._play(original, drawn=True) if draws else greedy).mean,
             compressed_return=self._play(acting, drawn=draws).mean,
             compressed_version=float(acting.version),

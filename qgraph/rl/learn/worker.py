@@ -18,7 +18,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.records import Window, record_type
 
 
-class Policy(Protocol):
+class ActingPolicy(Protocol):
     """What an actor acts by: the packed one, or the one in float."""
 
     @property
@@ -27,10 +27,10 @@ class Policy(Protocol):
     def __call__(self, observations: Array) -> Array: ...
 
 
-Latest = Callable[[], Policy]  # the newest policy there is
+Latest = Callable[[], ActingPolicy]  # the newest policy there is
 
 
-class Worker:
+class ActorWorker:
     """`step` acts once. Every `actor_update_period` steps the newest policy is asked for.
 
     Raises RunError where the environment gives numbers that are not finite: no learner is to learn

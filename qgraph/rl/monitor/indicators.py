@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.compress.form import Policy
+from qgraph.rl.compress.form import ChainPolicy
 from qgraph.rl.compress.soft import entropy, soft
 from qgraph.rl.policy.shift import divergences
 
@@ -17,7 +17,7 @@ RECENT = 20  # episodes of actors that `returned` is the mean of
 
 
 @dataclass(frozen=True)
-class Facts:
+class LearnerFacts:
     """What the learner knows; NaN for what it does not (yet).
 
     version             learner steps so far
@@ -46,12 +46,12 @@ class Indicators:
 
     kl_mean, kl_max, kl_variance    (AcceRL, section 2.4, equation 5)
     entropy     mean entropy of the compressed policy, in nats
-    returned    as `Facts` has it
+    returned    as `LearnerFacts` has it
     reward_gap  return of the original less that of the compressed policy; negative where the
                 compressed one is better, NaN until one of the chain in force was evaluated
     evaluated   version of the compressed policy that the gap is of: looks between evaluations have
                 the same
-    episodes    as `Facts` has it
+    episodes    as `LearnerFacts` has it
     """
 
     version: int
@@ -67,7 +67,9 @@ class Indicators:
     episodes: float = NAN
 
 
-def measure(original: Policy, compressed: Policy, seen: Array, facts: Facts) -> Indicators:
+def measure(
+    original: ChainPolicy, compressed: ChainPolicy, seen: Array, facts: LearnerFacts
+) -> Indicators:
     """Of two policies on observations [n, *shape]; the compressed one as packed, in its bits.
 
     Heads that draw nothing are taken as `soft` has them.
@@ -87,7 +89,7 @@ def measure(original: Policy, compressed: Policy, seen: Array, facts: Facts) -> 
     )
 
 
-def unmeasured(facts: Facts) -> Indicators:
+def unmeasured(facts: LearnerFacts) -> Indicators:
     """Where there is nothing to compare."""
     gap = facts.original_return - facts.compressed_return
     return Indicators(

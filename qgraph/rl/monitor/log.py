@@ -22,7 +22,7 @@ COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused", "looked"
 
 
 @dataclass(frozen=True)
-class Row:
+class DecisionRow:
     """What was seen, and what was decided by it.
 
     failed: compression failed; the decision in force from then on has the failure as its reason.
@@ -45,7 +45,7 @@ class Log:
     """
 
     def __init__(self, folder: Path, until: int | None = None) -> None:
-        self.kept: list[Row] = []
+        self.kept: list[DecisionRow] = []
         if until is not None and (folder / LINES).exists():
             self.kept = [row for row in read_log(folder / LINES) if row.seen.version <= until]
         write_whole(folder / LINES, b"")
@@ -60,7 +60,7 @@ class Log:
         for row in self.kept:
             self.add(row)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DecisionRow) -> None:
         made = row.decision
         said = {"compressor": str(made.compressor), "share": made.share, "reason": made.reason}
         refused = None if row.refused is None else str(row.refused)
@@ -80,7 +80,7 @@ class Log:
         self._table.close()
 
 
-def read_log(path: Path) -> list[Row]:
+def read_log(path: Path) -> list[DecisionRow]:
     """What a `Log` wrote. A last line that a kill has cut is left out. Raises LoadError."""
     try:
         lines = path.read_text("utf-8").splitlines(keepends=True)
@@ -89,7 +89,7 @@ def read_log(path: Path) -> list[Row]:
         raise LoadError(f"cannot be read: {error}", node=str(path)) from None
 
 
-def changes(rows: Sequence[Row]) -> list[Row]:
+def changes(rows: Sequence[DecisionRow]) -> list[DecisionRow]:
     """Those whose chain is another one than that before."""
     found, last = [], None
     for row in rows:
@@ -100,7 +100,7 @@ def changes(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _read(found: dict[str, Any]) -> Row:
+def _read(found: dict[str, Any]) -> DecisionRow:
     read = {name: found.get(name) for name in SEEN}
     numbers: dict[str, Any] = {n: math.nan if value is None else value for n, value in read.items()}
     chain = Compressor.parse(found["compressor"])
@@ -108,7 +108,7 @@ def _read(found: dict[str, Any]) -> Row:
     left = found.get("refused")
     refused = None if left is None else Compressor.parse(left)
     looked = found.get("looked", True)
-    return Row(Indicators(**numbers), decision, found["failed"], refused, looked)
+    return DecisionRow(Indicators(**numbers), decision, found["failed"], refused, looked)
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:

@@ -12,7 +12,7 @@ from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.text import parse_call, print_call
 from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.indicators import Indicators
-from qgraph.rl.monitor.log import Log, Row
+from qgraph.rl.monitor.log import DecisionRow, Log
 from qgraph.rl.monitor.mix import Mix
 from qgraph.rl.monitor.strategy import Decision, Look, Strategy, stays
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
@@ -71,7 +71,7 @@ class Monitor:
             told = f"`{print_strategy(strategy)}` failed: {type(error).__name__}: {error}"
             raise UsageError(told) from error
         if log is not None and not log.kept:
-            self._write(Row(Indicators(0, 0.0), self.decision, looked=False))
+            self._write(DecisionRow(Indicators(0, 0.0), self.decision, looked=False))
         for row in log.kept if log is not None else ():
             if row.looked and not row.failed:
                 self._saw(row.seen)
@@ -90,7 +90,7 @@ class Monitor:
         """
         self._saw(seen)
         self.decision = self._next(self.looks)
-        self._write(Row(seen, self.decision))
+        self._write(DecisionRow(seen, self.decision))
         return self.decision
 
     def failed(
@@ -111,7 +111,7 @@ class Monitor:
         if refused is not None:
             self.refused += (refused,)
         self.decision = replace(back or self.decision, reason=told)
-        self._write(Row(seen, self.decision, failed=True, refused=refused))
+        self._write(DecisionRow(seen, self.decision, failed=True, refused=refused))
 
     def _next(self, looks: Sequence[Look]) -> Decision:
         try:
@@ -129,7 +129,7 @@ class Monitor:
             raise UsageError(f"`{print_strategy(self.strategy)}` decides {trouble}")
         return Decision(found.compressor, float(found.share), str(found.reason))
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: DecisionRow) -> None:
         if self.log is not None:
             self.log.add(row)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qgraph.rl.monitor.log import LINES, Row, changes, read_log
+from qgraph.rl.monitor.log import LINES, DecisionRow, changes, read_log
 from qgraph.rl.policy.plots import figure_of
 
 FIGURE = "monitor.png"
@@ -43,7 +43,7 @@ def plot(folder: Path) -> Path:
     return path
 
 
-def _mark(axes: Sequence[Any], made: Sequence[Row]) -> None:
+def _mark(axes: Sequence[Any], made: Sequence[DecisionRow]) -> None:
     """A line for each chain, with its text above, on LEVELS in turn: changes can be close."""
     first = axes[0]
     for i, row in enumerate(made):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep
 from qgraph.rl.policy import floats
 from qgraph.rl.policy.bias import PackerOf
 from qgraph.rl.policy.read import PolicyNetwork
@@ -32,7 +32,7 @@ def balance(network: PolicyNetwork, observations: Array) -> PolicyNetwork | None
     for step in takers:
         kernel = step.weights[0]
         weights[kernel] = np.asarray(network.weights[kernel], np.float32) * factors[:, None]
-    affine = Step("affine", (name,), scaled, (f"{scaled}/scale", f"{scaled}/offset"))
+    affine = ActorStep("affine", (name,), scaled, (f"{scaled}/scale", f"{scaled}/offset"))
     others = [
         replace(step, inputs=tuple(scaled if i == name else i for i in step.inputs))
         for step in program.steps

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.actor.ends import last_layers
 from qgraph.rl.actor.ops import Activation
 from qgraph.rl.policy import floats
@@ -48,13 +48,13 @@ def corrected(network: PolicyNetwork, observations: Array, packer: PackerOf) -> 
     return replace(network, weights=weights)
 
 
-def _before_activation(program: ActorProgram, layer: Step) -> tuple[ActorProgram, str]:
+def _before_activation(program: ActorProgram, layer: ActorStep) -> tuple[ActorProgram, str]:
     """The program whose one output is what a layer has before its activation, and its name."""
     name = f"{layer.output}/before activation"
     linear = replace(layer.with_attrs(activation=Activation.LINEAR), output=name)
     activation = {"activation": layer.activation, "alpha": layer.alpha}
-    after = Step("activate", (name,), layer.output, (), activation)
-    steps: list[Step] = []
+    after = ActorStep("activate", (name,), layer.output, (), activation)
+    steps: list[ActorStep] = []
     for step in program.steps:
         steps += [linear, after] if step is layer else [step]
     return replace(program, steps=tuple(steps), outputs=(name,)), name

@@ -12,8 +12,8 @@ from qgraph.ir.graph import Node
 from qgraph.ir.types import Array
 from qgraph.ops.lowerings import Lowerings
 from qgraph.ops.windows import ONE, MaxPoolAttrs
-from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ConvAttrs, LayerNormAttrs
-from qgraph.rl.actor.program import ActorProgram, Step, Weights
+from qgraph.rl.actor.ops import ALPHA, OPS, Activation, ActorConvAttrs, LayerNormAttrs
+from qgraph.rl.actor.program import ActorProgram, ActorStep, Weights
 
 Feed = Callable[[Array], Array]
 
@@ -36,7 +36,7 @@ def run(
     return {name: values[name] for name in program.outputs}
 
 
-def activated(step: Step, x: Array) -> Array:
+def activated(step: ActorStep, x: Array) -> Array:
     if step.activation is Activation.LINEAR:
         return x
     alpha = {"alpha": step.alpha} if step.activation in ALPHA else {}
@@ -48,24 +48,24 @@ def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:
     return run_node(Node(op, op, attrs=attrs), inputs)[0]
 
 
-def _conv(step: Step, x: Array, kernel: Array, bias: Array) -> Array:
-    attrs = step.attrs_as(ConvAttrs)
+def _conv(step: ActorStep, x: Array, kernel: Array, bias: Array) -> Array:
+    attrs = step.attrs_as(ActorConvAttrs)
     window = {"strides": attrs.strides, "padding": attrs.pads, "dilations": ONE}
     return _op("conv2d", window, x, kernel) + bias
 
 
-def _max_pool(step: Step, x: Array) -> Array:
+def _max_pool(step: ActorStep, x: Array) -> Array:
     attrs = step.attrs_as(MaxPoolAttrs)
     window = {"ksize": attrs.ksize, "strides": attrs.strides, "padding": attrs.pads}
     return _op("max_pool", window, x)
 
 
-def _layer_norm(step: Step, x: Array, gamma: Array, beta: Array) -> Array:
+def _layer_norm(step: ActorStep, x: Array, gamma: Array, beta: Array) -> Array:
     epsilon = step.attrs_as(LayerNormAttrs).epsilon
     return _op("layer_norm", {"epsilon": epsilon}, x, gamma, beta)
 
 
-def _center(step: Step, x: Array) -> Array:
+def _center(step: ActorStep, x: Array) -> Array:
     return np.asarray(x - x.mean(axis=-1, keepdims=True))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.files import check_free
-from qgraph.rl.policy.study import Row, Study
+from qgraph.rl.policy.study import Study, StudyRow
 
 COLORS = {
     "papers": "tab:orange",
@@ -81,7 +81,7 @@ def _returns(study: Study) -> Any:
     return figure
 
 
-def _actions(study: Study, rows: list[Row]) -> Any:
+def _actions(study: Study, rows: list[StudyRow]) -> Any:
     """A row of panels for each number of bits: one for discrete actions, one for each number."""
     panels = [(row, i) for row in rows for i in range(len(row.frequencies))]
     columns = len(study.frequencies) if len(study.frequencies) > 1 else min(COLUMNS, len(rows))
@@ -99,7 +99,7 @@ def _actions(study: Study, rows: list[Row]) -> Any:
     return figure
 
 
-def _panel(axis: Any, study: Study, row: Row, i: int) -> None:
+def _panel(axis: Any, study: Study, row: StudyRow, i: int) -> None:
     wanted, found, head = study.frequencies[i], row.frequencies[i], study.head
     title = f"{row.bits} bits"
     if head.discrete:

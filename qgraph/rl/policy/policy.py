@@ -16,7 +16,7 @@ from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
-from qgraph.rl.policy.static import Static
+from qgraph.rl.policy.static import StaticRunner
 
 if TYPE_CHECKING:
     from qgraph.backends.forms import Network
@@ -45,7 +45,7 @@ class Policy:
     def __init__(self, packed: Packed, level: str = "auto") -> None:
         about = packed.manifest
         self.sections = packed.sections
-        self._static: Static | None = None
+        self._static: StaticRunner | None = None
         with reading(None, "its manifest does not hold", AGAIN):
             self.about = about
             self.form = str(about["form"])
@@ -130,7 +130,7 @@ class Policy:
             return actor.run
         if self.form != "static":
             raise ValueError(f"form `{self.form}` is not known")
-        static = Static(packed, level)
+        static = StaticRunner(packed, level)
         if not set(self.names) <= static.outputs:
             raise ValueError("its graph has other outputs")
         if self._range and static.reach is not None:

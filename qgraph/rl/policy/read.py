@@ -14,9 +14,9 @@ from qgraph.ir.types import Array, Shape
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import PassManager
 from qgraph.recipes import POLICY
-from qgraph.rl.actor.program import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, ActorStep
 from qgraph.rl.policy.rules import RULES
-from qgraph.rl.policy.writer import Writer, no_actor
+from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
 TO_LAST = (0, 2, 3, 1)
 SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
@@ -66,7 +66,7 @@ def read_policy(
     PassManager(POLICY).run(graph)
     graph = _with_open_batch(graph)
     images_first = _take_images_last(graph)
-    return replace(_Reader(graph).read(), images_first=images_first)
+    return replace(_PolicyReader(graph).read(), images_first=images_first)
 
 
 def _with_open_batch(graph: Graph) -> Graph:
@@ -133,11 +133,11 @@ def _is_number(graph: Graph, value: str) -> bool:
     return constant is not None and constant.size == 1
 
 
-class _Reader:
+class _PolicyReader:
     """Goes through a graph in order; a bias and an activation join the layer before them."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.writer = graph, Writer(graph)
+        self.graph, self.writer = graph, ActorProgramWriter(graph)
         self.outputs = {public: self._scores(value) for public, value in graph.outputs.items()}
         self.order = [
             node for node in needed_for(graph, self.outputs.values()) if node.op != "const"
@@ -192,7 +192,7 @@ class _Reader:
                 self.writer.same[cast.name] = node.name
         return node.name, sample
 
-    def _with_public_names(self, observation: str) -> tuple[list[Step], tuple[str, ...]]:
+    def _with_public_names(self, observation: str) -> tuple[list[ActorStep], tuple[str, ...]]:
         """Outputs are called what the graph calls them outside."""
         names = {value: value for value in [observation, *self.writer.steps]}
         for public, value in self.outputs.items():
@@ -207,7 +207,7 @@ class _Reader:
         return _needed(steps, found), tuple(dict.fromkeys(found))
 
 
-def _needed(steps: list[Step], outputs: list[str]) -> list[Step]:
+def _needed(steps: list[ActorStep], outputs: list[str]) -> list[ActorStep]:
     """Without the steps that make what nothing takes, like columns that were sliced away."""
     wanted, found = set(outputs), []
     for step in reversed(steps):

@@ -16,13 +16,13 @@ from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import is_channel_mean
-from qgraph.rl.policy.writer import Writer, no_actor
+from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
 NO_DILATION = (1, 1)
 AFFINE = {"affine": ("scale", "offset"), "layer_norm": ("gamma", "beta")}  # what ends in one
 
 
-def _matmul(writer: Writer, node: Node) -> None:
+def _matmul(writer: ActorProgramWriter, node: Node) -> None:
     kernel = writer.constant(node)
     writer.add(
         node.name,
@@ -33,7 +33,7 @@ def _matmul(writer: Writer, node: Node) -> None:
     )
 
 
-def _conv(writer: Writer, node: Node) -> None:
+def _conv(writer: ActorProgramWriter, node: Node) -> None:
     kernel, sizes = writer.constant(node), writer.sample(node.inputs[0])
     if node.typed(ConvAttrs).dilations != NO_DILATION:
         raise no_actor(node, " with dilations")
@@ -44,7 +44,7 @@ def _conv(writer: Writer, node: Node) -> None:
     writer.add(node.name, "conv", node.inputs[0], attrs=attrs, kernel=kernel, bias=bias)
 
 
-def _window(writer: Writer, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
+def _window(writer: ActorProgramWriter, node: Node, kernel: tuple[int, ...]) -> dict[str, Any]:
     height, width = (int(size or 0) for size in writer.sample(node.inputs[0])[:2])
     window = node.typed(SlidingAttrs)
     strides, padding = window.strides, window.padding
@@ -53,7 +53,7 @@ def _window(writer: Writer, node: Node, kernel: tuple[int, ...]) -> dict[str, An
     return {"strides": tuple(strides), "pads": pads}
 
 
-def _depthwise(writer: Writer, node: Node) -> None:
+def _depthwise(writer: ActorProgramWriter, node: Node) -> None:
     kernel = writer.constant(node)
     strides = node.typed(ConvAttrs).strides
     if kernel.shape[:2] != (1, 1) or kernel.shape[3] != 1 or strides != (1, 1):
@@ -61,18 +61,18 @@ def _depthwise(writer: Writer, node: Node) -> None:
     _affine(writer, node, scale=kernel.reshape(-1))
 
 
-def _max_pool(writer: Writer, node: Node) -> None:
+def _max_pool(writer: ActorProgramWriter, node: Node) -> None:
     ksize = node.typed(PoolAttrs).ksize
     attrs = {"ksize": ksize, **_window(writer, node, ksize)}
     writer.add(node.name, "max_pool", node.inputs[0], attrs=attrs)
 
 
-def _bias(writer: Writer, node: Node) -> None:
+def _bias(writer: ActorProgramWriter, node: Node) -> None:
     _affine(writer, node, offset=writer.constant(node))
 
 
 def _affine(
-    writer: Writer,
+    writer: ActorProgramWriter,
     node: Node,
     index: int = 0,
     scale: Array | None = None,
@@ -101,7 +101,7 @@ def _affine(
 
 
 def _activation(kind: str) -> Rule:
-    def rule(writer: Writer, node: Node) -> None:
+    def rule(writer: ActorProgramWriter, node: Node) -> None:
         before = writer.before(node.inputs[0])
         alpha = {"alpha": float(node.attrs["alpha"])} if "alpha" in node.attrs else {}
         attrs = {"activation": kind, **alpha}
@@ -113,7 +113,7 @@ def _activation(kind: str) -> Rule:
     return rule
 
 
-def _sum(writer: Writer, node: Node) -> None:
+def _sum(writer: ActorProgramWriter, node: Node) -> None:
     for index in (0, 1):
         vector = writer.vector(node, 1 - index)
         if vector is not None:
@@ -122,7 +122,7 @@ def _sum(writer: Writer, node: Node) -> None:
     _two(writer, node, "add")
 
 
-def _product(writer: Writer, node: Node) -> None:
+def _product(writer: ActorProgramWriter, node: Node) -> None:
     for index in (0, 1):
         vector = writer.vector(node, 1 - index)
         if vector is not None:
@@ -131,7 +131,7 @@ def _product(writer: Writer, node: Node) -> None:
     _two(writer, node, "multiply")
 
 
-def _difference(writer: Writer, node: Node) -> None:
+def _difference(writer: ActorProgramWriter, node: Node) -> None:
     x, y = node.inputs
     if writer.means.get(y) == writer.value(x):
         writer.add(node.name, "center", x)
@@ -147,7 +147,7 @@ def _difference(writer: Writer, node: Node) -> None:
     writer.add(node.name, "add", *((negated, x) if swapped else (x, negated)))
 
 
-def _two(writer: Writer, node: Node, op: str) -> None:
+def _two(writer: ActorProgramWriter, node: Node, op: str) -> None:
     """Both of one shape, or the second with a last axis of 1."""
     x, y = node.inputs
     if writer.graph.constant(x) is not None or writer.graph.constant(y) is not None:
@@ -156,7 +156,9 @@ def _two(writer: Writer, node: Node, op: str) -> None:
     writer.add(node.name, op, *((y, x) if swapped else (x, y)))
 
 
-def _bounded(writer: Writer, node: Node, low: Any = None, high: Any = None, index: int = 0) -> None:
+def _bounded(
+    writer: ActorProgramWriter, node: Node, low: Any = None, high: Any = None, index: int = 0
+) -> None:
     """x held to low..high, with the bound that stands before it."""
     x = node.inputs[index]
     channels = (writer.sample(node.name) or (1,))[-1] or 1
@@ -172,7 +174,7 @@ def _bounded(writer: Writer, node: Node, low: Any = None, high: Any = None, inde
 
 
 def _bound(side: str) -> Rule:
-    def rule(writer: Writer, node: Node) -> None:
+    def rule(writer: ActorProgramWriter, node: Node) -> None:
         for index in (0, 1):
             vector = writer.vector(node, 1 - index)
             if vector is not None:
@@ -183,31 +185,31 @@ def _bound(side: str) -> Rule:
     return rule
 
 
-def _layer_norm(writer: Writer, node: Node) -> None:
+def _layer_norm(writer: ActorProgramWriter, node: Node) -> None:
     gamma, beta = writer.constant(node, 1), writer.constant(node, 2)
     attrs = {"epsilon": node.typed(NormAttrs).epsilon}
     writer.add(node.name, "layer_norm", node.inputs[0], attrs=attrs, gamma=gamma, beta=beta)
 
 
-def _mean(writer: Writer, node: Node) -> None:
+def _mean(writer: ActorProgramWriter, node: Node) -> None:
     if not is_channel_mean(writer.graph, node):
         raise no_actor(node)
     writer.means[node.name] = writer.value(node.inputs[0])
 
 
-def _softmax(writer: Writer, node: Node) -> None:
+def _softmax(writer: ActorProgramWriter, node: Node) -> None:
     if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
         raise no_actor(node, " over another axis than the last")
     writer.add(node.name, "softmax", node.inputs[0])
 
 
-def _concat(writer: Writer, node: Node) -> None:
+def _concat(writer: ActorProgramWriter, node: Node) -> None:
     if node.typed(AxisAttrs).axis not in (-1, len(writer.sample(node.name))):
         raise no_actor(node, " along another axis than the last")
     writer.add(node.name, "concat", *node.inputs)
 
 
-def _reshape(writer: Writer, node: Node) -> None:
+def _reshape(writer: ActorProgramWriter, node: Node) -> None:
     x = writer.reshaped.get(node.inputs[0], node.inputs[0])
     before, after = writer.graph.types[x].shape or (), writer.graph.types[node.name].shape or ()
     if before[1:] == after[1:]:
@@ -218,7 +220,7 @@ def _reshape(writer: Writer, node: Node) -> None:
         writer.reshaped[node.name] = x
 
 
-def _slice(writer: Writer, node: Node) -> None:
+def _slice(writer: ActorProgramWriter, node: Node) -> None:
     """Columns of a value: those of the layers that make it, and of all that lies between."""
     x = node.inputs[0]
     attrs = node.typed(PartAttrs)
@@ -235,11 +237,11 @@ def _slice(writer: Writer, node: Node) -> None:
     writer.same[node.name] = writer.columns(node, writer.value(x), columns, channels)
 
 
-def _identity(writer: Writer, node: Node) -> None:
+def _identity(writer: ActorProgramWriter, node: Node) -> None:
     writer.same[node.name] = node.inputs[0]
 
 
-Rule = Callable[[Writer, Node], None]
+Rule = Callable[[ActorProgramWriter, Node], None]
 ACTIVATIONS = ("relu", "leaky_relu", "elu", "tanh", "sigmoid", "softplus", "swish", "exp")
 RULES: Mapping[str, Rule] = {
     **{kind: _activation(kind) for kind in ACTIVATIONS},

@@ -38,7 +38,7 @@ def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
     return {"entry": {"tensor": entry.tensor, "spec": asdict(entry.spec)}, "exits": exits}
 
 
-class Static:
+class StaticRunner:
     """Runs the engine's program of a file, parsed at once; raises whatever parsing does."""
 
     def __init__(self, packed: Packed, level: str = "auto") -> None:

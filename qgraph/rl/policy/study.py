@@ -55,7 +55,7 @@ CALIBRATION, CALIBRATION_SEED = 4096, 100_000  # steps to learn from, and their 
 
 
 @dataclass(frozen=True)
-class Row:
+class StudyRow:
     """One way and number of bits. `change` of the mean return is relative to float's."""
 
     way: str
@@ -89,7 +89,7 @@ class Study:
     steps: int
     floating: Returns
     frequencies: Array
-    rows: tuple[Row, ...]
+    rows: tuple[StudyRow, ...]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -104,7 +104,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Form:
+class PolicyForm:
     """A quantized form of a policy, and what it is called."""
 
     way: str
@@ -118,7 +118,7 @@ def forms(
     ways: Sequence[str] = tuple(WAYS),
     head: Head | None = None,
     environment: str | None = None,
-) -> Iterator[Form]:
+) -> Iterator[PolicyForm]:
     """Each of `ways` with each of `bits`; 32 bits are the float policy, which is none of them.
 
     A way goes without bits that nothing is packed in. `dynamic` and `static` are packed on what the
@@ -128,19 +128,19 @@ def forms(
     program, weights = network.program, network.weights
     for way in [way for way in ways if way in WAYS]:
         for b in [b for b in bits if b in PACKED.get(way, range(FLOAT))]:
-            yield Form(way, b, WAYS[way](program, weights, b))
+            yield PolicyForm(way, b, WAYS[way](program, weights, b))
     packed = [way for way in ways if way in PACKED_FORMS]
     if packed and head is not None and environment is not None:
         floating = Simulated(program, weights)
         seen = watch(environment, floating, head, CALIBRATION, CALIBRATION_SEED)
         for way in packed:
             for b in [b for b in bits if b in PACKED[way]]:
-                yield Form(way, b, Policy(pack(network, head, b, way, seen)).outputs)
+                yield PolicyForm(way, b, Policy(pack(network, head, b, way, seen)).outputs)
 
 
 def study(
     floating: Outputs,
-    forms: Iterable[Form],
+    forms: Iterable[PolicyForm],
     head: Head,
     environment: str,
     *,
@@ -166,6 +166,6 @@ def study(
         taken = frequencies(head, head.actions(found), wanted.shape[1])
         change = returns.change_from(baseline)
         apart = shift(head, wanted, found)
-        rows.append(Row(form.way, form.bits, returns, *change, apart, taken))
+        rows.append(StudyRow(form.way, form.bits, returns, *change, apart, taken))
     taken = frequencies(head, head.actions(wanted), wanted.shape[1])
     return Study(environment, head, episodes, first_seed, steps, baseline, taken, tuple(rows))

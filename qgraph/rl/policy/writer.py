@@ -15,17 +15,17 @@ from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.rewrite.constants import channel_vector
 from qgraph.rl.actor.ops import ChannelRule
-from qgraph.rl.actor.program import NOTHING, Step
+from qgraph.rl.actor.program import NOTHING, ActorStep
 
 HAVE = "dense and conv layers, affine, clip, layer norm, softmax, max pool, concat, sums, products"
 
 
-class Writer:
+class ActorProgramWriter:
     """Steps of a program, as they are made from the nodes of `graph`, in its order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.steps: dict[str, Step] = {}  # by output
+        self.steps: dict[str, ActorStep] = {}  # by output
         self.weights: dict[str, Array] = {}
         self.same: dict[str, str] = {}  # values that a step makes under another name
         self.means: dict[str, str] = {}  # over the last axis: of what
@@ -39,7 +39,7 @@ class Writer:
             raise no_actor(self.graph.producer(name))
         return name
 
-    def before(self, value: str) -> Step | None:
+    def before(self, value: str) -> ActorStep | None:
         """The step that makes `value`, where nothing else takes it."""
         alone = self.graph.use_count(value) == 1
         while alone and value in self.same:
@@ -74,9 +74,9 @@ class Writer:
         names = {role: f"{name}/{role}" for role in weights}
         self.weights.update({names[role]: array for role, array in weights.items()})
         made = tuple(self.value(v) for v in inputs)
-        self.steps[name] = Step(op, made, name, tuple(names.values()), attrs)
+        self.steps[name] = ActorStep(op, made, name, tuple(names.values()), attrs)
 
-    def join(self, node: Node, step: Step, **weights: Array) -> None:
+    def join(self, node: Node, step: ActorStep, **weights: Array) -> None:
         """`step`, changed, makes what `node` makes; weights replace its own, by role."""
         self.weights.update({_of_role(step, role): array for role, array in weights.items()})
         changed = replace(step, output=node.name)
@@ -105,11 +105,11 @@ class Writer:
             raise no_actor(node, " of what mixes channels, or of the observation")
         return name
 
-    def weight(self, step: Step, role: str) -> Array:
+    def weight(self, step: ActorStep, role: str) -> Array:
         return self.weights[_of_role(step, role)]
 
 
-def _of_role(step: Step, role: str) -> str:
+def _of_role(step: ActorStep, role: str) -> str:
     return next(name for name in step.weights if name.endswith(f"/{role}"))
 
 

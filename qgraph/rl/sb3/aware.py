@@ -45,7 +45,7 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
             return
         self._changed = list(layers(self.model.policy))
         for layer in self._changed:
-            layer.forward = Quantized(layer, self.bits)
+            layer.forward = FakeQuantizedForward(layer, self.bits)
 
     def _on_training_end(self) -> None:
         for layer in self._changed:
@@ -53,7 +53,7 @@ class QuantizationAware(BaseCallback):  # type: ignore[misc]
         self._changed = []
 
 
-class Quantized:
+class FakeQuantizedForward:
     """The forward of a layer, dense or conv, on D(Q(W)) and D(Q(x))."""
 
     def __init__(self, layer: TorchModule, bits: int) -> None:
@@ -83,7 +83,9 @@ class Quantized:
 @contextmanager
 def in_float(policy: TorchModule) -> Iterator[None]:
     """For a while layers compute in float, whatever training is aware of."""
-    changed = [m for m in layers(policy) if isinstance(vars(m).get("forward"), Quantized)]
+    changed = [
+        m for m in layers(policy) if isinstance(vars(m).get("forward"), FakeQuantizedForward)
+    ]
     kept = [vars(layer).pop("forward") for layer in changed]
     try:
         yield

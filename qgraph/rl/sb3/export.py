@@ -32,13 +32,13 @@ def export_onnx(
     path, found = Path(path), read(model, normalizer)
     policy, family = model.policy, family_of(model.policy)
 
-    class Actor(torch.nn.Module):  # type: ignore[misc]
+    class ExportedActor(torch.nn.Module):  # type: ignore[misc]
         def forward(self, observation: TorchTensor) -> TorchTensor:
             if found.normalizer is not None:
                 observation = found.normalizer.tensor(observation)
             return family.outputs(policy, observation)
 
-    actor = Actor()
+    actor = ExportedActor()
     actor.policy = policy  # so that its parameters are found
     training, content = policy.training, io.BytesIO()
     actor.eval()

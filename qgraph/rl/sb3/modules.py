@@ -11,7 +11,7 @@ from torch import nn
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import TorchModule, TorchTensor
 from qgraph.ir.types import Array
-from qgraph.rl.actor.program import ActorProgram, Step
+from qgraph.rl.actor.program import ActorProgram, ActorStep
 from qgraph.rl.sb3.normalizer import Normalizer
 
 ACTIVATIONS: Mapping[TorchModule, str] = {
@@ -38,7 +38,7 @@ class ModuleReader:
     def __init__(self, shape: tuple[int, ...], images: bool) -> None:
         self.images = images
         self.shape = (*shape[1:], shape[0]) if images else shape
-        self.steps: list[Step] = []
+        self.steps: list[ActorStep] = []
         self.parameters: dict[str, Read] = {}
         self.value = "observation"
         self.flattened: tuple[int, ...] | None = None  # what an image was before
@@ -58,7 +58,7 @@ class ModuleReader:
         names = {role: f"{name}/{role}" for role in weights}
         self.parameters.update({names[role]: read for role, read in weights.items()})
         made = inputs or (self.value,)
-        self.steps.append(Step(op, made, name, tuple(names.values()), attrs or {}))
+        self.steps.append(ActorStep(op, made, name, tuple(names.values()), attrs or {}))
         self.value = name
 
     def normalize(self, normalizer: Normalizer) -> None:

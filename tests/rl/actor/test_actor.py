@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import GraphError, LoadError, TrainingError, UnsupportedError, UsageError
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step, read_block
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer, read_block
 from tests.helpers.actors import cnn, every_op, mlp, random_weights
 
 ROOT = Path(__file__).parents[3]
@@ -153,7 +153,7 @@ def test_programs_that_no_block_holds_are_refused():
     with pytest.raises(UnsupportedError, match="too long"):
         Packer(mlp(1 << 17, 1))
     with pytest.raises(GraphError, match="y: clip: unknown attribute `activation`"):
-        Step("clip", ("observation",), "y", ("low", "high"), {"activation": "relu"})
+        ActorStep("clip", ("observation",), "y", ("low", "high"), {"activation": "relu"})
 
 
 def test_zeros_are_exact_and_channels_may_be_empty():

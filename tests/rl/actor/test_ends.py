@@ -2,7 +2,7 @@
 
 import pytest
 
-from qgraph.rl.actor import ActorProgram, Packer, Step, end_bits
+from qgraph.rl.actor import ActorProgram, ActorStep, Packer, end_bits
 from qgraph.rl.actor.ends import first_layers, last_layers
 from tests.helpers.actors import mlp, random_weights
 
@@ -10,14 +10,14 @@ from tests.helpers.actors import mlp, random_weights
 def dueling(hidden=16):
     """Two branches of two layers from the observation on, with a scale in front of one."""
     steps = (
-        Step("dense", ("observation",), "v0", ("kv0", "bv0"), {"activation": "relu"}),
-        Step("dense", ("v0",), "v1", ("kv1", "bv1"), {"activation": "relu"}),
-        Step("dense", ("v1",), "value", ("kv2", "bv2")),
-        Step("affine", ("observation",), "scaled", ("s", "t")),
-        Step("dense", ("scaled",), "a0", ("ka0", "ba0"), {"activation": "relu"}),
-        Step("dense", ("a0",), "advantages", ("ka1", "ba1")),
-        Step("center", ("advantages",), "centered"),
-        Step("add", ("centered", "value"), "q"),
+        ActorStep("dense", ("observation",), "v0", ("kv0", "bv0"), {"activation": "relu"}),
+        ActorStep("dense", ("v0",), "v1", ("kv1", "bv1"), {"activation": "relu"}),
+        ActorStep("dense", ("v1",), "value", ("kv2", "bv2")),
+        ActorStep("affine", ("observation",), "scaled", ("s", "t")),
+        ActorStep("dense", ("scaled",), "a0", ("ka0", "ba0"), {"activation": "relu"}),
+        ActorStep("dense", ("a0",), "advantages", ("ka1", "ba1")),
+        ActorStep("center", ("advantages",), "centered"),
+        ActorStep("add", ("centered", "value"), "q"),
     )
     shapes = {
         "kv0": (4, hidden), "bv0": (hidden,), "kv1": (hidden, hidden), "bv1": (hidden,),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.errors import TrainingError
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.actor.actor import levels
 from qgraph.rl.actor.ops import ACTIVATIONS
 from qgraph.rl.actor.packer import pack_plain
@@ -82,7 +82,7 @@ def test_convolutions_of_any_shape_give_the_same_bits(data):
     channels, outputs = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 80))
     strides = (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
     attrs = {"strides": strides, "pads": pads, "activation": "relu"}
-    step = Step("conv", ("observation",), "y", ("w", "b"), attrs)
+    step = ActorStep("conv", ("observation",), "y", ("w", "b"), attrs)
     shapes = {"w": (*kernel, channels, outputs), "b": (outputs,)}
     program = ActorProgram((height, width, channels), (step,), ("y",), shapes)
     x = np.random.default_rng(0).normal(size=(2, height, width, channels)).astype(np.float32)
@@ -93,7 +93,7 @@ def test_convolutions_of_any_shape_give_the_same_bits(data):
 def test_activation_functions_are_right_and_the_same_bits(name):
     x = np.concatenate([np.linspace(-120, 120, 4001), np.logspace(-30, 3, 500), [0.0, -0.0, 1e30]])
     x = np.concatenate([x, -x]).astype(np.float32)
-    step = Step("activate", ("observation",), "y", (), {"activation": name})
+    step = ActorStep("activate", ("observation",), "y", (), {"activation": name})
     program = ActorProgram(x.shape, (step,), ("y",), {})
     block = Packer(program).pack({})
     found = Actor(block, "numpy")(x)

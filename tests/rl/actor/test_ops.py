@@ -7,7 +7,7 @@ import pytest
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.ops.attributes import declarations
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.layout import COLUMNS, STEP
 from qgraph.rl.actor.ops import ACTIVATIONS, ALPHA, OPS, ChannelRule
 from qgraph.rl.actor.ops.activations import FUNCTIONS
@@ -53,7 +53,7 @@ def test_every_op_is_in_the_block_that_native_code_is_tested_with(op: str) -> No
 def test_every_activation_has_a_function_and_a_step_that_is_tested(activation: str) -> None:
     assert activation in FUNCTIONS, f"{activation}: no function"
     x = np.linspace(-2, 2, 16, dtype=np.float32)
-    step = Step("activate", ("observation",), "y", (), {"activation": activation})
+    step = ActorStep("activate", ("observation",), "y", (), {"activation": activation})
     found = step.definition.compute(step.attrs, [x], [])
     wanted = floats.activated(step, x)
     assert np.allclose(found, wanted, atol=1e-6), activation
@@ -81,7 +81,7 @@ def test_a_learner_refuses_activations_that_it_would_compute_otherwise(activatio
     from qgraph.rl.learn import tensors
 
     attrs = {"activation": activation, "alpha": alpha}
-    step = Step("activate", ("observation",), "y", (), attrs)
+    step = ActorStep("activate", ("observation",), "y", (), attrs)
     program = ActorProgram((3,), (step,), ("y",), {})
     with pytest.raises(UnsupportedError, match="y: a learner has no"):
         tensors.run(program, {}, tf.zeros((1, 3)))
@@ -109,7 +109,7 @@ def test_a_learner_refuses_activations_that_it_would_compute_otherwise(activatio
 )  # fmt: skip
 def test_steps_that_make_no_sense_are_refused_by_name(op, inputs, weights, attrs, says) -> None:
     with pytest.raises(GraphError, match=says) as caught:
-        Step(op, ("x",) * inputs, "y", ("w", "b")[:weights], attrs)
+        ActorStep(op, ("x",) * inputs, "y", ("w", "b")[:weights], attrs)
     assert str(caught.value).startswith("y: ")
 
 
@@ -127,25 +127,28 @@ def test_steps_that_make_no_sense_are_refused_by_name(op, inputs, weights, attrs
 )
 def test_shapes_that_do_not_fit_are_refused_by_name(op, shape, weights, attrs) -> None:
     names = ("w0", "w1")
-    step = Step(op, ("observation",), "y", names, attrs)
+    step = ActorStep(op, ("observation",), "y", names, attrs)
     with pytest.raises(GraphError, match=f"y: `{op}` does not fit: "):
         ActorProgram(shape, (step,), ("y",), dict(zip(names, weights, strict=True)))
 
 
 def test_values_that_do_not_fit_together_are_refused() -> None:
-    steps = (Step("flatten", ("observation",), "f"), Step("concat", ("f", "observation"), "y"))
+    steps = (
+        ActorStep("flatten", ("observation",), "f"),
+        ActorStep("concat", ("f", "observation"), "y"),
+    )
     with pytest.raises(GraphError, match="y: `concat` does not fit"):
         ActorProgram((2, 2), steps, ("y",), {})
-    steps = (steps[0], Step("add", ("f", "observation"), "y"))
+    steps = (steps[0], ActorStep("add", ("f", "observation"), "y"))
     with pytest.raises(GraphError, match="y: `add` does not fit"):
         ActorProgram((2, 2), steps, ("y",), {})
 
 
 def test_alpha_has_the_default_of_its_activation() -> None:
     for activation in ACTIVATIONS:
-        step = Step("activate", ("x",), "y", (), {"activation": activation})
+        step = ActorStep("activate", ("x",), "y", (), {"activation": activation})
         assert step.alpha == ALPHA.get(activation, 0.0)
-    assert Step("activate", ("x",), "y", (), {"activation": "elu", "alpha": 0.5}).alpha == 0.5
+    assert ActorStep("activate", ("x",), "y", (), {"activation": "elu", "alpha": 0.5}).alpha == 0.5
 
 
 def test_programs_are_the_same_after_json() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import GraphError, LoadError, RunError, TrainingError, UsageError
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.broadcast import (
     Channel,
     DirectPublisher,
@@ -34,7 +34,7 @@ def run() -> Iterator[Supervisor]:
 
 
 def test_a_program_goes_through_json() -> None:
-    conv = Step(
+    conv = ActorStep(
         "conv", ("observation",), "a", ("w", "b"), {"strides": (2, 1), "pads": ((1, 0),) * 2}
     )
     program = ActorProgram(

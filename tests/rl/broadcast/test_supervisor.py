@@ -11,7 +11,7 @@ import pytest
 
 from qgraph.errors import RunError, UsageError
 from qgraph.rl.broadcast import Channel, Experience, Supervisor
-from qgraph.rl.broadcast.board import State
+from qgraph.rl.broadcast.board import ProcessState
 from tests.helpers.watching import gone, until, watched
 
 MODULE = "tests.helpers.rl_processes"
@@ -24,10 +24,10 @@ def kill(run: Supervisor, name: str) -> None:
 def test_processes_end_with_the_run_and_import_no_framework() -> None:
     with Supervisor(2) as run:
         run.start("a", MODULE, {"task": "modules"})
-        watched(run, lambda: run.state("a") == State.RUNNING)
+        watched(run, lambda: run.state("a") == ProcessState.RUNNING)
         process = run.children["a"].process
     assert process.returncode == 0
-    assert run.state("a") == State.STOPPED
+    assert run.state("a") == ProcessState.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_settings_are_as_long_as_they_need_be() -> None:
 def test_one_that_is_killed_is_named_with_its_signal() -> None:
     with Supervisor(1) as run:
         run.start("quantizer", MODULE, {"task": "wait"})
-        watched(run, lambda: run.state("quantizer") == State.RUNNING)
+        watched(run, lambda: run.state("quantizer") == ProcessState.RUNNING)
         kill(run, "quantizer")
         with pytest.raises(RunError, match="quantizer: was killed by SIGKILL"):
             watched(run, lambda: False)
@@ -76,7 +76,7 @@ def test_none_hangs_that_was_stopped_with_the_run(monkeypatch: pytest.MonkeyPatc
     """As by Ctrl-Z and `fg`: the clock of monotonic goes on meanwhile."""
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "wait"}, silence=20.0)
-        watched(run, lambda: run.state("a") == State.RUNNING)
+        watched(run, lambda: run.state("a") == ProcessState.RUNNING)
         run.check()
         pid, clock = run.children["a"].process.pid, time.monotonic
         os.kill(pid, signal.SIGSTOP)
@@ -90,7 +90,7 @@ def test_none_hangs_that_was_stopped_with_the_run(monkeypatch: pytest.MonkeyPatc
 def test_one_that_does_not_stop_is_killed() -> None:
     with Supervisor(1) as run:
         run.start("a", MODULE, {"task": "stuck"})
-        watched(run, lambda: run.state("a") == State.RUNNING)
+        watched(run, lambda: run.state("a") == ProcessState.RUNNING)
         run.stop(grace=0.1)
         assert run.children["a"].process.returncode == -9
 

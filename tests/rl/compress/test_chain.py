@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qgraph.errors import GraphError, UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents import config_for
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import initial_weights, network
 from qgraph.rl.learn.sources import packed_bits
@@ -99,7 +99,7 @@ def test_a_link_of_ones_own_says_its_arguments(arguments):
 
 
 def test_a_link_of_ones_own_that_raises_is_said():
-    whole = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
+    whole = ChainPolicy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
     text = "tests.helpers.plain_links.RaisesAfter"
     said = f"`{text}(0)`: ZeroDivisionError: a mistake of its author"
     with pytest.raises(UnsupportedError, match=re.escape(said)):
@@ -107,14 +107,14 @@ def test_a_link_of_ones_own_that_raises_is_said():
 
 
 def test_a_link_that_changes_outputs_is_refused():
-    whole = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
+    whole = ChainPolicy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3)))
     said = r"after pass `.*Cut`: what it makes has outputs .*\[2\]"
     with pytest.raises(UnsupportedError, match=said):
         Compressor.parse("tests.helpers.plain_links.Cut")(whole)
 
 
 def test_links_of_one_text_remember_things_of_their_own():
-    whole, memory = Policy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3))), {}
+    whole, memory = ChainPolicy(mlp(4, 8, 3), random_weights(mlp(4, 8, 3))), {}
     link = "tests.helpers.plain_links.RaisesAfter(9)"
     Compressor.parse(f"{link}|{link}|quantize(8)")(whole, memory=memory)
     Compressor.parse(f"prune(0.5)|{link}")(whole, memory=memory)
@@ -123,7 +123,7 @@ def test_links_of_one_text_remember_things_of_their_own():
 
 def test_what_is_packed_is_the_pruned_policy_in_few_bits():
     program = mlp(6, 64, 64, 3)
-    whole = Policy(program, random_weights(program))
+    whole = ChainPolicy(program, random_weights(program))
     compressed = Compressor().prune(0.5).quantize(4).pack()(whole)
     assert compressed.program.weight_shapes["w1"] == (32, 32)
     small = Packer(compressed.program, 4, 16, 16).pack(compressed.weights)
@@ -140,13 +140,15 @@ def test_quantize_packs_as_actors_in_training(program, bits):
     weights = random_weights(program)
     trained = config_for("dqn", "CartPole-v1", actor_bits=bits)
     as_trained = Packer(program, **packed_bits(trained, program)).pack(weights)
-    assert (Compressor().quantize(bits).pack()(Policy(program, weights)).block == as_trained).all()
+    assert (
+        Compressor().quantize(bits).pack()(ChainPolicy(program, weights)).block == as_trained
+    ).all()
 
 
 def test_quantize_can_give_all_layers_the_same_bits():
     program = mlp(6, 16, 16, 3)
     weights = random_weights(program)
-    block = Compressor.parse("quantize(8, 8, 8)|pack")(Policy(program, weights)).block
+    block = Compressor.parse("quantize(8, 8, 8)|pack")(ChainPolicy(program, weights)).block
     assert (block == Packer(program, 8).pack(weights)).all()
 
 
@@ -154,7 +156,7 @@ def test_a_compressed_policy_acts_on_cartpole():
     gymnasium = pytest.importorskip("gymnasium", reason="needs the extra `rl`")
     program = network((4,), (64, 64), 2)
     weights = initial_weights(program, np.random.default_rng(0))
-    block = Compressor().prune(0.5).quantize(8).pack()(Policy(program, weights)).block
+    block = Compressor().prune(0.5).quantize(8).pack()(ChainPolicy(program, weights)).block
     actor, head, environment = Actor(block), Head("argmax"), gymnasium.make("CartPole-v1")
     seen, over, steps = environment.reset(seed=0)[0], False, 0
     while not over:
@@ -165,11 +167,11 @@ def test_a_compressed_policy_acts_on_cartpole():
 
 def test_a_chain_of_no_links_gives_what_it_was_given():
     program = mlp(3, 4, 2)
-    whole = Policy(program, random_weights(program))
+    whole = ChainPolicy(program, random_weights(program))
     assert Compressor()(whole) is whole
 
 
 def test_weights_that_do_not_fit_make_no_policy():
     program = mlp(3, 4, 2)
     with pytest.raises(GraphError, match="is a weight that is not given"):
-        Policy(program, {})
+        ChainPolicy(program, {})

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from qgraph.errors import CalibrationError, TrainingError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress import Compressor, Policy, losses
-from qgraph.rl.compress.distill import Place
+from qgraph.rl.compress import ChainPolicy, Compressor, losses
+from qgraph.rl.compress.distill import StudentPlace
 from qgraph.rl.compress.distiller import Distiller
 from qgraph.rl.compress.soft import entropy, outputs_of, soft
-from qgraph.rl.compress.students import NETWORKS, Network, initial, program_of
+from qgraph.rl.compress.students import NETWORKS, StudentNetwork, initial, program_of
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import actor_critic, network
 from qgraph.rl.policy import floats
@@ -37,7 +37,7 @@ def seen(n=512, size=5, seed=1):
 def teacher(head=HEADS["categorical"], outputs=4):
     program = mlp(5, 32, 32, outputs, activation="tanh")
     weights = random_weights(program)
-    return Policy(program, {**weights, "w2": 3 * weights["w2"]}, head)
+    return ChainPolicy(program, {**weights, "w2": 3 * weights["w2"]}, head)
 
 
 def apart(a, b, x):
@@ -69,7 +69,7 @@ def test_a_student_comes_to_act_as_its_teacher(kind):
     whole = teacher(HEADS[kind], 4 if kind == "squashed_gaussian" else 2)
     x = seen()
     chain = Compressor().distill("16", steps=300, rate=3e-3)
-    untrained = Policy(*begun(whole), whole.head)
+    untrained = ChainPolicy(*begun(whole), whole.head)
     small = chain(whole, x)
     assert small.weights["hidden_0/kernel"].shape == (5, 16)
     assert small.program.outputs == whole.program.outputs
@@ -79,7 +79,7 @@ def test_a_student_comes_to_act_as_its_teacher(kind):
 
 
 def begun(whole):
-    program = program_of(Network.parse("16"), whole.program)
+    program = program_of(StudentNetwork.parse("16"), whole.program)
     return program, initial(program, whole, 0)
 
 
@@ -95,20 +95,22 @@ def test_one_that_goes_on_takes_the_steps_that_follow():
     whole, x, memory, other = teacher(), seen(), {}, {}
     first = Compressor().distill("16", steps=30, follow=2)
     first(whole, x, memory)
-    powers = memory[str(first)][Place.STUDENT].adam.state["powers"]
+    powers = memory[str(first)][StudentPlace.STUDENT].adam.state["powers"]
     assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
     first(whole, x, memory)
     assert powers.numpy() == pytest.approx([0.9**33, 0.999**33])
     again = Compressor().distill(steps=30, follow=2)  # what comes in begins anew each time
     for _ in range(2):
         again(whole, x, other)
-        powers = other[str(again)][Place.OTHER].adam.state["powers"]
+        powers = other[str(again)][StudentPlace.OTHER].adam.state["powers"]
         assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
 
 
 def test_of_values_of_actions_the_differences_are_learnt():
     whole = teacher(HEADS["argmax"])
-    shifted = Policy(whole.program, {**whole.weights, "b2": whole.weights["b2"] + 50}, whole.head)
+    shifted = ChainPolicy(
+        whole.program, {**whole.weights, "b2": whole.weights["b2"] + 50}, whole.head
+    )
     chain, x = Compressor().distill("16", steps=100), seen()
     found, wanted = (chain(policy, x).actor()(x) for policy in (shifted, whole))
     assert found == pytest.approx(wanted, rel=1e-3, abs=1e-3)
@@ -119,7 +121,7 @@ def test_an_output_of_one_number_is_the_value_and_is_learnt_too():
     program = ActorProgram(
         program.shape, program.steps, ("advantage", "value"), program.weight_shapes
     )
-    whole = Policy(program, random_weights(program), Head("categorical"))
+    whole = ChainPolicy(program, random_weights(program), Head("categorical"))
     small = Compressor().distill("32", steps=500, rate=3e-3, value=1.0)(whole, seen())
     assert small.program.outputs == ("advantage", "value")
     x = seen(seed=2)
@@ -134,10 +136,10 @@ def test_what_is_not_finite_is_not_learnt():
     first = chain(whole, x, memory)
     good = first.weights
     far = np.full_like(whole.weights["w2"], 3e38)
-    wild = Policy(whole.program, {**whole.weights, "w2": far}, whole.head)
+    wild = ChainPolicy(whole.program, {**whole.weights, "w2": far}, whole.head)
     with pytest.raises(TrainingError, match="what the original policy says is not finite"):
         chain(wild, x, memory)
-    left = memory["distill(16, steps=30)"][Place.STUDENT].weights()
+    left = memory["distill(16, steps=30)"][StudentPlace.STUDENT].weights()
     assert all(np.array_equal(left[name], good[name]) for name in good)
     assert apart(whole, chain(whole, x, memory), x) < apart(whole, first, x)
 
@@ -147,7 +149,7 @@ def test_a_student_that_came_to_nothing_is_as_it_was():
     chain = Compressor().distill("16", steps=30, rate=1e30)
     with pytest.raises(TrainingError, match="the student's loss is"):
         chain(whole, x, memory)
-    left = memory[str(chain)][Place.STUDENT].weights()
+    left = memory[str(chain)][StudentPlace.STUDENT].weights()
     assert all(np.array_equal(left[name], w) for name, w in begun(whole)[1].items())
 
 
@@ -156,7 +158,7 @@ def test_weights_that_a_last_step_makes_nan_are_not_kept():
     whole, x, memory = teacher(), seen(), {}
     chain = Compressor().distill("16", steps=1)
     good = chain(whole, x, memory).weights
-    student = memory[str(chain)][Place.STUDENT]
+    student = memory[str(chain)][StudentPlace.STUDENT]
     descend = student._compiled
 
     def wild(*batch):
@@ -184,7 +186,7 @@ def test_a_pruned_policy_recovers():
 
 
 def test_normalisation_is_the_teachers_and_is_not_learnt():
-    whole = Policy(every := normalised(), random_weights(every), Head("categorical"))
+    whole = ChainPolicy(every := normalised(), random_weights(every), Head("categorical"))
     small = Compressor().distill("8", steps=5)(whole, seen(64, 21))
     assert [step.op for step in small.program.steps] == ["affine", "clip", "dense", "dense"]
     for name in ("scale", "offset", "low", "high"):
@@ -199,7 +201,7 @@ def normalised():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_table_6(name):
     program = network((84, 84, 4), (64,), 6)
-    made = program_of(Network.parse(name), program)
+    made = program_of(StudentNetwork.parse(name), program)
     table = {  # channels (kernel) of convolutions, units
         "original": ([(32, 8), (64, 4), (64, 3)], 2048),
         "net1": ([(16, 8), (32, 4)], 256),
@@ -213,7 +215,7 @@ def test_networks_of_table_6(name):
 
 
 def test_layers_of_a_student_for_small_images():
-    made = program_of(Network.parse("8x3x1-4x2x2-64"), network((10, 10, 4), (128,), 3))
+    made = program_of(StudentNetwork.parse("8x3x1-4x2x2-64"), network((10, 10, 4), (128,), 3))
     shapes = made.shapes()
     assert shapes["conv_0"] == (8, 8, 8) and shapes["conv_1"] == (4, 4, 4)
     assert shapes["hidden_0"] == (64,) and shapes["output"] == (3,)
@@ -232,9 +234,9 @@ def test_students_that_do_not_fit():
     with pytest.raises(UnsupportedError, match=r"`distill\(net3\)`: the student is for images"):
         Compressor().distill("net3")(whole, seen())
     with pytest.raises(UnsupportedError, match="the student is for rows"):
-        program_of(Network.parse("8-8"), network((84, 84, 4), (8,), 2))
+        program_of(StudentNetwork.parse("8-8"), network((84, 84, 4), (8,), 2))
     with pytest.raises(UnsupportedError, match="are too small for the student"):
-        program_of(Network.parse("net3"), cnn(11))
+        program_of(StudentNetwork.parse("net3"), cnn(11))
     with pytest.raises(UnsupportedError, match="the student has outputs"):
         Compressor().distill(mlp(5, 8, 3))(whole, seen())
     with pytest.raises(UnsupportedError, match="the student takes observations"):
@@ -260,7 +262,7 @@ def test_settings_that_make_no_sense(name, value):
 def test_a_student_of_ones_own():
     student = network((5,), (7,), 3)
     program = network((5,), (32, 32), 3)
-    whole = Policy(program, random_weights(program), Head("categorical"))
+    whole = ChainPolicy(program, random_weights(program), Head("categorical"))
     small = Compressor().distill(student, steps=5)(whole, seen())
     assert small.program is student
 
@@ -271,7 +273,7 @@ def judged(scale=40.0, level=200.0, head=HEADS["categorical"]):
     weights = random_weights(whole)
     weights["value/kernel"] = scale * weights["value/kernel"]
     weights["value/bias"] = np.full(1, level, "f4")
-    return Policy(whole, weights, head, critic="value"), policy
+    return ChainPolicy(whole, weights, head, critic="value"), policy
 
 
 def values_of(policy, x):
@@ -295,14 +297,14 @@ def test_what_is_packed_has_no_critic():
     small = Compressor().prune(0.5).distill(steps=2).quantize(8).pack()(whole, seen())
     assert small.program.outputs == ("output", "value") and small.acted.outputs == ("output",)
     assert small.actor().outputs == ("output",)
-    alone = Policy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
+    alone = ChainPolicy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
     assert (whole.pack(3) == alone.pack(3)).all()
 
 
 def test_units_are_pruned_for_what_actors_run():
     """A critic of large weights does not keep those that the policy hardly listens to."""
     whole, policy = judged(scale=1e4)
-    alone = Policy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
+    alone = ChainPolicy(policy, {n: whole.weights[n] for n in policy.weight_shapes}, whole.head)
     pruned, wanted = Compressor().prune(0.5)(whole), Compressor().prune(0.5)(alone)
     assert all((pruned.weights[name] == weight).all() for name, weight in wanted.weights.items())
     assert pruned.weights["value/kernel"].shape == (16, 1)
@@ -357,6 +359,6 @@ def test_a_student_with_values_goes_on_from_what_was_kept():
     x, memory = seen(), {}
     chain = Compressor().distill("8", steps=20, follow=5)
     chain(whole, x, memory)
-    kept = {str(chain): {Place.KEPT: memory[str(chain)][Place.STUDENT].state()}}
+    kept = {str(chain): {StudentPlace.KEPT: memory[str(chain)][StudentPlace.STUDENT].state()}}
     wanted, found = chain(whole, x, memory), chain(whole, x, kept)
     assert all((found.weights[name] == w).all() for name, w in wanted.weights.items())

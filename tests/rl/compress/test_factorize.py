@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.errors import UnsupportedError, UsageError
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.compress.factorize import factors
 from qgraph.rl.policy import floats
 from tests.helpers.actors import everything, mlp, random_weights
@@ -36,7 +36,7 @@ def low_rank(rank=3):
     program, rng = mlp(20, 30, 30, 2), np.random.default_rng(0)
     weights = random_weights(program)
     weights["w1"] = (rng.normal(size=(30, rank)) @ rng.normal(size=(rank, 30))).astype("f4")
-    return Policy(program, weights)
+    return ChainPolicy(program, weights)
 
 
 def test_a_layer_of_low_rank_is_split_and_the_function_stays():
@@ -56,13 +56,13 @@ def test_a_layer_of_low_rank_is_split_and_the_function_stays():
 
 def test_what_would_not_get_smaller_stays():
     program = mlp(4, 4, 2)
-    policy = Policy(program, random_weights(program))
+    policy = ChainPolicy(program, random_weights(program))
     assert Compressor().factorize(1.0)(policy).program == program
 
 
 def test_every_op_may_stand_beside():
     program = everything()
-    policy = Policy(program, random_weights(program))
+    policy = ChainPolicy(program, random_weights(program))
     made = Compressor().factorize(0.6)(policy)
     assert made.numbers < policy.numbers
     assert made.program.shapes()["both"] == program.shapes()["both"]
@@ -72,6 +72,6 @@ def test_bad_settings_and_graphs():
     for energy in (0, 1.1, float("nan")):
         with pytest.raises(UsageError, match="above 0 to 1"):
             Compressor().factorize(energy)
-    program = ActorProgram((3,), (Step("softmax", ("observation",), "y"),), ("y",), {})
+    program = ActorProgram((3,), (ActorStep("softmax", ("observation",), "y"),), ("y",), {})
     with pytest.raises(UnsupportedError, match="no dense layer"):
-        Compressor().factorize()(Policy(program, {}))
+        Compressor().factorize()(ChainPolicy(program, {}))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.learn.networks import network
 from qgraph.rl.policy import floats
 from tests.helpers.actors import cnn, every_op, everything, mlp, random_weights
@@ -13,7 +13,9 @@ X = "observation"
 
 
 def dense(source, name, k, m, activation="linear"):
-    step = Step("dense", (source,), name, (f"{name}/k", f"{name}/b"), {"activation": activation})
+    step = ActorStep(
+        "dense", (source,), name, (f"{name}/k", f"{name}/b"), {"activation": activation}
+    )
     return step, {f"{name}/k": (k, m), f"{name}/b": (m,)}
 
 
@@ -22,11 +24,11 @@ def made(shape, *parts, outputs=None, seed=0):
     steps, shapes = zip(*parts, strict=True)
     known = {name: shape for part in shapes for name, shape in part.items()}
     program = ActorProgram(shape, steps, outputs or (steps[-1].output,), known)
-    return Policy(program, random_weights(program, seed))
+    return ChainPolicy(program, random_weights(program, seed))
 
 
 def affine(source, name, c):
-    return Step("affine", (source,), name, (f"{name}/s", f"{name}/o")), {
+    return ActorStep("affine", (source,), name, (f"{name}/s", f"{name}/o")), {
         f"{name}/s": (c,),
         f"{name}/o": (c,),
     }
@@ -50,7 +52,7 @@ def same(policy, fused):
     [cnn(), every_op(), everything(), network((84, 84, 4), (16,), 3, dueling=True), mlp(3, 4, 2)],
 )
 def test_any_program_stays_the_same_function(program):
-    policy = Policy(program, random_weights(program))
+    policy = ChainPolicy(program, random_weights(program))
     same(policy, Compressor().fuse()(policy))
 
 
@@ -59,9 +61,12 @@ def test_activations_scales_and_means_go_into_layers():
         (5,),
         dense(X, "a", 5, 7),
         affine("a", "scaled", 7),
-        (Step("activate", ("scaled",), "h", (), {"activation": "leaky_relu", "alpha": 0.3}), {}),
+        (
+            ActorStep("activate", ("scaled",), "h", (), {"activation": "leaky_relu", "alpha": 0.3}),
+            {},
+        ),
         dense("h", "b", 7, 3),
-        (Step("center", ("b",), "y"), {}),
+        (ActorStep("center", ("b",), "y"), {}),
     )
     fused = Compressor().fuse()(policy)
     assert ops(fused) == [("dense", "leaky_relu"), ("dense", "linear")]
@@ -88,7 +93,7 @@ def test_what_others_see_or_use_too_stays():
     twice = made(
         (4,),
         dense(X, "a", 4, 4),
-        (Step("dense", ("a",), "y", ("a/k", "a/b"), {}), {}),
+        (ActorStep("dense", ("a",), "y", ("a/k", "a/b"), {}), {}),
     )
     assert Compressor().fuse()(twice) is twice
 
@@ -97,7 +102,7 @@ def test_a_scale_in_front_goes_into_the_layer_only_where_features_keep_their_ran
     policy = made((5,), affine(X, "seen", 5), dense("seen", "y", 5, 3))
     assert Compressor().fuse()(policy) is policy
     one = {"seen/s": np.full(5, 1 / 256, "f4"), "seen/o": np.zeros(5, "f4")}
-    frames = Policy(policy.program, {**policy.weights, **one})
+    frames = ChainPolicy(policy.program, {**policy.weights, **one})
     fused = Compressor().fuse()(frames)
     assert ops(fused) == [("dense", "linear")]
     same(frames, fused)

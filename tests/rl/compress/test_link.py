@@ -8,8 +8,8 @@ import pytest
 from qgraph.errors import PassError, UnsupportedError
 from qgraph.passes import PassManager, PassOver, PassResult
 from qgraph.rewrite.trace import Trace
-from qgraph.rl.actor import ActorProgram, Step
-from qgraph.rl.compress import Compressor, Link, Policy
+from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress import ChainPolicy, Compressor, Link
 from qgraph.rl.compress.chain import LINKS
 from qgraph.rl.compress.link import Compression
 from tests.helpers.actors import mlp, random_weights
@@ -21,11 +21,11 @@ SHAPES = {
 PROGRAM = ActorProgram(
     (4,),
     (
-        Step("affine", ("observation",), "scaled", ("scale", "offset")),
-        Step("dense", ("scaled",), "hidden", ("k0", "b0")),
-        Step("activate", ("hidden",), "bent", (), {"activation": "relu"}),
-        Step("dense", ("bent",), "next", ("k1", "b1"), {"activation": "tanh"}),
-        Step("dense", ("next",), "y", ("k2", "b2")),
+        ActorStep("affine", ("observation",), "scaled", ("scale", "offset")),
+        ActorStep("dense", ("scaled",), "hidden", ("k0", "b0")),
+        ActorStep("activate", ("hidden",), "bent", (), {"activation": "relu"}),
+        ActorStep("dense", ("bent",), "next", ("k1", "b1"), {"activation": "tanh"}),
+        ActorStep("dense", ("next",), "y", ("k2", "b2")),
     ),
     ("y",),
     SHAPES,
@@ -33,7 +33,7 @@ PROGRAM = ActorProgram(
 
 
 def whole():
-    return Policy(PROGRAM, random_weights(PROGRAM))
+    return ChainPolicy(PROGRAM, random_weights(PROGRAM))
 
 
 def told(text, policy=None):
@@ -126,7 +126,7 @@ def test_a_link_that_was_derived_from_one_has_a_name_of_its_own():
 
 
 def test_the_original_stays_as_it_is():
-    policy = Policy(mlp(4, 8, 2), random_weights(mlp(4, 8, 2)))
+    policy = ChainPolicy(mlp(4, 8, 2), random_weights(mlp(4, 8, 2)))
     before = {name: weight.copy() for name, weight in policy.weights.items()}
     subject = Compression(policy)
     PassManager(Compressor.parse("prune(0.5)|quantize(8)").links).run(subject)

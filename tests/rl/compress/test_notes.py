@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from qgraph.rl.compress.notes import BYTES, ROWS, NoteReceiver, NoteSender, Sample, rows_for
-from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor import LearnerFacts
 
 
 def test_what_is_told_last_is_heard():
@@ -13,13 +13,13 @@ def test_what_is_told_last_is_heard():
     receiver = NoteReceiver(sender.settings(), (3, 2))
     facts, seen = receiver.latest()
     assert facts.version == 0 and math.isnan(facts.returned) and seen is None
-    sender.send(Facts(3, 1.5, 20.0), None)
+    sender.send(LearnerFacts(3, 1.5, 20.0), None)
     facts, seen = receiver.latest()
     assert (facts.version, facts.seconds, facts.returned, seen) == (3, 1.5, 20.0, None)
     assert math.isnan(facts.staleness)
     x = np.random.default_rng(0).normal(size=(5, 3, 2)).astype("f4")
-    sender.send(Facts(4), x[:2])
-    sender.send(Facts(5, staleness=7.0), x)
+    sender.send(LearnerFacts(4), x[:2])
+    sender.send(LearnerFacts(5, staleness=7.0), x)
     for _ in range(2):  # until something newer is told
         facts, seen = receiver.latest()
         assert (facts.version, facts.staleness) == (5, 7.0) and (seen == x).all()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.errors import UnsupportedError, UsageError
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.compress.channels import channels_of
 from qgraph.rl.compress.prune import chosen
 from qgraph.rl.learn.networks import network
@@ -15,7 +15,7 @@ from tests.helpers.actors import cnn, every_op, everything, mlp, random_weights
 
 
 def policy(program, seed=0):
-    return Policy(program, random_weights(program, seed))
+    return ChainPolicy(program, random_weights(program, seed))
 
 
 def seen(program, n=7, seed=1):
@@ -61,7 +61,7 @@ def test_feature_maps_go_through_pools_and_flattening():
     whole = policy(cnn())
     program = whole.program
     only_y = type(program)(program.shape, program.steps, ("y",), program.weight_shapes)
-    whole = Policy(only_y, whole.weights)
+    whole = ChainPolicy(only_y, whole.weights)
     pruned = Compressor().prune(0.5)(whole)
     gone, masked = removed_of(whole, 0.5), dict(whole.weights)
     assert pruned.weights["w1"].shape == (2, 3, 9, 35)
@@ -113,7 +113,7 @@ def test_units_of_least_weight_go():
     weights["w0"][:, [1, 4]] *= 1e-3
     weights["b0"][[1, 4]] *= 1e-3
     weights["w1"][3] *= 1e-4  # what makes it is large, nobody listens
-    gone = removed_of(Policy(whole.program, weights), 0.5)["y0"]
+    gone = removed_of(ChainPolicy(whole.program, weights), 0.5)["y0"]
     assert np.flatnonzero(gone).tolist() == [1, 3, 4]
 
 

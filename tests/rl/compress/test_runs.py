@@ -9,7 +9,7 @@ import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.agents import config_for
-from qgraph.rl.compress.distill import Place
+from qgraph.rl.compress.distill import StudentPlace
 from qgraph.rl.compress.kept import read_students
 from qgraph.rl.learn.runs import train
 from qgraph.rl.monitor.log import LINES, read_log
@@ -117,7 +117,7 @@ def test_students_are_kept_beside_a_run(tmp_path, where):
         assert training.run(unwatched)
         training.directory.close()
         (memory,) = read_students(tmp_path).values()
-        powers.append(memory[Place.KEPT]["adam/powers"])
+        powers.append(memory[StudentPlace.KEPT]["adam/powers"])
     assert (powers[1] < powers[0]).all()  # one step after the other
 
 
@@ -232,7 +232,7 @@ def test_students_of_an_actor_critic_learn_values_that_actors_never_get(
     training.directory.close()
     assert set(outputs) == {("output",)}
     (memory,) = read_students(tmp_path).values()
-    assert ("value/kernel" in memory[Place.KEPT]) == judges
+    assert ("value/kernel" in memory[StudentPlace.KEPT]) == judges
     assert not any(row.failed for row in read_log(tmp_path / LINES)[1:])
 
 

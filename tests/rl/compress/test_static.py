@@ -5,7 +5,7 @@ import pytest
 
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.exports import form
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.frozen import write_policy
 from qgraph.rl.policy import load_policy, pack, read_policy
@@ -15,7 +15,7 @@ from tests.helpers.cli import run
 
 def test_a_pruned_policy_in_integers(tmp_path):
     program = mlp(4, 32, 32, 2)
-    whole = Policy(program, random_weights(program))
+    whole = ChainPolicy(program, random_weights(program))
     seen = np.random.default_rng(0).normal(size=(500, 4)).astype("f4")
     chain = Compressor().prune(0.25).static(8)
     made = chain(whole, seen)
@@ -35,7 +35,7 @@ def test_a_pruned_policy_in_integers(tmp_path):
 
 def test_it_has_the_bits_that_were_said():
     program = mlp(4, 16, 16, 2)
-    whole = Policy(program, random_weights(program))
+    whole = ChainPolicy(program, random_weights(program))
     seen = np.random.default_rng(0).normal(size=(100, 4)).astype("f4")
     made = Compressor().quantize(4).static()(whole, seen)
     assert made.bits[0] == made.file.manifest["bits"] == 4
@@ -51,7 +51,7 @@ def test_other_forms_of_it_compute_the_same_codes(tmp_path, name):
     if name.startswith("onnx"):
         pytest.importorskip("onnxruntime")
     program = mlp(4, 32, 3)
-    whole = Policy(program, random_weights(program))
+    whole = ChainPolicy(program, random_weights(program))
     seen = np.random.default_rng(0).normal(size=(200, 4)).astype("f4")
     path = tmp_path / "policy.qpol"
     Compressor().prune(0.5).static(8)(whole, seen).file.write(path)

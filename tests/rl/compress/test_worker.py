@@ -8,11 +8,11 @@ import pytest
 
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.compress.kept import read_students
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
-from qgraph.rl.monitor import Facts
+from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import unmeasured
 from qgraph.rl.monitor.log import LINES, read_log
 from tests.helpers.compressors import PROGRAM, SPEC, seen, weights, worker
@@ -22,23 +22,23 @@ REFUSES = "quantize(8)|tests.helpers.links.RefusesBits(16)"
 
 
 def original(found, version):
-    return Policy(PROGRAM, found).pack(version)
+    return ChainPolicy(PROGRAM, found).pack(version)
 
 
 def test_a_block_is_what_the_chain_makes_with_the_version_of_the_snapshot():
-    made = worker("prune(0.5)|quantize(4)|pack").step(weights(), Facts(version=7))
+    made = worker("prune(0.5)|quantize(4)|pack").step(weights(), LearnerFacts(version=7))
     chain = Compressor().prune(0.5).quantize(4)
-    assert (made == chain(Policy(PROGRAM, weights())).pack(7)).all()
+    assert (made == chain(ChainPolicy(PROGRAM, weights())).pack(7)).all()
     assert read_block(made).version == 7
 
 
 def test_a_failed_link_leaves_the_last_good_policy_acting(tmp_path):
     one = worker(FAILS, folder=str(tmp_path))
-    assert read_block(one.step(weights(), Facts(1))).bits == 8
-    assert one.step(weights(bias=1.0), Facts(2)) is None
-    assert one.step(weights(bias=2.0), Facts(3)) is None
+    assert read_block(one.step(weights(), LearnerFacts(1))).bits == 8
+    assert one.step(weights(bias=1.0), LearnerFacts(2)) is None
+    assert one.step(weights(bias=2.0), LearnerFacts(3)) is None
     assert one.failures == 2
-    assert read_block(one.step(weights(), Facts(4))).version == 4
+    assert read_block(one.step(weights(), LearnerFacts(4))).version == 4
     _, *reasons = [row.decision.reason for row in read_log(tmp_path / LINES)]
     assert reasons[0] == "stays" and "does not fit" in reasons[1]
     assert len(reasons) == 2  # the same complaint once; the next look is later
@@ -47,21 +47,21 @@ def test_a_failed_link_leaves_the_last_good_policy_acting(tmp_path):
 def test_before_the_first_good_policy_the_original_acts():
     one = worker(FAILS)
     for version in (1, 2):
-        found = one.step(weights(bias=1.0), Facts(version))
+        found = one.step(weights(bias=1.0), LearnerFacts(version))
         assert (found == original(weights(bias=1.0), version)).all()
 
 
 def test_weights_that_are_not_finite_fail_too():
     one = worker("quantize(8)")
-    one.step(weights(), Facts(1))
-    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, Facts(2)) is None
+    one.step(weights(), LearnerFacts(1))
+    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, LearnerFacts(2)) is None
 
 
 def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
     one = worker(
         "quantize(4)", monitor="tests.helpers.links.Steps:4", every=2, folder=str(tmp_path)
     )
-    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in range(6)]
+    bits = [read_block(one.step(weights(), LearnerFacts(i), seen())).bits for i in range(6)]
     assert bits == [4, 8, 8, 16, 16, 32]
     _, *rows = read_log(tmp_path / LINES)
     assert [row.seen.version for row in rows] == [0, 2, 4]
@@ -71,22 +71,24 @@ def test_the_monitor_looks_at_intervals_and_its_decision_acts(tmp_path):
 def test_the_mix_gives_actors_the_original_so_often():
     one = worker("prune(0.9)|quantize(2)", monitor="mix:0.1", every=1)
     wide = {**weights(), "w1": 10 * weights()["w1"]}
-    found = [one.step(wide, Facts(i), seen()) for i in range(20)]
+    found = [one.step(wide, LearnerFacts(i), seen()) for i in range(20)]
     assert read_block(found[0]).bits == 2  # before the first look
     assert {read_block(block).bits for block in found[1:]} == {32}
-    told = Facts(99, original_return=3.0, compressed_return=3.0, compressed_version=19.0)
+    told = LearnerFacts(99, original_return=3.0, compressed_return=3.0, compressed_version=19.0)
     one.step(wide, told, seen())
     assert np.isnan(one.monitor.looks[-1].seen.reward_gap)  # the original was evaluated
     one.step(wide, replace(told, compressed_version=0.0), seen())
     assert one.monitor.looks[-1].seen.reward_gap == 0
     one = worker("quantize(8)", monitor="mix:0.1", every=1)
     small = {**weights(), "w1": weights()["w1"] * 1e-3}
-    assert {read_block(one.step(small, Facts(i), seen())).bits for i in range(20)} == {8}
+    assert {read_block(one.step(small, LearnerFacts(i), seen())).bits for i in range(20)} == {8}
 
 
 def test_a_student_learns_from_snapshot_to_snapshot():
     one, x = worker("distill(8, steps=60)"), seen(256)
-    assert (one.step(weights(), Facts(0)) == original(weights(), 0)).all()  # nothing seen yet
+    assert (
+        one.step(weights(), LearnerFacts(0)) == original(weights(), 0)
+    ).all()  # nothing seen yet
     assert one.failures == 0
 
     def error(block):
@@ -95,7 +97,7 @@ def test_a_student_learns_from_snapshot_to_snapshot():
         centred = [y - y.mean(1, keepdims=True) for y in (wanted, found)]
         return float(((centred[0] - centred[1]) ** 2).mean())
 
-    errors = [error(one.step(weights(), Facts(i), x)) for i in (1, 2, 3)]
+    errors = [error(one.step(weights(), LearnerFacts(i), x)) for i in (1, 2, 3)]
     assert errors[2] < errors[1] < errors[0]
 
 
@@ -103,7 +105,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
     chain = "distill(8, steps=60)|quantize(8)"
     one = worker(chain, monitor="kl_max:1e-9", every=3, folder=str(tmp_path))
     for version in range(7):
-        one.step(weights(), Facts(version), seen(256))
+        one.step(weights(), LearnerFacts(version), seen(256))
     _, *rows = read_log(tmp_path / LINES)
     assert [row.decision.compressor.links[1].bits for row in rows] == [16, 32, 32]
     means = [row.seen.kl_mean for row in rows]
@@ -113,7 +115,7 @@ def test_more_bits_leave_a_student_what_it_has_learnt(tmp_path):
 def test_a_decision_that_does_not_work_is_left(tmp_path):
     """The monitor goes from 8 to 16 bits, which the link behind refuses: once. It goes on to 32."""
     one = worker(REFUSES, monitor="kl_max:1e-9", every=1, folder=str(tmp_path))
-    made = [one.step(weights(), Facts(i), seen()) for i in range(6)]
+    made = [one.step(weights(), LearnerFacts(i), seen()) for i in range(6)]
     assert [block is None for block in made] == [False, True, False, False, False, False]
     assert one.failures == 1
     bits = [read_block(block).bits for block in made if block is not None]
@@ -129,9 +131,9 @@ def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
     own = "tests.helpers.links.Steps:8"
     one = worker("quantize(8)", monitor=own, every=1)
     good = one.monitor.decision
-    one.step(weights(), Facts(0), seen())
-    one.monitor.failed(unmeasured(Facts(1)), "no layer", good, for_good=True)
-    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in (2, 3)]
+    one.step(weights(), LearnerFacts(0), seen())
+    one.monitor.failed(unmeasured(LearnerFacts(1)), "no layer", good, for_good=True)
+    bits = [read_block(one.step(weights(), LearnerFacts(i), seen())).bits for i in (2, 3)]
     assert bits == [8, 32]
 
 
@@ -139,21 +141,24 @@ def test_what_has_failed_before_is_not_taken_for_what_a_strategy_says():
 def test_a_resumed_run_leaves_a_decision_that_does_not_work(tmp_path, acting):
     """It was made by the last look of the worker before."""
     more = {"monitor": "kl_max:1e-9", "every": 1, "folder": str(tmp_path)}
-    worker(REFUSES, **more).step(weights(), Facts(0), seen())
+    worker(REFUSES, **more).step(weights(), LearnerFacts(0), seen())
     again = Settings(REFUSES, **more, until=0).worker(SPEC, acting=acting)
     assert again.monitor.decision.compressor.links[0].bits == 16
-    first = again.step(weights(), Facts(1), seen())
+    first = again.step(weights(), LearnerFacts(1), seen())
     assert first is None if acting else (first == original(weights(), 1)).all()
-    assert [read_block(again.step(weights(), Facts(i), seen())).bits for i in (2, 3)] == [8, 32]
+    assert [read_block(again.step(weights(), LearnerFacts(i), seen())).bits for i in (2, 3)] == [
+        8,
+        32,
+    ]
     assert again.failures == 1
 
 
 def test_a_setting_that_fails_before_any_worked_is_left_for_another():
     fails = "tests.helpers.links.FailsAbove(0.0)|quantize(4)"
     one = worker("quantize(8)", monitor=f"growth:{fails};quantize(8);{fails}|pack", every=1)
-    found = one.step(weights(bias=1.0), Facts(0), seen())
+    found = one.step(weights(bias=1.0), LearnerFacts(0), seen())
     assert (found == original(weights(bias=1.0), 0)).all()
-    made = [one.step(weights(bias=1.0), Facts(i), seen()) for i in (1, 2)]
+    made = [one.step(weights(bias=1.0), LearnerFacts(i), seen()) for i in (1, 2)]
     assert [read_block(block).bits for block in made] == [8, 8] and one.failures == 1
 
 
@@ -162,17 +167,17 @@ def test_each_setting_that_fails_for_the_same_reason_is_left():
     fails = "tests.helpers.links.FailsAbove(0.0)"
     arms = f"{fails}|quantize(4);{fails}|quantize(8);quantize(16)"
     one = worker("quantize(8)", monitor=f"growth:{arms}", every=1)
-    made = [read_block(one.step(weights(bias=1.0), Facts(i), seen())).bits for i in range(3)]
+    made = [read_block(one.step(weights(bias=1.0), LearnerFacts(i), seen())).bits for i in range(3)]
     assert made == [32, 32, 16] and one.failures == 2
 
 
 def test_a_decision_that_numbers_undid_is_made_again():
     """The snapshot after the one with NaN can be packed in 16 bits."""
     one = worker("quantize(8)", monitor="kl_max:1e-9", every=1)
-    one.step(weights(), Facts(0), seen())
+    one.step(weights(), LearnerFacts(0), seen())
     wild = {**weights(), "b1": np.full(3, np.nan, "f4")}
-    assert one.step(wild, Facts(1), seen()) is None
-    bits = [read_block(one.step(weights(), Facts(i), seen())).bits for i in (2, 3)]
+    assert one.step(wild, LearnerFacts(1), seen()) is None
+    bits = [read_block(one.step(weights(), LearnerFacts(i), seen())).bits for i in (2, 3)]
     assert bits == [8, 16]
 
 
@@ -188,7 +193,7 @@ def test_a_decision_that_numbers_undid_is_made_again():
 def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path, name, complaint):
     own = f"tests.helpers.plain_links.{name}"
     one = worker("quantize(8)", monitor=own, every=1, folder=str(tmp_path))
-    made = [read_block(one.step(weights(), Facts(i), seen())) for i in range(3)]
+    made = [read_block(one.step(weights(), LearnerFacts(i), seen())) for i in range(3)]
     assert [(block.version, block.bits) for block in made] == [(0, 8), (1, 8), (2, 8)]
     _, *rows = read_log(tmp_path / LINES)
     assert [row.failed for row in rows] == [False, False, False] and one.failures == 0
@@ -198,16 +203,16 @@ def test_a_strategy_that_fails_leaves_what_is_in_force(tmp_path, name, complaint
 
 def test_links_of_ones_own_that_raise_leave_the_last_good_policy_acting():
     one = worker("tests.helpers.plain_links.RaisesAfter(1)|quantize(8)")
-    assert read_block(one.step(weights(), Facts(1))).version == 1
-    assert one.step(weights(), Facts(2)) is None
+    assert read_block(one.step(weights(), LearnerFacts(1))).version == 1
+    assert one.step(weights(), LearnerFacts(2)) is None
     assert one.failures == 1
 
 
 def test_what_says_nan_does_not_act():
     one = worker("prune(0.5)")
-    assert one.step(weights(), Facts(1), seen()) is not None
+    assert one.step(weights(), LearnerFacts(1), seen()) is not None
     wild = {name: np.full_like(w, 3e38) if name == "w1" else w for name, w in weights().items()}
-    assert one.step(wild, Facts(2), seen()) is None
+    assert one.step(wild, LearnerFacts(2), seen()) is None
     assert one.failures == 1
 
 
@@ -216,10 +221,10 @@ def test_before_a_look_a_policy_is_tried_on_all_that_was_seen():
     wide = {**weights(), "w0": 100 * weights()["w0"]}
     x[40] = 3e38
     for version in range(2):
-        assert (one.step(wide, Facts(version), x) == original(wide, version)).all()
+        assert (one.step(wide, LearnerFacts(version), x) == original(wide, version)).all()
     assert one.failures == 2
-    assert read_block(one.step(wide, Facts(2), seen())).version == 2
-    assert one.step(wide, Facts(3), x) is not None  # between looks
+    assert read_block(one.step(wide, LearnerFacts(2), seen())).version == 2
+    assert one.step(wide, LearnerFacts(3), x) is not None  # between looks
 
 
 def test_the_user_reads_the_text_that_was_said():
@@ -233,7 +238,7 @@ def test_a_policy_that_would_be_larger_is_refused():
     with pytest.raises(UsageError, match="makes the policy larger"):
         Settings("distill(512-512)").check(SPEC)
     one = worker("distill(512-512, steps=1)")
-    assert (one.step(weights(), Facts(1), seen()) == original(weights(), 1)).all()
+    assert (one.step(weights(), LearnerFacts(1), seen()) == original(weights(), 1)).all()
     assert one.failures == 1
 
 
@@ -257,25 +262,25 @@ def test_pruning_that_removes_nothing_is_said_before_a_run():
         Settings("prune(0.01)|quantize(8)").check(SPEC)
     Settings("distill(8)|prune(0.01)").check(SPEC)  # of the student's units
     one = worker("prune(0.01)")  # as a monitor may come to
-    assert one.step(weights(), Facts(1)) is not None and not one.failures
+    assert one.step(weights(), LearnerFacts(1)) is not None and not one.failures
 
 
 @pytest.mark.parametrize("name", ["Writes", "Rebinds", "WritesSeen"])
 def test_links_cannot_write_to_what_they_are_given(name):
     x, given = seen(), weights()
-    policy, text = Policy(PROGRAM, given), f"tests.helpers.links.{name}(7.0)"
+    policy, text = ChainPolicy(PROGRAM, given), f"tests.helpers.links.{name}(7.0)"
     with pytest.raises(UnsupportedError, match=re.escape(f"`{text}`: ")):
         Compressor.parse(text)(policy, x)
     assert (x == seen()).all() and (policy.pack() == original(weights(), 0)).all()
     assert all((given[name] == array).all() for name, array in weights().items())
     one = worker(text)
-    assert (one.step(given, Facts(1), x) == original(weights(), 1)).all()
+    assert (one.step(given, LearnerFacts(1), x) == original(weights(), 1)).all()
     assert one.failures == 1
 
 
 def test_what_is_given_to_a_policy_stays_ones_own():
     given = weights()
-    policy = Policy(PROGRAM, given)
+    policy = ChainPolicy(PROGRAM, given)
     given["w0"] = np.zeros_like(given["w0"])
     assert (policy.pack() == original(weights(), 0)).all()
     given["b0"][0] = 5.0  # its own array can be written to
@@ -284,21 +289,21 @@ def test_what_is_given_to_a_policy_stays_ones_own():
 def test_links_of_ones_own_have_all_texts_of_their_memory(tmp_path):
     text = "tests.helpers.links.Remembers(mine)|distill(8, steps=1)"
     one = worker(text, folder=str(tmp_path))
-    one.step(weights(), Facts(0), seen())
+    one.step(weights(), LearnerFacts(0), seen())
     one.keep()
     assert list(read_students(tmp_path)) == ["distill(8, steps=1)"]
 
 
 def test_weights_that_are_not_finite_at_first_give_no_policy():
     one = worker("prune(0.5)")
-    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, Facts(1)) is None
-    assert one.step(weights(), Facts(2)) is not None
+    assert one.step({**weights(), "b1": np.full(3, np.nan, "f4")}, LearnerFacts(1)) is None
+    assert one.step(weights(), LearnerFacts(2)) is not None
 
 
 def test_a_beat_is_heard_while_a_student_learns():
     beats = []
     one = Settings("distill(8, steps=30)").worker(SPEC, lambda: beats.append(1))
-    one.step(weights(), Facts(1), seen())
+    one.step(weights(), LearnerFacts(1), seen())
     assert len(beats) > 30
 
 
@@ -309,7 +314,7 @@ def test_blocks_have_room_where_those_of_the_original_have():
 
 def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
     one = worker("prune(0.9)|quantize(8)", monitor="reward_gap:10", every=1, folder=str(tmp_path))
-    gap = Facts(original_return=100.0, compressed_return=0.0)
+    gap = LearnerFacts(original_return=100.0, compressed_return=0.0)
     for version, evaluated in ((1, 0), (2, 0), (3, 1), (4, 2), (5, 4), (6, 4)):
         told = replace(gap, version=version, compressed_version=float(evaluated))
         one.step(weights(), told, seen())
@@ -322,7 +327,7 @@ def test_a_gap_that_was_measured_of_another_chain_says_nothing(tmp_path):
 
 def test_a_gap_that_was_measured_before_a_restart_is_not_counted_twice(tmp_path):
     more = {"monitor": "reward_gap:10", "every": 1, "folder": str(tmp_path)}
-    gap = Facts(original_return=100.0, compressed_return=0.0, compressed_version=0.0)
+    gap = LearnerFacts(original_return=100.0, compressed_return=0.0, compressed_version=0.0)
     worker("prune(0.9)", **more).step(weights(), replace(gap, version=1), seen())
     again = Settings("prune(0.9)", **more, until=9).worker(SPEC, acting=True)
     for version, evaluated in ((2, 0), (3, 1), (4, 1)):  # 1: nobody knows of which chain that was
@@ -335,8 +340,10 @@ def test_a_gap_that_was_measured_before_a_restart_is_not_counted_twice(tmp_path)
 
 def test_an_original_that_acts_before_the_first_policy_is_not_measured_as_the_chain():
     one = worker("distill(8, steps=1)", every=1)
-    gap = Facts(original_return=5.0, compressed_return=5.0)
-    assert (one.step(weights(), Facts(0)) == original(weights(), 0)).all()  # nothing seen yet
+    gap = LearnerFacts(original_return=5.0, compressed_return=5.0)
+    assert (
+        one.step(weights(), LearnerFacts(0)) == original(weights(), 0)
+    ).all()  # nothing seen yet
     for version, evaluated in ((1, 0), (2, 1)):
         told = replace(gap, version=version, compressed_version=float(evaluated))
         one.step(weights(), told, seen())

@@ -8,7 +8,7 @@ import tf_keras as keras
 from qgraph.errors import TrainingError, UsageError
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
-from qgraph.rl.half.hadam import Adam, HAdam
+from qgraph.rl.half.hadam import HAdam, LowPrecisionAdam
 from qgraph.rl.half.precision import precision_of
 from qgraph.rl.half.scaling import FIRST, LossScale
 from qgraph.rl.half.standardize import StandardizedDense
@@ -27,15 +27,17 @@ def descend(descent, gradients):
         descent.minimize(tape, loss)
 
 
-@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 def test_gradients_whose_squares_overflow_lower_the_scale_of_who_squares_them(kind):
     """2^13 times 0.5 is finite in float16, its square is not."""
     x = variable()
     descent = Descent({"x": x}, kind(1e-2), LossScale(), compound=True)
     descend(descent, [0.5] * 20)
     wanted = variable(dtype=tf.float64)
-    descend(Descent({"x": wanted}, Adam(1e-2)), [0.5] * int(descent.optimizer.iterations))
-    assert (float(descent.scale.value) < FIRST) == (kind is Adam)
+    descend(
+        Descent({"x": wanted}, LowPrecisionAdam(1e-2)), [0.5] * int(descent.optimizer.iterations)
+    )
+    assert (float(descent.scale.value) < FIRST) == (kind is LowPrecisionAdam)
     assert int(descent.optimizer.iterations) > 10
     assert float(x[0]) == pytest.approx(float(wanted[0]), abs=2e-2)
     assert np.isfinite(descent.optimizer.second[0].numpy()).all()
@@ -78,7 +80,7 @@ def test_a_scale_grows_after_finite_steps_in_a_row_only():
 
 def test_an_optimizer_that_has_learnt_goes_on_scaled():
     wanted, x = variable(dtype=tf.float64), variable(dtype=tf.float64)
-    one, other = Adam(1e-2), Adam(1e-2)
+    one, other = LowPrecisionAdam(1e-2), LowPrecisionAdam(1e-2)
     for made in (Descent({"x": wanted}, one), Descent({"x": x}, other)):
         descend(made, [0.1, 0.3, -0.2])
     descend(Descent({"x": wanted}, one), [0.1] * 5)
@@ -87,7 +89,7 @@ def test_an_optimizer_that_has_learnt_goes_on_scaled():
     assert float(other.gradient_scale) == FIRST
 
 
-@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 @pytest.mark.parametrize("name", ["clipnorm", "clipvalue", "global_clipnorm", "weight_decay"])
 def test_what_does_not_go_with_float16_and_scaled_gradients_is_refused(kind, name):
     with pytest.raises(UsageError, match=f"`{name}` does not go with variables in float16"):
@@ -134,10 +136,10 @@ def test_an_average_that_its_type_does_not_hold_is_said():
 
 X = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
 Y = X @ np.array([[0.5], [-1.0], [0.25]], np.float32)
-OWN = {kind.__name__: kind for kind in (Adam, HAdam, StandardizedDense)}
+OWN = {kind.__name__: kind for kind in (LowPrecisionAdam, HAdam, StandardizedDense)}
 
 
-@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 def test_a_model_learns_is_saved_and_goes_on(kind, tmp_path):
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
     optimizer = kind(0.05, betas=(0.8, 0.99), kahan=True, clipnorm=10.0)

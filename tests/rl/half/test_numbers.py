@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qgraph.rl.half.average import SCALE, Average
-from qgraph.rl.half.hadam import Adam, HAdam, hypot
+from qgraph.rl.half.hadam import HAdam, LowPrecisionAdam, hypot
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.normal import log_density
 from qgraph.rl.half.softplus import linear_below, log_slope, softplus
@@ -43,7 +43,7 @@ def adam_in_float64(gradients, rate=RATE, beta_1=0.9, beta_2=0.999, epsilon=1e-8
     return x
 
 
-@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 @pytest.mark.parametrize("scale", [1.0, 2.0**13])
 def test_both_are_adam_where_numbers_suffice(kind, scale):
     gradients = np.random.default_rng(0).normal(0, 1e-3, 50)
@@ -54,14 +54,14 @@ def test_both_are_adam_where_numbers_suffice(kind, scale):
 @pytest.mark.parametrize("size", [1e-5, 1e-4])
 def test_small_gradients_are_infinite_steps_without_hypot(size):
     gradients = [size, size / 2, size]
-    assert not math.isfinite(moved(Adam, gradients))
+    assert not math.isfinite(moved(LowPrecisionAdam, gradients))
     assert moved(HAdam, gradients) == pytest.approx(adam_in_float64(gradients), rel=0.02)
 
 
 def test_gradients_of_1e_7_need_a_scale_too():
     gradients, scale = np.array([1e-7, 2e-7, 1e-7]), 2.0**13
     wanted = adam_in_float64(gradients)
-    assert not math.isfinite(moved(Adam, gradients))
+    assert not math.isfinite(moved(LowPrecisionAdam, gradients))
     assert moved(HAdam, gradients) == 0  # no step at all
     found = moved(HAdam, gradients * scale, gradient_scale=scale)
     # epsilon is a tenth of the gradients here: it has to be scaled with them.
@@ -79,7 +79,7 @@ def test_steps_are_too_long_where_the_moments_are_subnormal():
 
 
 def test_variables_without_gradients_stay():
-    assert not math.isfinite(moved(Adam, [0.0]))  # 0 / 0: epsilon is 0 in float16
+    assert not math.isfinite(moved(LowPrecisionAdam, [0.0]))  # 0 / 0: epsilon is 0 in float16
     assert moved(HAdam, [0.0]) == 0
 
 
@@ -101,7 +101,7 @@ def test_hypot_of_all_of_float16(a, b):
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 1024.0])
-@pytest.mark.parametrize("kind", [Adam, HAdam])
+@pytest.mark.parametrize("kind", [LowPrecisionAdam, HAdam])
 def test_a_new_scale_changes_no_step(kind, scale):
     gradients = np.random.default_rng(0).normal(0, 1e-2, 20)
     variable = tf.Variable([0.0], dtype=tf.float64)

@@ -10,7 +10,7 @@ from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents import config_for
 from qgraph.rl.agents.impala.learner import EPSILON, NORM, ImpalaLearner
-from qgraph.rl.compress.worker import Worker
+from qgraph.rl.compress.worker import CompressionWorker
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Actions
 from qgraph.rl.learn.queue import TrajectoryQueue, follows
@@ -291,7 +291,7 @@ def test_log_probabilities_are_those_of_the_compressed_policy_of_their_version(
 ):
     """Each record's, and not those of the original of its version."""
     published, blocks, seen = {}, {}, []
-    publish, compress, add = LocalActors.publish, Worker.step, TrajectoryQueue.add
+    publish, compress, add = LocalActors.publish, CompressionWorker.step, TrajectoryQueue.add
 
     def keep(self, weights, version):
         published[version] = {name: v.numpy() for name, v in weights.items()}
@@ -302,7 +302,7 @@ def test_log_probabilities_are_those_of_the_compressed_policy_of_their_version(
         return blocks[facts.version]
 
     monkeypatch.setattr(LocalActors, "publish", keep)
-    monkeypatch.setattr(Worker, "step", keep_block)
+    monkeypatch.setattr(CompressionWorker, "step", keep_block)
     monkeypatch.setattr(TrajectoryQueue, "add", lambda self, x: (seen.append(x), add(self, x)))
     settings = {**SMALL, "actor_bits": 32, **compressed, "learning_rate": 0.03}
     made = train(tmp_path / "run", "impala", "CartPole-v1", settings)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.agents.sac.pixels import shifted
 from qgraph.rl.half.scaling import FIRST
@@ -90,7 +90,7 @@ def test_gradients_of_biases(op, shape):
     axes = tuple(range(len(shape) - 1))
     attrs = {"strides": (1, 1)} if op == "conv" else {}
     kernel = tf.ones((2, 2) if op == "dense" else (1, 1, 2, 2), tf.float16)
-    step = Step(op, ("observation",), "y", ("kernel", "bias"), attrs)
+    step = ActorStep(op, ("observation",), "y", ("kernel", "bias"), attrs)
     program = ActorProgram(shape[1:], (step,), ("y",), {"kernel": kernel.shape, "bias": (2,)})
     back = tf.fill(shape, tf.constant(0.01, tf.float16))
     with tf.GradientTape() as tape:

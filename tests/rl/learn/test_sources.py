@@ -2,15 +2,15 @@
 
 import pytest
 
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.agents import config_for
 from qgraph.rl.learn.sources import packed_bits
 
 
 def program(*shape):
-    steps = (Step("flatten", ("observation",), "flat"),) if len(shape) > 1 else ()
+    steps = (ActorStep("flatten", ("observation",), "flat"),) if len(shape) > 1 else ()
     value = "flat" if steps else "observation"
-    dense = Step("dense", (value,), "output", ("kernel", "bias"))
+    dense = ActorStep("dense", (value,), "output", ("kernel", "bias"))
     return ActorProgram(shape, (*steps, dense), ("output",), {"kernel": (16, 2), "bias": (2,)})
 
 

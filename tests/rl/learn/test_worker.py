@@ -40,7 +40,7 @@ class Still:
 def test_rewards_are_clipped_for_the_learner_and_returns_are_not(monkeypatch, clip, learnt):
     monkeypatch.setattr(worker, "make", lambda name: Generous())
     options = config_for("dqn", "Any-v0", reward_clip=clip, n_step=1, steps=2000)
-    one = worker.Worker(options, 0, Head("argmax"), Still)
+    one = worker.ActorWorker(options, 0, Head("argmax"), Still)
     records = np.concatenate([one.step() for _ in range(5)])
     assert records["reward"].tolist()[: len(learnt)] == learnt
     assert records["returned"][-1] == 10 - 3 + 10 - 3 + 10

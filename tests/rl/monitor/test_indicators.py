@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.rl.compress import Compressor, Policy
+from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.compress.soft import soft
 from qgraph.rl.head import Head
-from qgraph.rl.monitor import Facts, measure
+from qgraph.rl.monitor import LearnerFacts, measure
 from qgraph.rl.policy.shift import divergences
 from tests.helpers.actors import mlp, random_weights
 
@@ -24,7 +24,7 @@ def head(kind):
 
 def whole(kind="categorical", seed=0):
     program = mlp(4, 16, 4 if kind == "squashed_gaussian" else 2, activation="tanh")
-    return Policy(program, random_weights(program, seed), head(kind))
+    return ChainPolicy(program, random_weights(program, seed), head(kind))
 
 
 def seen(n=50, seed=1):
@@ -34,7 +34,7 @@ def seen(n=50, seed=1):
 @settings(max_examples=30)
 @given(st.sampled_from(KINDS), st.integers(0, 99), st.integers(0, 99))
 def test_divergences_are_at_least_0_and_0_for_equal_policies(kind, a, b):
-    found = measure(whole(kind, a), whole(kind, b), seen(), Facts())
+    found = measure(whole(kind, a), whole(kind, b), seen(), LearnerFacts())
     assert 0 <= found.kl_mean <= found.kl_max and found.kl_variance >= 0
     if a == b:
         assert found.kl_max < 1e-9
@@ -51,7 +51,7 @@ def test_numbers_of_discrete_policies():
         p, q = ([math.exp(v) / sum(map(math.exp, row)) for v in row] for row in (p, q))
         kl.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
         entropies.append(-sum(b * math.log(b) for b in q))
-    found = measure(original, small, x, Facts(7, 3.5, 20.0, 100.0, 80.0, 12.0))
+    found = measure(original, small, x, LearnerFacts(7, 3.5, 20.0, 100.0, 80.0, 12.0))
     mean = sum(kl) / 5
     assert found.kl_mean == pytest.approx(mean)
     assert found.kl_max == pytest.approx(max(kl))
@@ -71,5 +71,5 @@ def test_a_deterministic_policy_is_taken_with_a_tenth_of_its_range():
 
 
 def test_what_is_not_known_is_nan():
-    found = measure(whole(), whole(), seen(), Facts(original_return=5.0))
+    found = measure(whole(), whole(), seen(), LearnerFacts(original_return=5.0))
     assert math.isnan(found.reward_gap) and math.isnan(found.returned)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from qgraph.errors import UsageError
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.policy.affine import Simulated, dequantized
 
 tensors = arrays.arrays(
@@ -51,9 +51,9 @@ def test_too_few_bits_are_refused():
 
 def network():
     steps = (
-        Step("conv", ("observation",), "a", ("k", "b"), {"activation": "relu"}),
-        Step("flatten", ("a",), "f"),
-        Step("dense", ("f",), "out", ("w", "c")),
+        ActorStep("conv", ("observation",), "a", ("k", "b"), {"activation": "relu"}),
+        ActorStep("flatten", ("a",), "f"),
+        ActorStep("dense", ("f",), "out", ("w", "c")),
     )
     shapes = {"k": (1, 1, 1, 2), "b": (2,), "w": (2, 1), "c": (1,)}
     weights = {
@@ -96,8 +96,8 @@ def test_observations_are_quantized_where_a_layer_takes_them():
 
 def test_what_no_layer_takes_stays_as_it_is():
     steps = (
-        Step("dense", ("observation",), "layer", ("k", "b")),
-        Step("concat", ("observation", "layer"), "out"),
+        ActorStep("dense", ("observation",), "layer", ("k", "b")),
+        ActorStep("concat", ("observation", "layer"), "out"),
     )
     program = ActorProgram((3,), steps, ("out",), {"k": (3, 1), "b": (1,)})
     weights = {"k": np.ones((3, 1), "f"), "b": np.zeros(1, "f")}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.rl.actor import Actor, ActorProgram, Packer, Step
+from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.actor.ends import last_layers
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, floats, pack, read_policy
@@ -84,11 +84,11 @@ def test_few_observations_change_nothing():
 
 def test_each_branch_behind_which_there_is_no_layer_is_corrected():
     steps = (
-        Step("dense", ("observation",), "torso", ("k", "b"), {"activation": "relu"}),
-        Step("dense", ("torso",), "advantages", ("ka", "ba")),
-        Step("center", ("advantages",), "centered"),
-        Step("dense", ("torso",), "value", ("kv", "bv")),
-        Step("add", ("centered", "value"), "out"),
+        ActorStep("dense", ("observation",), "torso", ("k", "b"), {"activation": "relu"}),
+        ActorStep("dense", ("torso",), "advantages", ("ka", "ba")),
+        ActorStep("center", ("advantages",), "centered"),
+        ActorStep("dense", ("torso",), "value", ("kv", "bv")),
+        ActorStep("add", ("centered", "value"), "out"),
     )
     shapes = {"k": (4, 8), "b": (8,), "ka": (8, 3), "ba": (3,), "kv": (8, 1), "bv": (1,)}
     program = ActorProgram((4,), steps, ("out",), shapes)

@@ -15,7 +15,7 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.head import Head
 from qgraph.rl.policy import Policy, load_policy, pack, read_policy
 from qgraph.rl.policy.file import HEADER, Packed, is_packed, read
-from qgraph.rl.policy.static import Static
+from qgraph.rl.policy.static import StaticRunner
 from tests.helpers.playing import chaser
 
 
@@ -67,7 +67,7 @@ def test_the_dynamic_form_is_the_actor(network, tmp_path):
 def test_the_static_form_is_the_integer_reference_bit_for_bit(network, tmp_path):
     packed = pack(network, Head("argmax"), 8, "static", seen())
     policy, x = load_policy(packed.write(tmp_path / "p.qpol")), seen(300, 2)
-    wanted = Reference(Static(packed).session.graph).outputs({"seen": x})["out"]
+    wanted = Reference(StaticRunner(packed).session.graph).outputs({"seen": x})["out"]
     np.testing.assert_array_equal(policy.outputs(x), wanted)
     known = {k: v for k, v in packed.manifest.items() if k not in ("entry", "exits")}
     by_graph = Policy(Packed(known, packed.sections))
@@ -181,7 +181,7 @@ def test_a_layer_norm_between_layers_is_integer(tmp_path):
     packed = pack(read_policy(graph), Head("argmax"), 8, "static", seen())
     policy, x = load_policy(packed.write(tmp_path / "p.qpol")), seen(300, 2)
     assert packed.manifest["entry"] and {"standardize"} <= {s.op for s in policy.program.steps}
-    wanted = Reference(Static(packed).session.graph).outputs({"seen": x})["out"]
+    wanted = Reference(StaticRunner(packed).session.graph).outputs({"seen": x})["out"]
     np.testing.assert_array_equal(policy.outputs(x), wanted)
     exact = evaluate(graph, {"seen": x})["out"]
     assert np.abs(wanted - exact).std() < exact.std() / 40

@@ -18,7 +18,7 @@ from qgraph.rl.policy.affine import Simulated
 from qgraph.rl.policy.affine import dequantized as in_numpy
 from qgraph.rl.policy.policy import Policy
 from qgraph.rl.sb3 import QuantizationAware, QuantizedCollection, export_onnx, read
-from qgraph.rl.sb3.aware import Quantized, dequantized, rounded_on_device
+from qgraph.rl.sb3.aware import FakeQuantizedForward, dequantized, rounded_on_device
 from qgraph.rl.sb3.families import family_of
 
 torch.set_num_threads(1)
@@ -210,7 +210,7 @@ def test_torch_rounds_as_numpy_does(bits, axes):
 def test_layers_notice_weights_that_change_behind_their_version():
     """stable-baselines3 updates target networks by `.data`, which PyTorch does not count."""
     layer = torch.nn.Linear(3, 2)
-    forward, x = Quantized(layer, 3), torch.randn(4, 3)
+    forward, x = FakeQuantizedForward(layer, 3), torch.randn(4, 3)
     first = forward(x)
     assert torch.equal(forward(x), first)
     layer.weight.data.mul_(0.5)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.backends.onnx.builder import Builder, element_type
+from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
 from qgraph.backends.onnx.emission import TO_NCHW, TO_NHWC, axis_in, turned
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
@@ -32,7 +32,11 @@ class FloatEmission:
     """
 
     def __init__(
-        self, graph: Graph, model: Builder, inputs: Mapping[str, str], fused: Mapping[str, Node]
+        self,
+        graph: Graph,
+        model: OnnxModelBuilder,
+        inputs: Mapping[str, str],
+        fused: Mapping[str, Node],
     ) -> None:
         self.graph, self.model, self.inputs, self.fused = graph, model, inputs, fused
         self.names = Namespace(taken=graph.types)  # of values that the graph does not have

@@ -10,7 +10,7 @@ from qgraph.backends.onnx.floats.opaque import opaque
 from qgraph.ir.graph import Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.reading import value_of
-from qgraph.ops.lowerings import Lowerings, Refusal
+from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 
 
 def _input(e: FloatEmission, node: Node) -> None:
@@ -29,7 +29,7 @@ LOWERINGS: Lowerings[Lower] = Lowerings(
     OPS,
     {**ELEMENTWISE, **LAYERS, **MOVES, "input": _input, "const": _const, "opaque": opaque},
     {
-        op: Refusal(f"a float ONNX model cannot hold `{op}`: {FIXED_POINT}")
+        op: LoweringRefusal(f"a float ONNX model cannot hold `{op}`: {FIXED_POINT}")
         for op in ("quantize", "lookup", "standardize")
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from qgraph.backends.ends import ends_of
-from qgraph.backends.onnx.builder import Builder
+from qgraph.backends.onnx.builder import OnnxModelBuilder
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.lower import LOWERINGS
 from qgraph.backends.onnx.floats.opaque import opset_of
@@ -22,7 +22,7 @@ def float_model(graph: Graph) -> onnx.ModelProto:
     """
     ends = ends_of(graph, onnx_name)
     reserved = [*ends.inputs.values(), *ends.outputs.values()]
-    model = Builder(onnx_name(graph.name), opset_of(graph), reserved)
+    model = OnnxModelBuilder(onnx_name(graph.name), opset_of(graph), reserved)
     emission = FloatEmission(graph, model, ends.inputs, _biases(graph))
     for node in graph.topological():
         LOWERINGS.of(node.op, node.name)(emission, node)

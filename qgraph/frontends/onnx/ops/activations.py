@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 
 SIXTH = float(np.float32(1 / 6))
 SELU = (1.6732632423543772, 1.0507009873554805)  # alpha, gamma
@@ -21,21 +21,21 @@ def _plain(op: str) -> Importer:
     return lambda site: site.emit(op, site.inputs[0]) if site.type().is_float else None
 
 
-def _float(site: Site) -> str:
+def _float(site: OnnxSite) -> str:
     if not site.type().is_float:
         raise Inexpressible
     return site.inputs[0]
 
 
-def _relu(site: Site) -> Result:
+def _relu(site: OnnxSite) -> Result:
     return None if site.type().dtype == "bool" else site.emit("relu", site.inputs[0])
 
 
-def _leaky_relu(site: Site) -> Result:
+def _leaky_relu(site: OnnxSite) -> Result:
     return site.emit("leaky_relu", _float(site), alpha=site.node.real("alpha", 0.01))
 
 
-def _prelu(site: Site) -> Result:
+def _prelu(site: OnnxSite) -> Result:
     """A leaky ReLU; with slopes up to 1 max(x, slope * x); else relu(x) - slope * relu(-x)."""
     x, slopes = _float(site), site.constant(1)
     if slopes is not None and slopes.size and (slopes == slopes.flat[0]).all():
@@ -47,7 +47,7 @@ def _prelu(site: Site) -> Result:
     return site.emit("sub", site.helper("above", "relu", x), lost)
 
 
-def _bound(site: Site, key: str, i: int) -> float | str | None:
+def _bound(site: OnnxSite, key: str, i: int) -> float | str | None:
     """A bound of a Clip: a number, a value that is not constant, or none."""
     if key in site.node.attrs:
         return site.node.real(key, 0.0)
@@ -57,7 +57,7 @@ def _bound(site: Site, key: str, i: int) -> float | str | None:
     return site.inputs[i] if known is None else float(np.asarray(known).reshape(()))
 
 
-def _clip(site: Site) -> Result:
+def _clip(site: OnnxSite) -> Result:
     x, dtype = site.inputs[0], site.type().dtype
     if dtype in ("string", "bool"):
         return None
@@ -79,7 +79,7 @@ def _clip(site: Site) -> Result:
     return site.emit(op, x, *_others(site, bound, "max" if op == "minimum" else "min"))
 
 
-def _others(site: Site, bound: float | str | None, what: str) -> tuple[str, ...]:
+def _others(site: OnnxSite, bound: float | str | None, what: str) -> tuple[str, ...]:
     if bound is None:
         return ()
     return (bound if isinstance(bound, str) else site.scalar(bound, what),)
@@ -90,20 +90,20 @@ def _lowest(dtype: str) -> float:
     return float(np.finfo(kind).min) if kind.kind == "f" else float(np.iinfo(kind).min)
 
 
-def _hard_sigmoid(site: Site) -> Result:
+def _hard_sigmoid(site: OnnxSite) -> Result:
     alpha, beta = site.node.real("alpha", 0.2), site.node.real("beta", 0.5)
     if abs(alpha - SIXTH) < CLOSE and beta == 0.5:
         return site.emit("hard_sigmoid", _float(site))
     return site.emit("hard_sigmoid", _float(site), alpha=alpha, beta=beta)
 
 
-def _elu(site: Site) -> Result:
+def _elu(site: OnnxSite) -> Result:
     alpha = site.node.real("alpha", 1.0)
     attrs = {} if alpha == 1 else {"alpha": alpha}
     return site.emit("elu", _float(site), **attrs)
 
 
-def _selu(site: Site) -> Result:
+def _selu(site: OnnxSite) -> Result:
     alpha, gamma = site.node.real("alpha", SELU[0]), site.node.real("gamma", SELU[1])
     x = _float(site)
     if abs(alpha - SELU[0]) < CLOSE and abs(gamma - SELU[1]) < CLOSE:
@@ -112,7 +112,7 @@ def _selu(site: Site) -> Result:
     return site.emit("mul", inner, site.scalar(gamma, "gamma"))
 
 
-def _celu(site: Site) -> Result:
+def _celu(site: OnnxSite) -> Result:
     """alpha * elu(x / alpha)"""
     x, alpha = _float(site), site.node.real("alpha", 1.0)
     if alpha == 1:
@@ -122,20 +122,20 @@ def _celu(site: Site) -> Result:
     return site.emit("mul", inner, site.scalar(alpha, "alpha"))
 
 
-def _gelu(site: Site) -> Result:
+def _gelu(site: OnnxSite) -> Result:
     mode = site.node.text("approximate", "none")
     if mode not in ("none", "tanh"):
         raise GraphError(f"there is no GELU `{mode}`", node=site.name)
     return site.emit("gelu", _float(site), approximate=mode == "tanh")
 
 
-def _mish(site: Site) -> Result:
+def _mish(site: OnnxSite) -> Result:
     x = _float(site)
     inner = site.helper("tanh", "tanh", site.helper("softplus", "softplus", x))
     return site.emit("mul", x, inner)
 
 
-def _swish(site: Site) -> Result:
+def _swish(site: OnnxSite) -> Result:
     x, alpha = _float(site), site.node.real("alpha", 1.0)
     if alpha == 1:
         return site.emit("swish", x)
@@ -144,7 +144,7 @@ def _swish(site: Site) -> Result:
 
 
 def _softmax(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         x, rank = _float(site), site.rank()
         if site.node.version >= 13:
             return _along(site, op, x, site.axis(site.node.integer("axis", -1), rank))
@@ -157,7 +157,7 @@ def _softmax(op: str) -> Importer:
     return importer
 
 
-def _along(site: Site, op: str, x: str, axis: int) -> Result:
+def _along(site: OnnxSite, op: str, x: str, axis: int) -> Result:
     rank = site.rank()
     if axis == rank - 1:
         return site.emit(op, x, axis=-1)
@@ -167,7 +167,7 @@ def _along(site: Site, op: str, x: str, axis: int) -> Result:
     return site.emit("transpose", made, perm=tuple(int(p) for p in np.argsort(perm)))
 
 
-def _of_rows(site: Site, op: str, x: str, axis: int) -> Result:
+def _of_rows(site: OnnxSite, op: str, x: str, axis: int) -> Result:
     """Before opset 13: over all axes from `axis` on at once."""
     shape = site.known_shape()
     if all(d == 1 for d in shape[axis + 1 :]):

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 
 
 def _plain(op: str, *, float_only: bool = False) -> Importer:
     """For ops that numpy and ONNX compute alike, some only in float."""
 
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         kinds = {site.type(i).dtype for i in range(len(site.inputs))}
         if len(kinds) > 1 or kinds & {"string", "bool"}:
             return None
@@ -24,7 +24,7 @@ def _plain(op: str, *, float_only: bool = False) -> Importer:
     return importer
 
 
-def _pow(site: Site) -> Result:
+def _pow(site: OnnxSite) -> Result:
     if not site.type().is_float:
         return None
     x, exponent = site.inputs
@@ -37,7 +37,7 @@ def _pow(site: Site) -> Result:
 def _fold(op: str) -> Importer:
     """An op of any number of inputs, two at a time."""
 
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         kinds = {site.type(i).dtype for i in range(len(site.inputs))}
         if len(kinds) > 1 or not site.inputs:
             return None
@@ -51,7 +51,7 @@ def _fold(op: str) -> Importer:
     return importer
 
 
-def _mean(site: Site) -> Result:
+def _mean(site: OnnxSite) -> Result:
     if not site.type().is_float or len(site.inputs) < 2:
         return _fold("add")(site)
     total = site.inputs[0]
@@ -61,7 +61,7 @@ def _mean(site: Site) -> Result:
 
 
 def _compared(op: str, *, swap: bool = False, bools: bool = False) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         kinds = {site.type(i).dtype for i in range(2)}
         if len(kinds) > 1 or "string" in kinds or (kinds == {"bool"} and not bools):
             return None
@@ -72,20 +72,20 @@ def _compared(op: str, *, swap: bool = False, bools: bool = False) -> Importer:
 
 
 def _logical(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         bools = all(site.type(i).dtype == "bool" for i in range(len(site.inputs)))
         return site.emit(op, *site.inputs) if bools else None
 
     return importer
 
 
-def _is_nan(site: Site) -> Result:
+def _is_nan(site: OnnxSite) -> Result:
     """The one number that does not equal itself."""
     x = site.inputs[0]
     return site.emit("not_equal", x, x) if site.type().is_float else None
 
 
-def _is_inf(site: Site) -> Result:
+def _is_inf(site: OnnxSite) -> Result:
     node, x = site.node, site.inputs[0]
     below, above = (node.flag(f"detect_{sign}", True) for sign in ("negative", "positive"))
     if not site.type().is_float or not (below or above):
@@ -95,7 +95,7 @@ def _is_inf(site: Site) -> Result:
     return site.emit("equal", x, site.scalar(np.inf if above else -np.inf, "infinity"))
 
 
-def _where(site: Site) -> Result:
+def _where(site: OnnxSite) -> Result:
     if site.type(1).dtype != site.type(2).dtype or site.type(1).dtype == "string":
         return None
     return site.emit("select", *site.inputs)

@@ -8,7 +8,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Site
+from qgraph.frontends.onnx.builder import OnnxSite
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 NONE: tuple[Pair, Pair] = ((0, 0), (0, 0))
 
 
-def image(site: Site, i: int = 0) -> str:
+def image(site: OnnxSite, i: int = 0) -> str:
     """Input `i` as [n, h, w, c]; one of [n, c, length] has height 1."""
     value, rank = site.inputs[i], site.rank(i)
     images = site.builder.images
@@ -32,7 +32,7 @@ def image(site: Site, i: int = 0) -> str:
     return images[value]
 
 
-def back(site: Site, made: str, rank: int) -> str:
+def back(site: OnnxSite, made: str, rank: int) -> str:
     """The node's output, of `rank`, from its image `made`."""
     images = site.builder.images
     if rank == 3:
@@ -44,25 +44,25 @@ def back(site: Site, made: str, rank: int) -> str:
     return value
 
 
-def in_nhwc(site: Site, op: str, *others: str, **attrs: object) -> str:
+def in_nhwc(site: OnnxSite, op: str, *others: str, **attrs: object) -> str:
     """The node as `op` on its first input's image."""
     return back(site, site.helper("nhwc", op, image(site), *others, **attrs), site.rank())
 
 
-def pair(site: Site, key: str, default: int = 1) -> Pair:
+def pair(site: OnnxSite, key: str, default: int = 1) -> Pair:
     """A per-axis attribute as height and width."""
     values = site.node.integers(key)
     return _pair(site, values) if values else (default, default)
 
 
-def _pair(site: Site, values: tuple[int, ...]) -> Pair:
+def _pair(site: OnnxSite, values: tuple[int, ...]) -> Pair:
     spatial = site.rank() - 2
     if len(values) != spatial or min(values) < 1:
         raise GraphError(f"{values} do not fit {spatial} axes", node=site.name)
     return (values[0], values[1]) if spatial == 2 else (1, values[0])
 
 
-def explicit(site: Site) -> tuple[Pair, Pair]:
+def explicit(site: OnnxSite) -> tuple[Pair, Pair]:
     """Attribute `pads`: ((top, bottom), (left, right))."""
     pads = site.node.integers("pads")
     if not pads:
@@ -75,7 +75,7 @@ def explicit(site: Site) -> tuple[Pair, Pair]:
     return ((pads[0], pads[2]), (pads[1], pads[3]))
 
 
-def check_kernel(site: Site, weights: tuple[int, ...]) -> None:
+def check_kernel(site: OnnxSite, weights: tuple[int, ...]) -> None:
     """Raise GraphError where attribute `kernel_shape` is not that of weights [o, i, ...]."""
     given = site.node.integers("kernel_shape")
     if given and given != weights[2:]:
@@ -84,14 +84,14 @@ def check_kernel(site: Site, weights: tuple[int, ...]) -> None:
         )
 
 
-def refuse_pads(site: Site) -> None:
+def refuse_pads(site: OnnxSite) -> None:
     """Pads beside `auto_pad` have no meaning that all runtimes share."""
     if any(site.node.integers("pads") or ()):
         raise Inexpressible
 
 
 def window(
-    site: Site, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
+    site: OnnxSite, kernel: Pair, strides: Pair, dilations: Pair, *, numbers: bool = False
 ) -> Any:
     """The padding as the IR writes it: `same` (unless `numbers`), `valid` or numbers."""
     mode = site.node.text("auto_pad", "NOTSET")
@@ -125,7 +125,7 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, mode: str) 
     return (more, less) if mode == "SAME_LOWER" else (less, more)
 
 
-def with_ceiling(site: Site, padding: Any, kernel: Pair, strides: Pair) -> Any:
+def with_ceiling(site: OnnxSite, padding: Any, kernel: Pair, strides: Pair) -> Any:
     """`padding`, more of it behind where the last, incomplete window counts (`ceil_mode`)."""
     if not site.node.flag("ceil_mode") or padding == "same":
         return padding
@@ -150,7 +150,7 @@ def _ceiling(size: int | None, kernel: int, stride: int, pads: Pair) -> Pair:
 
 
 def reordered(
-    site: Site, value: str, shape: tuple[int, ...], perm: tuple[int, ...], what: str
+    site: OnnxSite, value: str, shape: tuple[int, ...], perm: tuple[int, ...], what: str
 ) -> str:
     """`value` reshaped, then transposed; a constant in, a constant out."""
     array = site.builder.constant(value)
@@ -163,13 +163,13 @@ def reordered(
     return site.helper(what, "transpose", shaped(site, value, shape, f"{what}/shape"), perm=perm)
 
 
-def shaped(site: Site, value: str, shape: tuple[int, ...], what: str) -> str:
+def shaped(site: OnnxSite, value: str, shape: tuple[int, ...], what: str) -> str:
     if site.builder.graph.types[value].shape == shape:
         return value
     return site.helper(what, "reshape", value, shape=shape)
 
 
-def sizes_of(site: Site, i: int) -> tuple[int, ...]:
+def sizes_of(site: OnnxSite, i: int) -> tuple[int, ...]:
     """The shape of input `i`, all of it known."""
     shape = site.known_shape(i)
     if any(d is None for d in shape):

@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
     Pair,
     back,
@@ -22,7 +22,7 @@ from qgraph.frontends.onnx.ops.layout import (
 )
 
 
-def _conv(site: Site) -> Result:
+def _conv(site: OnnxSite) -> Result:
     sizes, groups = sizes_of(site, 1), site.node.integer("group", 1)
     if site.rank() not in (3, 4):
         return None
@@ -43,7 +43,7 @@ def _conv(site: Site) -> Result:
     return back(site, made, site.rank())
 
 
-def _filter(site: Site, sizes: tuple[int, ...], groups: int, kernel: Pair) -> tuple[str, str]:
+def _filter(site: OnnxSite, sizes: tuple[int, ...], groups: int, kernel: Pair) -> tuple[str, str]:
     """[out, in/groups, h, w] as [h, w, in/groups, out]; depthwise as [h, w, in, out/in]."""
     out, per_group = sizes[:2]
     if groups > 1 and per_group == 1:
@@ -53,14 +53,14 @@ def _filter(site: Site, sizes: tuple[int, ...], groups: int, kernel: Pair) -> tu
     return "conv2d", reordered(site, site.inputs[1], shape, perm, "weights")
 
 
-def _turned(site: Site, i: int, what: str) -> str:
+def _turned(site: OnnxSite, i: int, what: str) -> str:
     if site.rank(i) != 2:
         raise GraphError(f"{site.type(i)} is no matrix", node=site.name)
     value = site.inputs[i]
     return site.helper(what, "transpose", value, perm=(1, 0))
 
 
-def _scaled(site: Site, value: str, factor: float, what: str) -> str:
+def _scaled(site: OnnxSite, value: str, factor: float, what: str) -> str:
     if factor == 1:
         return value
     array = site.builder.constant(value)
@@ -72,7 +72,7 @@ def _scaled(site: Site, value: str, factor: float, what: str) -> str:
     return site.helper(f"{what}_scaled", "mul", value, scale)
 
 
-def _gemm(site: Site) -> Result:
+def _gemm(site: OnnxSite) -> Result:
     if not site.type().is_float:
         return None
     a = _turned(site, 0, "a") if site.node.flag("transA") else site.inputs[0]
@@ -96,7 +96,7 @@ def _gemm(site: Site) -> Result:
     return site.emit("add", product, c)
 
 
-def _matmul(site: Site) -> Result:
+def _matmul(site: OnnxSite) -> Result:
     x_shape, w_shape = site.known_shape(0), site.known_shape(1)
     if not site.type().is_float or len(x_shape) < 2 or len(w_shape) < 2:
         return None
@@ -111,7 +111,7 @@ def _matmul(site: Site) -> Result:
     return _rows(site, x, w)
 
 
-def _rows(site: Site, x: str, w: str) -> Result:
+def _rows(site: OnnxSite, x: str, w: str) -> Result:
     """A batch of rows times one matrix: one product of two matrices."""
     types = site.builder.graph.types
     shape, width = types[x].shape or (), (types[w].shape or (None,))[-1]

@@ -10,12 +10,12 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.partial import Partial
 from qgraph.frontends.tf_ops.movement import reshape_target
 
 
-def _concat(site: Site) -> Result:
+def _concat(site: OnnxSite) -> Result:
     ranks = {t.rank for t in (site.type(i) for i in range(len(site.inputs)))}
     if len(ranks) != 1 or None in ranks:
         raise Inexpressible
@@ -25,7 +25,7 @@ def _concat(site: Site) -> Result:
     return site.emit("concat", *site.inputs, axis=axis)
 
 
-def _pads(site: Site) -> list[tuple[int, int]]:
+def _pads(site: OnnxSite) -> list[tuple[int, int]]:
     """(before, after) of each axis; since opset 18 only some axes may be given."""
     rank, flat = site.rank(), site.setting("pads", 1)
     axes = site.integers(3) if site.has(3) else tuple(range(rank))
@@ -37,7 +37,7 @@ def _pads(site: Site) -> list[tuple[int, int]]:
     return pads
 
 
-def _pad(site: Site) -> Result:
+def _pad(site: OnnxSite) -> Result:
     if site.type().dtype == "string":
         return None
     pads, attrs = _pads(site), _mode(site)
@@ -59,7 +59,7 @@ def _pad(site: Site) -> Result:
     return site.emit("slice", whole, begin=begin, end=end, strides=(1,) * len(cut))
 
 
-def _mode(site: Site) -> dict[str, object]:
+def _mode(site: OnnxSite) -> dict[str, object]:
     mode = site.node.text("mode", "constant")
     if mode in ("reflect", "edge"):
         site.without_effect("value", 2)
@@ -74,7 +74,7 @@ def _mode(site: Site) -> dict[str, object]:
     return {"mode": mode, "value": np.asarray(value).reshape(()).item() or 0}
 
 
-def _reshape(site: Site) -> Result:
+def _reshape(site: OnnxSite) -> Result:
     target = site.partial(1)
     if "shape" in site.node.attrs:  # before opset 5, and some exporters since
         target = Partial.known(np.asarray(site.node.integers("shape"), np.int64))
@@ -88,7 +88,7 @@ def _reshape(site: Site) -> Result:
     return site.emit("reshape", site.inputs[0], shape=found)
 
 
-def _zeros_filled(site: Site, target: Partial) -> Partial:
+def _zeros_filled(site: OnnxSite, target: Partial) -> Partial:
     """A 0 stands for the dimension of the input at its place."""
     values, unknown = target.values.copy(), target.unknown.copy()
     for at in range(values.size):
@@ -104,7 +104,7 @@ def _zeros_filled(site: Site, target: Partial) -> Partial:
     return Partial(values, unknown)
 
 
-def _flatten(site: Site) -> Result:
+def _flatten(site: OnnxSite) -> Result:
     shape, at = site.known_shape(), site.node.integer("axis", 1)
     at = at if at == len(shape) else site.axis(at, len(shape))
     sides = (shape[:at], shape[at:])
@@ -115,7 +115,7 @@ def _flatten(site: Site) -> Result:
     return site.emit("reshape", site.inputs[0], shape=target)
 
 
-def _squeeze(site: Site) -> Result:
+def _squeeze(site: OnnxSite) -> Result:
     shape, axes = site.known_shape(), site.setting("axes", 1)
     if axes is None:
         if None in shape:
@@ -125,7 +125,7 @@ def _squeeze(site: Site) -> Result:
     return site.emit("squeeze", site.inputs[0], axes=axes)
 
 
-def _unsqueeze(site: Site) -> Result:
+def _unsqueeze(site: OnnxSite) -> Result:
     axes = site.setting("axes", 1)
     if axes is None:
         return None
@@ -141,7 +141,7 @@ def _unsqueeze(site: Site) -> Result:
     return site.emit("expand_dims", value, axis=places[-1])
 
 
-def _transpose(site: Site) -> Result:
+def _transpose(site: OnnxSite) -> Result:
     rank = site.rank()
     perm = site.node.integers("perm") or tuple(reversed(range(rank)))
     return site.emit("transpose", site.inputs[0], perm=tuple(site.axis(p, rank) for p in perm))

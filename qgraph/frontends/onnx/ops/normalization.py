@@ -10,14 +10,14 @@ import numpy as np
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image
 
 EPSILON = 1e-5
 LARGEST_SIZE = 64
 
 
-def _batch_norm(site: Site) -> Result:
+def _batch_norm(site: OnnxSite) -> Result:
     node = site.node
     if node.flag("training_mode") or any(node.outputs[1:]):
         raise UnsupportedError(
@@ -39,7 +39,7 @@ def _batch_norm(site: Site) -> Result:
     return site.emit("transpose", made, perm=(0, rank - 1, *range(1, rank - 1)))
 
 
-def _normalized(site: Site, x: str, axes: tuple[int, ...], epsilon: float) -> str:
+def _normalized(site: OnnxSite, x: str, axes: tuple[int, ...], epsilon: float) -> str:
     """(x - mean) / sqrt(variance + epsilon) over `axes`"""
     attrs = {"axes": axes, "keepdims": True}
     mean = site.helper("mean", "mean", x, **attrs)
@@ -50,7 +50,7 @@ def _normalized(site: Site, x: str, axes: tuple[int, ...], epsilon: float) -> st
     return site.helper("normal", "mul", centred, site.helper("rsqrt", "rsqrt", safe))
 
 
-def _instance_norm(site: Site) -> Result:
+def _instance_norm(site: OnnxSite) -> Result:
     if not site.type().is_float or site.rank() not in (3, 4):
         return None
     normal = _normalized(site, image(site), (1, 2), site.node.real("epsilon", EPSILON))
@@ -58,7 +58,7 @@ def _instance_norm(site: Site) -> Result:
     return back(site, site.helper("nhwc", "add", scaled, site.inputs[2]), site.rank())
 
 
-def _layer_norm(site: Site) -> Result:
+def _layer_norm(site: OnnxSite) -> Result:
     if not site.type().is_float or any(site.node.outputs[1:]):
         return None
     rank, x, scale = site.rank(), site.inputs[0], site.inputs[1]
@@ -76,7 +76,7 @@ def _layer_norm(site: Site) -> Result:
     return site.emit("add", site.helper("scaled", "mul", normal, scale), site.inputs[2])
 
 
-def _lrn(site: Site) -> Result:
+def _lrn(site: OnnxSite) -> Result:
     """x / (bias + alpha / size * sum of squares over `size` channels) ** beta"""
     node, rank = site.node, site.rank()
     size = node.integer("size")
@@ -97,7 +97,7 @@ def _lrn(site: Site) -> Result:
     return back(site, site.helper("nhwc", "div", x, power), rank)
 
 
-def _windows(site: Site, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
+def _windows(site: OnnxSite, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
     total = ""
     for k, (low, high) in enumerate(bounds):
         attrs = {
@@ -109,7 +109,7 @@ def _windows(site: Site, padded: str, bounds: Sequence[tuple[int, int]]) -> str:
     return total
 
 
-def _group_norm(site: Site) -> Result:
+def _group_norm(site: OnnxSite) -> Result:
     """The channels of a group are one image. One scale a channel; before opset 21, a group."""
     groups, rank = site.node.integer("num_groups"), site.rank()
     shape = site.known_shape()
@@ -128,7 +128,7 @@ def _group_norm(site: Site) -> Result:
     return site.emit("add", site.helper("scaled", "mul", restored, scale), bias)
 
 
-def _per_channel(site: Site, i: int, channels: int, groups: int) -> str:
+def _per_channel(site: OnnxSite, i: int, channels: int, groups: int) -> str:
     """Input `i`, of one number a channel or a group, as [channels, 1, ...]."""
     value, count = site.inputs[i], channels if site.node.version >= 21 else groups
     if site.shape(i) != (count,):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from qgraph.errors import UnsupportedError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
     NONE,
     Pair,
@@ -20,7 +20,7 @@ from qgraph.frontends.onnx.ops.layout import (
 )
 
 
-def _window(site: Site) -> tuple[Pair, Pair]:
+def _window(site: OnnxSite) -> tuple[Pair, Pair]:
     if not site.type().is_float or site.node.integers("kernel_shape") is None:
         raise Inexpressible
     if any(d != 1 for d in site.node.integers("dilations") or ()):
@@ -28,7 +28,7 @@ def _window(site: Site) -> tuple[Pair, Pair]:
     return pair(site, "kernel_shape"), pair(site, "strides")
 
 
-def _max_pool(site: Site) -> Result:
+def _max_pool(site: OnnxSite) -> Result:
     if any(site.node.outputs[1:]):
         raise UnsupportedError("a max pool that also gives indices", node=site.name)
     kernel, strides = _window(site)
@@ -36,7 +36,7 @@ def _max_pool(site: Site) -> Result:
     return in_nhwc(site, "max_pool", ksize=kernel, strides=strides, padding=pads)
 
 
-def _average_pool(site: Site) -> Result:
+def _average_pool(site: OnnxSite) -> Result:
     """Padding that counts is put around the image first, and is then no padding any more."""
     kernel, strides = _window(site)
     counted = site.node.flag("count_include_pad")
@@ -58,7 +58,7 @@ def _around(whole: tuple[Pair, ...], inner: tuple[Pair, ...]) -> tuple[Pair, ...
 
 
 def _global(op: str) -> Importer:
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         if not site.type().is_float or site.rank() < 3:
             return None
         if site.rank() > 4:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 
 
-def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:
+def _axes(site: OnnxSite) -> tuple[tuple[int, ...], bool] | None:
     """The axes, from the front, and whether they stay; None where nothing is reduced."""
     rank, given = site.rank(), site.setting("axes", 1)
     keepdims = site.node.flag("keepdims", True)
@@ -22,7 +22,7 @@ def _axes(site: Site) -> tuple[tuple[int, ...], bool] | None:
 def _reduction(op: str, before: str | None = None, after: str | None = None) -> Importer:
     """Reduce by `op`, with something done to each element before, or to each result after."""
 
-    def importer(site: Site) -> Result:
+    def importer(site: OnnxSite) -> Result:
         x = site.inputs[0]
         if not site.type().is_float and (op, before, after) not in WHOLE:
             raise Inexpressible
@@ -45,7 +45,7 @@ def _reduction(op: str, before: str | None = None, after: str | None = None) -> 
 WHOLE = (("reduce_max", None, None),)
 
 
-def _argmax(site: Site) -> Result:
+def _argmax(site: OnnxSite) -> Result:
     if site.node.flag("select_last_index") or site.type().dtype in ("string", "bool"):
         return None
     axis = site.axis(site.node.integer("axis"), site.rank())

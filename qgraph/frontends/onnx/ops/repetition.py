@@ -15,7 +15,7 @@ import numpy as np
 
 from qgraph.errors import LoadError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import LARGEST_TOTAL, Importer, Result, Site
+from qgraph.frontends.onnx.builder import LARGEST_TOTAL, Importer, OnnxSite, Result
 from qgraph.frontends.partial import Partial
 
 MOST_COPIES = 64
@@ -31,7 +31,7 @@ def _dims(wanted: Partial | None) -> tuple[Dim, ...]:
     )
 
 
-def _expand(site: Site) -> Result:
+def _expand(site: OnnxSite) -> Result:
     """To a shape that the input broadcasts with; 1 leaves a dimension alone."""
     have, wanted = site.dims(), _dims(site.partial(1))
     if have is None:
@@ -44,7 +44,7 @@ def _expand(site: Site) -> Result:
     )
 
 
-def _tile(site: Site) -> Result:
+def _tile(site: OnnxSite) -> Result:
     have, times = site.dims(), _dims(site.partial(1))
     if have is None or len(times) != have.values.size:
         raise Inexpressible
@@ -56,7 +56,7 @@ def _tile(site: Site) -> Result:
     return _broadcast(site, own, tuple(t if o == 1 else o for o, t in zip(own, times, strict=True)))
 
 
-def _constant_of_shape(site: Site) -> Result:
+def _constant_of_shape(site: OnnxSite) -> Result:
     """All elements are one: a view of it takes no memory."""
     fill, wanted = site.node.attrs.get("value"), _dims(site.partial(0))
     value = np.zeros(1, np.float32) if fill is None else site.builder.decoded(fill, site.name)
@@ -72,7 +72,7 @@ def _constant_of_shape(site: Site) -> Result:
     return _spread(site, site.const(filled, "filled"), opened)
 
 
-def _broadcast(site: Site, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> Result:
+def _broadcast(site: OnnxSite, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> Result:
     """Input 0, of dimensions `own`, to those `wanted`, as many."""
     if any(o not in (1, w) for o, w in zip(own, wanted, strict=True)):
         raise Inexpressible
@@ -94,7 +94,7 @@ def _broadcast(site: Site, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> Res
     return _spread(site, x, opened) if spread else x
 
 
-def _repeated(site: Site, x: str, times: list[int], *, last: bool) -> str:
+def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
     """`x`, each axis as often after itself as `times` says: copies that are joined.
 
     `last` makes it the node's own result.
@@ -114,7 +114,7 @@ def _repeated(site: Site, x: str, times: list[int], *, last: bool) -> str:
     return site.emit("concat", *[x] * times[axes[-1]], axis=axes[-1])
 
 
-def _spread(site: Site, x: str, opened: tuple[str | None, ...]) -> str:
+def _spread(site: OnnxSite, x: str, opened: tuple[str | None, ...]) -> str:
     """`x` with the axes of open sizes, where it has 1, as long as those."""
     flags = ""
     for axis, name in enumerate(opened):
@@ -124,7 +124,7 @@ def _spread(site: Site, x: str, opened: tuple[str | None, ...]) -> str:
     return site.emit("select", flags, x, x)
 
 
-def _flags(site: Site, name: str, axis: int, rank: int) -> str:
+def _flags(site: OnnxSite, name: str, axis: int, rank: int) -> str:
     """A condition of `rank` with the open size `name` along `axis`, and 1 elsewhere."""
     types = site.builder.graph.types
     found = AXIS_OF.fullmatch(name)

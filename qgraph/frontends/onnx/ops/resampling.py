@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import back, image, in_nhwc
 from qgraph.frontends.partial import Partial
 from qgraph.ir.ops.movement import nearest
@@ -25,7 +25,7 @@ FORMS = (
 )
 
 
-def _factors(site: Site, values: Array) -> tuple[float, ...]:
+def _factors(site: OnnxSite, values: Array) -> tuple[float, ...]:
     """Of height and width, from those of all axes."""
     rank = site.rank()
     scales = [float(v) for v in np.ravel(values)]
@@ -38,7 +38,7 @@ def _factors(site: Site, values: Array) -> tuple[float, ...]:
     return (1.0, scales[2]) if rank == 3 else (scales[2], scales[3])
 
 
-def _sizes(site: Site, given: Partial) -> tuple[int, ...]:
+def _sizes(site: OnnxSite, given: Partial) -> tuple[int, ...]:
     """Height and width that are asked for; batch and channels have to stay as they are."""
     rank, have = site.rank(), site.dims()
     axes = site.node.integers("axes")
@@ -57,7 +57,7 @@ def _sizes(site: Site, given: Partial) -> tuple[int, ...]:
     return (1, int(values[2])) if rank == 3 else (int(values[2]), int(values[3]))
 
 
-def _resize(site: Site) -> Result:
+def _resize(site: OnnxSite) -> Result:
     node, older = site.node, site.node.version < 11
     first = 1 if older else 2  # scales; in between came a region
     where = "asymmetric" if older else node.text("coordinate_transformation_mode", "half_pixel")
@@ -91,7 +91,7 @@ def _resize(site: Site) -> Result:
 
 
 def _to(
-    site: Site,
+    site: OnnxSite,
     target: tuple[int, ...],
     factors: tuple[float, ...] | None,
     where: str,
@@ -117,7 +117,7 @@ def _read_by(attrs: Mapping[str, bool], size: int, out: int) -> Array:
     return nearest(size, out, **attrs)
 
 
-def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:
+def _indices(site: OnnxSite, size: int, out: int, ratio: float, where: str, rounding: str) -> Array:
     """Which element each result is, by the definition of ONNX."""
     at = np.arange(out)
     if where == "half_pixel" or (where == "pytorch_half_pixel" and out > 1):
@@ -141,7 +141,7 @@ def _indices(site: Site, size: int, out: int, ratio: float, where: str, rounding
     return np.clip(rounded[rounding](x), 0, size - 1).astype(np.int64)
 
 
-def _copied(site: Site, factors: tuple[float, ...], where: str, rounding: str) -> Result:
+def _copied(site: OnnxSite, factors: tuple[float, ...], where: str, rounding: str) -> Result:
     """Whole factors on an image of unknown size: copies of each element, side by side."""
     times = int(factors[0])
     if factors != (times, times) or times * times > MOST_COPIES:
@@ -154,7 +154,7 @@ def _copied(site: Site, factors: tuple[float, ...], where: str, rounding: str) -
     return back(site, site.helper("nhwc", "depth_to_space", copies, block=times), site.rank())
 
 
-def _depth_to_space(site: Site) -> Result:
+def _depth_to_space(site: OnnxSite) -> Result:
     block, crd = _block(site)
     x = image(site)
     if crd:
@@ -162,7 +162,7 @@ def _depth_to_space(site: Site) -> Result:
     return back(site, site.helper("nhwc", "depth_to_space", x, block=block), 4)
 
 
-def _space_to_depth(site: Site) -> Result:
+def _space_to_depth(site: OnnxSite) -> Result:
     block, crd = _block(site)
     made = site.helper("blocks", "space_to_depth", image(site), block=block)
     if crd:
@@ -170,7 +170,7 @@ def _space_to_depth(site: Site) -> Result:
     return back(site, made, 4)
 
 
-def _block(site: Site) -> tuple[int, bool]:
+def _block(site: OnnxSite) -> tuple[int, bool]:
     """The side of a block, and whether its place in the block is counted before the channel."""
     block, mode = site.node.integer("blocksize"), site.node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
@@ -180,7 +180,7 @@ def _block(site: Site) -> tuple[int, bool]:
     return block, mode == "CRD"
 
 
-def _exchanged(site: Site, x: str, split: Callable[[int], tuple[int, int]]) -> str:
+def _exchanged(site: OnnxSite, x: str, split: Callable[[int], tuple[int, int]]) -> str:
     """The last axis of `x` seen as two, which change places."""
     shape = site.builder.graph.types[x].shape or ()
     if None in shape[1:]:

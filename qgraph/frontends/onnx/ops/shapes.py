@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from qgraph.frontends.onnx.builder import Evaluator, Site
+from qgraph.frontends.onnx.builder import Evaluator, OnnxSite
 from qgraph.frontends.onnx.tensors import NUMPY, dtype_name
 from qgraph.frontends.partial import (
     LARGEST,
@@ -22,7 +22,7 @@ from qgraph.frontends.site import Partials, of_all
 from qgraph.ir.types import Array
 
 
-def _shape(site: Site) -> Partials:
+def _shape(site: OnnxSite) -> Partials:
     dims = site.dims()
     if dims is None:
         return None
@@ -31,7 +31,7 @@ def _shape(site: Site) -> Partials:
     return (dims.moved(lambda a: a[window]),)
 
 
-def _size(site: Site) -> Partials:
+def _size(site: OnnxSite) -> Partials:
     dims = site.dims()
     return None if dims is None else (reduced(np.prod, dims, (0,), False),)
 
@@ -53,7 +53,7 @@ def _nonzero(values: Array) -> Array:
     return np.where(values == 0, 1, values)
 
 
-def _divide(site: Site, args: list[Partial]) -> Partial | None:
+def _divide(site: OnnxSite, args: list[Partial]) -> Partial | None:
     a, b = args
     if a.values.dtype.kind == "f":
         return elementwise(np.true_divide, args)
@@ -62,14 +62,14 @@ def _divide(site: Site, args: list[Partial]) -> Partial | None:
     return elementwise(lambda x, y: np.sign(x) * np.sign(y) * (abs(x) // _nonzero(abs(y))), args)
 
 
-def _modulo(site: Site, args: list[Partial]) -> Partial | None:
+def _modulo(site: OnnxSite, args: list[Partial]) -> Partial | None:
     if np.any(args[1].values[~args[1].missing] == 0) or site.node.flag("fmod"):
         return None
     return elementwise(lambda x, y: x % _nonzero(y), args)
 
 
 def _folded(function: Callable[[Array, Array], Array]) -> Evaluator:
-    def evaluate(site: Site, args: list[Partial]) -> Partial:
+    def evaluate(site: OnnxSite, args: list[Partial]) -> Partial:
         total = args[0]
         for term in args[1:]:
             total = elementwise(function, [total, term])
@@ -79,7 +79,7 @@ def _folded(function: Callable[[Array, Array], Array]) -> Evaluator:
 
 
 def _reduction(function: Callable[..., Array]) -> Evaluator:
-    def evaluate(site: Site, args: list[Partial]) -> Partial | None:
+    def evaluate(site: OnnxSite, args: list[Partial]) -> Partial | None:
         x = args[0]
         axes = site.setting("axes", 1)
         if not axes and site.node.flag("noop_with_empty_axes"):
@@ -90,17 +90,17 @@ def _reduction(function: Callable[..., Array]) -> Evaluator:
     return of_all(evaluate)
 
 
-def _cast(site: Site, args: list[Partial]) -> Partial | None:
+def _cast(site: OnnxSite, args: list[Partial]) -> Partial | None:
     dtype = dtype_name(site.node.integer("to"), site.name)
     return Partial(args[0].values.astype(dtype), args[0].unknown) if dtype in NUMPY else None
 
 
-def _concat(site: Site, args: list[Partial]) -> Partial:
+def _concat(site: OnnxSite, args: list[Partial]) -> Partial:
     axis = site.node.integer("axis")
     return joined(args, lambda arrays: np.concatenate(arrays, axis))
 
 
-def _slice(site: Site, args: list[Partial]) -> Partial | None:
+def _slice(site: OnnxSite, args: list[Partial]) -> Partial | None:
     starts, ends = site.setting("starts", 1), site.setting("ends", 2)
     axes, steps = site.setting("axes", 3), site.setting("steps", 4)
     if starts is None or ends is None:
@@ -111,7 +111,7 @@ def _slice(site: Site, args: list[Partial]) -> Partial | None:
     return args[0].moved(lambda a: a[tuple(index)])
 
 
-def _gather(site: Site, args: list[Partial]) -> Partial | None:
+def _gather(site: OnnxSite, args: list[Partial]) -> Partial | None:
     x, indices = args
     if not indices.complete:
         return None
@@ -119,17 +119,17 @@ def _gather(site: Site, args: list[Partial]) -> Partial | None:
     return x.moved(lambda a: np.take(a, at, axis))
 
 
-def _squeeze(site: Site, args: list[Partial]) -> Partial:
+def _squeeze(site: OnnxSite, args: list[Partial]) -> Partial:
     axes = site.setting("axes", 1)
     return args[0].moved(lambda a: np.squeeze(a, axes))
 
 
-def _unsqueeze(site: Site, args: list[Partial]) -> Partial | None:
+def _unsqueeze(site: OnnxSite, args: list[Partial]) -> Partial | None:
     axes = site.setting("axes", 1)
     return None if axes is None else args[0].moved(lambda a: np.expand_dims(a, axes))
 
 
-def _reshape(site: Site, args: list[Partial]) -> Partial | None:
+def _reshape(site: OnnxSite, args: list[Partial]) -> Partial | None:
     if len(args) != 2 or not args[1].complete or site.node.flag("allowzero"):
         return None
     shape = args[0].values.shape
@@ -137,7 +137,7 @@ def _reshape(site: Site, args: list[Partial]) -> Partial | None:
     return args[0].moved(lambda a: np.reshape(a, target))
 
 
-def _range(site: Site, args: list[Partial]) -> Partial | None:
+def _range(site: OnnxSite, args: list[Partial]) -> Partial | None:
     if not all(a.complete for a in args) or not args[2].values:
         return None
     start, limit, delta = (a.values.item() for a in args)
@@ -146,7 +146,7 @@ def _range(site: Site, args: list[Partial]) -> Partial | None:
     return Partial.known(np.arange(start, limit, delta, dtype=args[0].values.dtype))
 
 
-def _expand(site: Site, args: list[Partial]) -> Partial | None:
+def _expand(site: OnnxSite, args: list[Partial]) -> Partial | None:
     x, wanted = args
     dims = wanted.values.tolist()
     if not wanted.complete or min(dims, default=1) < 0 or math.prod(dims) > LARGEST:
@@ -155,7 +155,7 @@ def _expand(site: Site, args: list[Partial]) -> Partial | None:
     return None if math.prod(shape) > LARGEST else x.moved(lambda a: np.broadcast_to(a, shape))
 
 
-def _equal(site: Site, args: list[Partial]) -> Partial:
+def _equal(site: OnnxSite, args: list[Partial]) -> Partial:
     """Exporters compare sizes with -1, which none is; one name stands for one size."""
     a, b = args
     result = elementwise(np.equal, args, "bool")
@@ -171,7 +171,7 @@ def _equal(site: Site, args: list[Partial]) -> Partial:
     return Partial(values, unknown)
 
 
-def _where(site: Site, args: list[Partial]) -> Partial:
+def _where(site: OnnxSite, args: list[Partial]) -> Partial:
     condition, yes, no = args
     joint_shape(args)
     values = np.where(condition.values, yes.values, no.values)
@@ -180,7 +180,7 @@ def _where(site: Site, args: list[Partial]) -> Partial:
     return Partial(values, unknown)
 
 
-def _constant_of_shape(site: Site, args: list[Partial]) -> Partial | None:
+def _constant_of_shape(site: OnnxSite, args: list[Partial]) -> Partial | None:
     dims, fill = args[0], site.node.attrs.get("value")
     sizes = dims.values.tolist()
     if not dims.complete or min(sizes, default=1) < 0 or math.prod(sizes) > LARGEST:
@@ -191,7 +191,7 @@ def _constant_of_shape(site: Site, args: list[Partial]) -> Partial | None:
     return Partial.known(np.full(sizes, value.reshape(()), value.dtype))
 
 
-def _same(site: Site, args: list[Partial]) -> Partial:
+def _same(site: OnnxSite, args: list[Partial]) -> Partial:
     return args[0]
 
 

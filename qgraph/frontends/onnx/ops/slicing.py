@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.tf_ops.slicing import FULL, Part
 from qgraph.ir.types import Array
 
@@ -40,7 +40,7 @@ def bounds(begin: int, end: int, step: int, size: int | None) -> Part:
     return (None if first else begin, None if last else end, step)
 
 
-def _slice(site: Site) -> Result:
+def _slice(site: OnnxSite) -> Result:
     starts, ends = site.setting("starts", 1), site.setting("ends", 2)
     axes, steps = site.setting("axes", 3), site.setting("steps", 4)
     shape = site.known_shape()
@@ -57,7 +57,7 @@ def _slice(site: Site) -> Result:
     return site.emit("slice", site.inputs[0], **slice_attrs(parts))
 
 
-def _sizes(site: Site, whole: int | None) -> tuple[int, ...]:
+def _sizes(site: OnnxSite, whole: int | None) -> tuple[int, ...]:
     """Of the pieces: as given, or equal ones, of which the last may be smaller."""
     given, count = site.setting("split", 1), len(site.node.outputs)
     if given is not None:
@@ -69,7 +69,7 @@ def _sizes(site: Site, whole: int | None) -> tuple[int, ...]:
     return (*(size,) * (count - 1), whole - size * (count - 1))
 
 
-def _split(site: Site) -> Result:
+def _split(site: OnnxSite) -> Result:
     shape = site.known_shape()
     axis = site.axis(site.node.integer("axis"), len(shape))
     sizes = _sizes(site, shape[axis])
@@ -86,7 +86,7 @@ def _split(site: Site) -> Result:
     )
 
 
-def _gather(site: Site) -> Result:
+def _gather(site: OnnxSite) -> Result:
     indices, shape = site.constant(1), site.known_shape()
     if indices is None:
         return None
@@ -98,7 +98,7 @@ def _gather(site: Site) -> Result:
     return _picked(site, axis, shape[axis], indices.astype(np.int64))
 
 
-def _picked(site: Site, axis: int, size: int | None, indices: Array) -> Result:
+def _picked(site: OnnxSite, axis: int, size: int | None, indices: Array) -> Result:
     """One index drops the axis; a row of them is one slice, or slices that are joined."""
     rank, x = site.rank(), site.inputs[0]
     if indices.size > MOST_PIECES:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import UnsupportedError
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.node import INITIALIZER
 from qgraph.frontends.onnx.tensors import dtype_name
 
@@ -18,7 +18,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def _constant(site: Site) -> Result:
+def _constant(site: OnnxSite) -> Result:
     attrs = site.node.attrs
     if "value" in attrs:
         return site.const(site.builder.decoded(attrs["value"], site.name))
@@ -31,11 +31,11 @@ def _constant(site: Site) -> Result:
     raise UnsupportedError("a constant without a dense value", node=site.name)
 
 
-def _identity(site: Site) -> Result:
+def _identity(site: OnnxSite) -> Result:
     return site.emit("identity", site.inputs[0])
 
 
-def _dropout(site: Site) -> Result:
+def _dropout(site: OnnxSite) -> Result:
     """Inference: the input. The mask, where anything asks for it, is left to ONNX."""
     training = site.constant(2)
     if site.has(2) and (training is None or bool(training.any())):
@@ -46,7 +46,7 @@ def _dropout(site: Site) -> Result:
     return site.emit("identity", site.inputs[0])
 
 
-def _cast(site: Site) -> Result:
+def _cast(site: OnnxSite) -> Result:
     site.node.flag("saturate", True)
     target = dtype_name(site.node.integer("to"), site.name)
     source = site.type().dtype
@@ -57,7 +57,7 @@ def _cast(site: Site) -> Result:
     return site.emit("cast", site.inputs[0], dtype=target)
 
 
-def _cast_like(site: Site) -> Result:
+def _cast_like(site: OnnxSite) -> Result:
     site.node.flag("saturate", True)
     target, source = site.type(1).dtype, site.type(0).dtype
     if "string" in (target, source):

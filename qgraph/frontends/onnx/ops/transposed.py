@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.frontends.inexpressible import Inexpressible
-from qgraph.frontends.onnx.builder import Importer, Result, Site
+from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 from qgraph.frontends.onnx.ops.layout import (
     Pair,
     back,
@@ -23,7 +23,7 @@ from qgraph.frontends.transposed import around, check_room, cut, laid_out, phase
 from qgraph.ir.types import Array
 
 
-def _conv_transpose(site: Site) -> Result:
+def _conv_transpose(site: OnnxSite) -> Result:
     weights = site.constant(1)
     if weights is None or not site.type().is_float or site.rank() not in (3, 4):
         return None
@@ -49,7 +49,7 @@ def _conv_transpose(site: Site) -> Result:
     return back(site, cut(site, whole, pads, spare), site.rank())
 
 
-def _dense(site: Site, weights: Array) -> Array:
+def _dense(site: OnnxSite, weights: Array) -> Array:
     """[in, out/groups, h, w] -> [in, out, h, w], dilated; zero between channels of two groups."""
     groups, (dh, dw) = site.node.integer("group", 1), pair(site, "dilations")
     w = weights[:, :, None] if weights.ndim == 3 else weights
@@ -67,7 +67,7 @@ def _dense(site: Site, weights: Array) -> Array:
     return made
 
 
-def _output_padding(site: Site) -> Pair:
+def _output_padding(site: OnnxSite) -> Pair:
     values = site.node.integers("output_padding")
     if not values:
         return (0, 0)
@@ -80,7 +80,7 @@ def _output_padding(site: Site) -> Pair:
     return extra
 
 
-def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:
+def _pads(site: OnnxSite, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:
     """What is taken away at each end; less than nothing where there is to be more."""
     mode, shape = site.node.text("auto_pad", "NOTSET"), site.node.integers("output_shape")
     if shape is None and mode == "NOTSET":
@@ -104,7 +104,7 @@ def _pads(site: Site, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, .
     return tuple((t // 2, t - t // 2) if upper else (t - t // 2, t // 2) for t in totals)
 
 
-def _bias(site: Site, channels: int, strides: Pair) -> str:
+def _bias(site: OnnxSite, channels: int, strides: Pair) -> str:
     bias = site.constant(2)
     if bias is None:
         raise Inexpressible

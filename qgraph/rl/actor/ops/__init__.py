@@ -14,7 +14,7 @@ from qgraph.errors import GraphError
 from qgraph.rl.actor.ops import layers, pointwise, rows
 from qgraph.rl.actor.ops.activations import ACTIVATIONS, ALPHA, Activation, ActivationAttrs
 from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape
-from qgraph.rl.actor.ops.layers import ConvAttrs
+from qgraph.rl.actor.ops.layers import ActorConvAttrs
 from qgraph.rl.actor.ops.rows import LayerNormAttrs
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "OPS",
     "Activation",
     "ActivationAttrs",
+    "ActorConvAttrs",
     "ActorOp",
     "ChannelRule",
-    "ConvAttrs",
     "LayerNormAttrs",
     "Shape",
     "actor_op",

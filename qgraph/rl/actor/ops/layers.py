@@ -32,7 +32,7 @@ PARTS = 4  # sums of products of floats are four: values 0, 4, 8, ... of a segme
 
 
 @dataclass(frozen=True)
-class ConvAttrs(ActivationAttrs):
+class ActorConvAttrs(ActivationAttrs):
     """A convolution: a window, and an activation."""
 
     strides: Pair = attribute("positions from one window to the next", low=1, default=ONE)
@@ -61,7 +61,7 @@ def _dense_shape(
     return bias
 
 
-def _conv_shape(attrs: ConvAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
+def _conv_shape(attrs: ActorConvAttrs, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
     (x,), (kernel, bias) = inputs, weights
     rank(x, 3)
     rank(kernel, 4)
@@ -78,12 +78,12 @@ def _dense(attrs: ActivationAttrs, inputs: Sequence[Array], weights: Sequence[An
     return attrs.applied(product(inputs[0], kernel) + bias)
 
 
-def _conv(attrs: ConvAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _conv(attrs: ActorConvAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
     kernel, bias = weights
     return attrs.applied(product(inputs[0], kernel, attrs) + bias)
 
 
-def product(x: Array, kernel: Codes, window: ConvAttrs | None = None) -> Array:
+def product(x: Array, kernel: Codes, window: ActorConvAttrs | None = None) -> Array:
     """x [n, k], or [n, h, w, c] by windows, times a kernel, without bias."""
     if kernel.scale is None:
         return _float_sums(_rows(x, kernel, window, F(0)), kernel.values)
@@ -108,7 +108,7 @@ def quantize_input(x: Array) -> tuple[Array, Array, Array]:
     return delta, zero.astype(np.int64), codes.astype(np.int64)
 
 
-def _rows(x: Array, kernel: Codes, window: ConvAttrs | None, fill: Any) -> Array:
+def _rows(x: Array, kernel: Codes, window: ActorConvAttrs | None, fill: Any) -> Array:
     """[..., segments, values of a segment]"""
     if window is None:
         return x[:, None, :]
@@ -151,7 +151,7 @@ OPS: tuple[ActorOp[Any], ...] = (
         "a convolution with a kernel [kh, kw, c, m], plus a bias [m]",
         ("x",),
         ("kernel", "bias"),
-        ConvAttrs,
+        ActorConvAttrs,
         ChannelRule.LAYER,
         _conv_shape,
         _conv,

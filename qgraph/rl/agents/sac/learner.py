@@ -21,7 +21,7 @@ from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.environments import Environment
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
-from qgraph.rl.half.hadam import Adam, HAdam
+from qgraph.rl.half.hadam import HAdam, LowPrecisionAdam
 from qgraph.rl.half.methods import LOSS_SCALING
 from qgraph.rl.half.normal import log_density
 from qgraph.rl.half.precision import precision_of
@@ -100,7 +100,7 @@ class SacLearner:
         return found
 
     def _descent(self, moved: Weights, *, kahan: bool) -> Descent:
-        kind = HAdam if "hadam" in self.methods else Adam
+        kind = HAdam if "hadam" in self.methods else LowPrecisionAdam
         kahan = kahan and "kahan-gradients" in self.methods
         optimizer = kind(self.config.learning_rate, kahan=kahan, rounded=self.rounded)
         compound = "compound-scaling" in self.methods

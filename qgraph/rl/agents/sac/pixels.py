@@ -11,7 +11,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from qgraph.foreign import Tensor
-from qgraph.rl.actor import ActorProgram, Step
+from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.half.precision import Rounding
 from qgraph.rl.half.standardize import standardized
 
@@ -24,13 +24,13 @@ SHIFT = 4  # pixels that images are moved by at most
 def encoder(shape: Shape) -> ActorProgram:
     """Images [h, w, c] to 50 features: four convolutions, a linear layer, a layer norm, tanh."""
     height, width, channels = shape
-    steps = [Step("affine", ("observation",), "scaled", ("scaled/scale", "scaled/offset"))]
+    steps = [ActorStep("affine", ("observation",), "scaled", ("scaled/scale", "scaled/offset"))]
     shapes: dict[str, Shape] = {"scaled/scale": (channels,), "scaled/offset": (channels,)}
 
     def add(op: str, name: str, weights: Mapping[str, Shape], **attrs: object) -> None:
         names = tuple(f"{name}/{part}" for part in weights)
         shapes.update(zip(names, weights.values(), strict=True))
-        steps.append(Step(op, (steps[-1].output,), name, names, attrs))
+        steps.append(ActorStep(op, (steps[-1].output,), name, names, attrs))
 
     for i, stride in enumerate(STRIDES):
         weights = {"kernel": (3, 3, channels, FILTERS), "bias": (FILTERS,)}

@@ -22,7 +22,7 @@ import typer
 from benchmarks import assets
 from benchmarks.real.policies import folder as policies
 from benchmarks.real.tables import Table
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.cli.console import console, import_tensorflow_quietly
 from qgraph.compiler import quantize
 from qgraph.errors import QGraphError, UnsupportedError

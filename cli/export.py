@@ -11,7 +11,7 @@ import typer
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 if TYPE_CHECKING:
-    from qgraph.backends.forms import Network
+    from qgraph.backends.network_forms import Network
 
 
 def export(

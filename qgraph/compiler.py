@@ -49,7 +49,7 @@ from qgraph.static.choice import pareto as pareto_of
 from qgraph.static.facts import AgreementFacts, Facts
 from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
-from qgraph.static.parts import Split, first_samples, samples_of
+from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
 from qgraph.transforms.scale_inputs import scaled_features
 from qgraph.transforms.wrap_accumulators import WrapAccumulators

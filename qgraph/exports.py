@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qgraph.artifacts import versions
-from qgraph.backends.forms import Form, Network
+from qgraph.backends.network_forms import Form, Network
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
 from qgraph.stored import load_network
@@ -19,12 +19,24 @@ from qgraph.stored import load_network
 FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
         "engine": ("qgraph.backends.engine", "EngineForm", "a file for the integer engine"),
-        "tensorflow": ("qgraph.backends.tf.form", "TensorFlowForm", "a frozen graph of stock ops"),
-        "onnx-integer": ("qgraph.backends.onnx.forms", "OnnxInteger", "ONNX of integer ops only"),
-        "onnx-qdq": ("qgraph.backends.onnx.forms", "OnnxQdq", "ONNX with quantizers around float"),
-        "qonnx": ("qgraph.backends.onnx.forms", "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
-        "c": ("qgraph.backends.c.form", "CForm", "C99, integers only, with a test"),
-        "vectors": ("qgraph.backends.vectors.form", "VectorsForm", "codes of every layer"),
+        "tensorflow": (
+            "qgraph.backends.tf.tensorflow_form",
+            "TensorFlowForm",
+            "a frozen graph of stock ops",
+        ),
+        "onnx-integer": (
+            "qgraph.backends.onnx.onnx_forms",
+            "OnnxInteger",
+            "ONNX of integer ops only",
+        ),
+        "onnx-qdq": (
+            "qgraph.backends.onnx.onnx_forms",
+            "OnnxQdq",
+            "ONNX with quantizers around float",
+        ),
+        "qonnx": ("qgraph.backends.onnx.onnx_forms", "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
+        "c": ("qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"),
+        "vectors": ("qgraph.backends.vectors.vectors_form", "VectorsForm", "codes of every layer"),
     }
 )
 INDEX = "export.json"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qgraph.archives import read_arrays, reading
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.errors import LoadError
 from qgraph.frontends.sources import sources_of
 from qgraph.ir.graph import Graph

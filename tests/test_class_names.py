@@ -1,4 +1,4 @@
-"""A class name stands for one class in the product packages."""
+"""Names in the product packages: a class name stands for one class, a file name for its content."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("qgraph", "transforms", "cli")
+# Any file could have these names.
+VAGUE = frozenset(
+    {
+        "common",
+        "form",
+        "helpers",
+        "keep",
+        "kept",
+        "misc",
+        "notes",
+        "parts",
+        "util",
+        "utils",
+        "values",
+    }
+)
 
 
 def product_files() -> list[Path]:
@@ -39,3 +55,7 @@ def test_repeated_names_are_found_wherever_they_are_defined() -> None:
     assert repeated_classes(
         {"a.py": "class Layer: ...\n", "b.py": nested, "c.py": "Layer = 1\n"}
     ) == {"Layer": ["a.py:1", "b.py:2"]}
+
+
+def test_no_file_has_a_name_that_fits_any_content() -> None:
+    assert [str(path) for path in product_files() if path.stem in VAGUE] == []

@@ -23,7 +23,7 @@ from qgraph.quant.bits import Budget
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import load_profile
 from qgraph.static.mixed import Mixed, Point, search_bits
-from qgraph.static.parts import split
+from qgraph.static.sample_parts import split
 from qgraph.static.search import SAFE
 from qgraph.static.units import overridden
 

@@ -14,7 +14,7 @@ from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile
 from qgraph.rewrite.trace import Trace
 from qgraph.static.build import build
-from qgraph.static.parts import split
+from qgraph.static.sample_parts import split
 
 STEPS = {
     "method": "thresholds",

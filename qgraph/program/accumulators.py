@@ -17,9 +17,9 @@ from qgraph.exact.sums import (
     sums_of_products,
 )
 from qgraph.ir.types import Codes
-from qgraph.program.form import Program, Step
 from qgraph.program.ops import OpClass
 from qgraph.program.ops.products import windows_of
+from qgraph.program.program import Program, Step
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from qgraph.ir.types import Codes
-from qgraph.program.form import Program, Tensor
+from qgraph.program.program import Program, Tensor
 
 PATTERNS: Mapping[str, Callable[[Tensor], Codes]] = {
     "lowest": lambda t: np.full(t.shape, t.low, np.int64),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.program.form import Program, Step
+from qgraph.program.program import Program, Step
 
 
 def samples_stay_apart(program: Program) -> bool:

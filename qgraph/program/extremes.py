@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Codes
-from qgraph.program.form import Step, Tensor
 from qgraph.program.ops import ClipAttrs, RequantizeAttrs
 from qgraph.program.places import Place, codes_at, weights_of
+from qgraph.program.program import Step, Tensor
 from qgraph.program.run import run
 
 GOALS = ("tie above an even code", "tie above an odd code", "below the range", "above the range")

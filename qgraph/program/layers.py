@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from qgraph.program.form import Program, Step, Tensor
+from qgraph.program.program import Program, Step, Tensor
 
 
 @dataclass(frozen=True)

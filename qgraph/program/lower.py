@@ -14,8 +14,8 @@ from qgraph.ir.reading import kind_of, spec_of
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
 from qgraph.program.batch import blocks_stay_apart, samples_stay_apart
-from qgraph.program.form import Entry, Program
 from qgraph.program.moves import MOVES
+from qgraph.program.program import Entry, Program
 from qgraph.program.rules import RULES
 from qgraph.program.writer import ProgramWriter
 from qgraph.quant.topology import QUANTIZERS, has_integer_form, size_advice, value_exponent

@@ -14,10 +14,10 @@ import numpy as np
 
 from qgraph.ir.types import Array, Codes, QuantSpec, Role
 from qgraph.ops.windows import NO_PADS, ONE
-from qgraph.program.form import Entry, Program, Step, Tensor
 from qgraph.program.layers import Layer
 from qgraph.program.ops import Conv2dAttrs, OpClass, WindowAttrs
 from qgraph.program.ops.products import windows_of
+from qgraph.program.program import Entry, Program, Step, Tensor
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array, Codes
 from qgraph.ops.attributes import Attributes
-from qgraph.program.form import Program, Step
+from qgraph.program.program import Program, Step
 
 
 def run(

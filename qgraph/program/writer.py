@@ -11,7 +11,7 @@ from qgraph.exact.bounds import Bound
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.numerics import frozen_exponent
-from qgraph.program.form import Step, Tensor, storage
+from qgraph.program.program import Step, Tensor, storage
 
 
 class ProgramWriter:

@@ -28,6 +28,7 @@ from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
 from qgraph.quant.constant_scales import WEIGHT_METHODS, Exponent, constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
+from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
@@ -43,7 +44,6 @@ from qgraph.quant.topology import (
     summing_layer,
     value_exponent,
 )
-from qgraph.quant.values import GraphValues
 from qgraph.rewrite.constants import channels_of
 
 # Powers of two by which the scale of an all-zero tensor may differ from that of its source.

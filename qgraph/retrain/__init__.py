@@ -19,7 +19,7 @@ from qgraph.retrain.finalize import finalize
 from qgraph.retrain.run import facts_of, make_deterministic, train, trainer, use_threads
 from qgraph.retrain.script import keras_model, module
 from qgraph.stored import INFERENCE
-from qgraph.train.keep import load_checkpoint, save_checkpoint
+from qgraph.train.best_checkpoint import load_checkpoint, save_checkpoint
 from qgraph.train.loop import CHECKPOINTS
 
 __all__ = [

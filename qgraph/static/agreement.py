@@ -13,7 +13,7 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.parallel import over_chunks
 from qgraph.quant.data import chunk_inputs
-from qgraph.static.parts import samples_of
+from qgraph.static.sample_parts import samples_of
 
 Tally = tuple[float, float, float, int]  # signal, noise, samples of the same class, all samples
 

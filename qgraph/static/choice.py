@@ -16,7 +16,7 @@ from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile
 from qgraph.static.facts import ChoiceFacts, TrialFacts
 from qgraph.static.mixed import Mixed, search_bits
-from qgraph.static.parts import Split, split, undivided
+from qgraph.static.sample_parts import Split, split, undivided
 from qgraph.static.samples import Samples
 from qgraph.static.search import DATA_FREE, USUAL_EFFORT, Search, Trial, search, steps_of
 from qgraph.static.units import overridden, widest_within

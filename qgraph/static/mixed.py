@@ -26,7 +26,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
 from qgraph.static.facts import MixedFacts, PointFacts, decibels
-from qgraph.static.parts import Split
+from qgraph.static.sample_parts import Split
 from qgraph.static.switched import Variant, agreements
 from qgraph.static.units import (
     WIDTHS,

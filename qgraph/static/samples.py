@@ -18,7 +18,7 @@ from qgraph.quant.input_range import doubts, ranges_seen
 from qgraph.recipes import CLEAN, FLOAT, FOLD
 from qgraph.static.cautions import of_evidence
 from qgraph.static.facts import DomainFacts, SampleFacts
-from qgraph.static.parts import first_samples, samples_of
+from qgraph.static.sample_parts import first_samples, samples_of
 
 
 @dataclass(frozen=True)

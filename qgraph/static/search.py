@@ -18,7 +18,7 @@ from qgraph.recipes import CLEAN, FOLD
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
 from qgraph.static.build import build
-from qgraph.static.parts import Split
+from qgraph.static.sample_parts import Split
 from qgraph.transforms.scale_inputs import scalable_inputs
 
 EFFORTS = ("plain", "fast", "default", "thorough")

@@ -10,8 +10,8 @@ import tf_keras as keras
 
 from qgraph.errors import UsageError
 from qgraph.foreign import TFModule
+from qgraph.train.best_checkpoint import save_checkpoint
 from qgraph.train.freezing import FreezeSchedule
-from qgraph.train.keep import save_checkpoint
 
 Logs = dict[str, float] | None
 

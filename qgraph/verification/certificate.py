@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from qgraph.artifacts import versions
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
 from qgraph.ir.types import Array, Overflow, Rounding
 from qgraph.manifest import read_manifest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import GraphError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.errors import UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes

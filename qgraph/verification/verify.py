@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgraph.artifacts import CERTIFICATE
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import UnsupportedError
 from qgraph.exports import FORMS, form
 from qgraph.files import write_whole

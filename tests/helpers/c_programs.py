@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qgraph.backends.c.form import COMPILERS, Compiled, build, write_program
+from qgraph.backends.c.c_form import COMPILERS, Compiled, build, write_program
 from qgraph.ir.types import QuantSpec
 from qgraph.program import Entry, Program, Step, Tensor, run
 

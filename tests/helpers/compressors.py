@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from qgraph.rl.compress.form import PolicySpec
+from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from tests.helpers.actors import mlp, random_weights

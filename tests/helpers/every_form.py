@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import event, note, reject
 
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exports import FORMS, form
 from qgraph.ir.graph import Graph

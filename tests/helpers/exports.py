@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.backends.forms import Form, Network
+from qgraph.backends.network_forms import Form, Network
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import QuantSpec
 from qgraph.program import Entry, Program, Step, Tensor, run

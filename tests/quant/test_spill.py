@@ -15,7 +15,7 @@ from qgraph.ir.text import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant import calibrate as calibration
 from qgraph.quant import data as quant_data
-from qgraph.quant import paired, spill, values
+from qgraph.quant import graph_values, paired, spill
 from qgraph.quant.correct_bias import correct_biases
 from qgraph.quant.data import LEARNT_FROM, thinned
 from qgraph.quant.reconstruct import reconstruct_weights
@@ -38,7 +38,7 @@ def shelves(monkeypatch):
             super().__init__(*args)
             made.append(self)
 
-    for module in (values, paired):
+    for module in (graph_values, paired):
         monkeypatch.setattr(module, "Shelf", Watched)
     return made
 
@@ -165,7 +165,7 @@ def test_whole_batches_are_kept():
 def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
     from qgraph.quant.plan import Plan
     from qgraph.rewrite.trace import Trace
-    from qgraph.static import build, parts, search
+    from qgraph.static import build, sample_parts, search
 
     seen = {}
     monkeypatch.setattr(quant_data, "LEARNT_NUMBERS", 0)
@@ -179,7 +179,7 @@ def test_corrections_use_few_samples_and_thresholds_all(monkeypatch):
     monkeypatch.setattr(build, "calibrate", watched)
     g = random_cnn(0, 4, "float32")
     data = random_feeds(g, batch=LEARNT_FROM + 200)
-    split = parts.split(g, data)
+    split = sample_parts.split(g, data)
     search.search(g, INT8, split, "plain")
     assert len(seen["calibrated"]["x"]) == LEARNT_FROM / search.TRIED < len(split.calibration["x"])
     build.build(g, INT8, Plan(correct_bias=True), data, Trace())

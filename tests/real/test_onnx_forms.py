@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qgraph.backends.onnx.forms import FORMS
+from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.exact.reference import Reference
 from qgraph.program import lower
 from tests.helpers.exports import assert_form, network

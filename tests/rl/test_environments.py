@@ -7,7 +7,7 @@ import pytest
 
 from qgraph.errors import RunError, UsageError
 from qgraph.rl.environments import Actions, make
-from qgraph.rl.environments.apart import Apart
+from qgraph.rl.environments.separate_process import Apart
 from qgraph.rl.head import Head
 
 MINATAR = "MinAtar/Breakout-v1"
@@ -85,7 +85,7 @@ def test_one_whose_process_was_killed(waited):
 
 
 def test_one_that_ends_before_it_says_anything(monkeypatch):
-    monkeypatch.setattr("qgraph.rl.environments.apart.MODULE", "__future__")
+    monkeypatch.setattr("qgraph.rl.environments.separate_process.MODULE", "__future__")
     with pytest.raises(RunError, match="the process of `CartPole-v1` has ended"):
         Apart("CartPole-v1")
 

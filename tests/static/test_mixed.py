@@ -20,7 +20,7 @@ from qgraph.rewrite.trace import Trace
 from qgraph.static import mixed, search
 from qgraph.static.build import build
 from qgraph.static.mixed import search_bits
-from qgraph.static.parts import split
+from qgraph.static.sample_parts import split
 from qgraph.static.units import (
     WIDTHS,
     bits_of,

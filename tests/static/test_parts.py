@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.static.parts import split
+from qgraph.static.sample_parts import split
 
 
 def network(batch: int | None = None) -> Graph:

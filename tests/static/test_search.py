@@ -18,7 +18,7 @@ from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement, decisions
 from qgraph.static.build import build
-from qgraph.static.parts import split
+from qgraph.static.sample_parts import split
 from qgraph.static.search import Trial, search, steps_of
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference, as_float
 from qgraph.exports import FORMS, form

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from qgraph import quantize
-from qgraph.backends.forms import Network
-from qgraph.backends.tf.form import TensorFlowForm
+from qgraph.backends.network_forms import Network
+from qgraph.backends.tf.tensorflow_form import TensorFlowForm
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.backends.c.c_text import short
 from qgraph.backends.c.kernels import KERNELS
-from qgraph.backends.c.text import short
 from qgraph.ir.types import Array
 from qgraph.names import Namespace
 from qgraph.program import Program, storage

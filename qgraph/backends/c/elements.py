@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph.backends.c.text import INT32, number
+from qgraph.backends.c.c_text import INT32, number
 from qgraph.errors import GraphError
 from qgraph.ir.types import Rounding
 from qgraph.program import Program, Step, Tensor

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from qgraph.backends.c.context import CContext
-from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
-from qgraph.backends.c.moves import WALKS, write_take, write_walk
-from qgraph.backends.c.text import (
+from qgraph.backends.c.c_text import (
     Shape,
     Text,
     broadcast,
@@ -19,6 +16,9 @@ from qgraph.backends.c.text import (
     number,
     strides,
 )
+from qgraph.backends.c.context import CContext
+from qgraph.backends.c.elements import EXPRESSIONS, CStep, bits_for, expression
+from qgraph.backends.c.moves import WALKS, write_take, write_walk
 from qgraph.names import comment, identifier
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.lowerings import Lowerings

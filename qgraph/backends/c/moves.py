@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph.backends.c.text import Text, index, merged, named, strides
+from qgraph.backends.c.c_text import Text, index, merged, named, strides
 from qgraph.program import Program, Step
 from qgraph.program.ops import ConcatAttrs, PadAttrs, SliceAttrs, TakeAttrs, TransposeAttrs
 

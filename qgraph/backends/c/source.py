@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.backends.c.arithmetic import helpers
+from qgraph.backends.c.c_text import Text, numbers, short
 from qgraph.backends.c.context import CContext
 from qgraph.backends.c.functions import CFunction, function
 from qgraph.backends.c.kernels import WINDOW
 from qgraph.backends.c.memory import Life, Place, plan
-from qgraph.backends.c.text import Text, numbers, short
 from qgraph.ir.types import Array
 from qgraph.names import c_names, comment, identifier
 from qgraph.program import Program

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from qgraph.backends.onnx.emission import NO_NAMES, turned
-from qgraph.backends.onnx.values import ValueEmission, value_lowerings
+from qgraph.backends.onnx.float_values import ValueEmission, value_lowerings
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array, QuantSpec, Rounding

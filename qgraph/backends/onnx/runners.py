@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from qgraph.backends.forms import Runner
+from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.emission import TO_NHWC
 from qgraph.errors import ExactnessError, UnsupportedError

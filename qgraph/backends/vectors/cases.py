@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.backends.vectors.bench import bench
 from qgraph.backends.vectors.cases import Tried, chosen, runs, size, tried
 from qgraph.backends.vectors.files import HEX_MOST, bits_of, write

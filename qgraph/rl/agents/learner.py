@@ -9,7 +9,7 @@ from typing import Protocol
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.form import PolicySpec
+from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.head import Head
 from qgraph.rl.learn.replay import Batch

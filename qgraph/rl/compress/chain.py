@@ -12,16 +12,16 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.rl.actor import ActorProgram
+from qgraph.rl.compress.call_text import parse_call, split
+from qgraph.rl.compress.chain_policy import ChainPolicy, Memory, silent
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.factorize import Factorize
-from qgraph.rl.compress.form import ChainPolicy, Memory, silent
 from qgraph.rl.compress.fuse import Fuse
 from qgraph.rl.compress.link import Compression, End, Link
 from qgraph.rl.compress.pack import Pack
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.quantize import Quantize
 from qgraph.rl.compress.static import Static
-from qgraph.rl.compress.text import parse_call, split
 
 LINKS: Mapping[str, type[Link]] = MappingProxyType(
     {kind.name: kind for kind in (Prune, Distill, Factorize, Fuse, Quantize, Pack, Static)}

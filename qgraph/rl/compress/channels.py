@@ -15,7 +15,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
 from qgraph.rl.actor.ops import ChannelRule
-from qgraph.rl.compress.form import shared
+from qgraph.rl.compress.chain_policy import shared
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor import ActorProgram
-from qgraph.rl.compress.form import ChainPolicy, Task, check_outputs
+from qgraph.rl.compress.action_distributions import outputs_of
+from qgraph.rl.compress.chain_policy import ChainPolicy, Task, check_outputs
 from qgraph.rl.compress.link import Link
-from qgraph.rl.compress.soft import outputs_of
 from qgraph.rl.compress.students import StudentNetwork, initial, program_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
-from qgraph.rl.compress.form import shared, silent
+from qgraph.rl.compress.action_distributions import Outputs, outputs_of, soft
+from qgraph.rl.compress.chain_policy import shared, silent
 from qgraph.rl.compress.losses import divergence, entropy
-from qgraph.rl.compress.soft import Outputs, outputs_of, soft
 from qgraph.rl.compress.students import learnt
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam

@@ -10,7 +10,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
-from qgraph.rl.compress.form import ChainPolicy, Task, rebuilt, shared
+from qgraph.rl.compress.chain_policy import ChainPolicy, Task, rebuilt, shared
 from qgraph.rl.compress.link import Link
 
 Merged = tuple[ActorStep, dict[str, Array]]  # the one step, and its weights by name

@@ -13,8 +13,15 @@ from qgraph.ir.types import Array
 from qgraph.passes import PassOver
 from qgraph.rewrite.trace import Refusal, Rewrite, Trace
 from qgraph.rl.actor import ActorProgram, ActorStep
-from qgraph.rl.compress.form import ChainPolicy, Memory, Task, check_outputs, read_only, silent
-from qgraph.rl.compress.text import print_call
+from qgraph.rl.compress.call_text import print_call
+from qgraph.rl.compress.chain_policy import (
+    ChainPolicy,
+    Memory,
+    Task,
+    check_outputs,
+    read_only,
+    silent,
+)
 
 
 @dataclass

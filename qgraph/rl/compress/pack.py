@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from qgraph.rl.compress.form import ChainPolicy, Task
+from qgraph.rl.compress.chain_policy import ChainPolicy, Task
 from qgraph.rl.compress.link import End
 
 

@@ -14,8 +14,8 @@ from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.member import Member, joined
 from qgraph.rl.broadcast.quantizer import PACKED, SECONDS, wanted
 from qgraph.rl.broadcast.weights import RunEnded, WeightReceiver
-from qgraph.rl.compress.form import PolicySpec
-from qgraph.rl.compress.notes import NoteReceiver
+from qgraph.rl.compress.chain_policy import PolicySpec
+from qgraph.rl.compress.learner_notes import NoteReceiver
 from qgraph.rl.compress.settings import Settings
 
 NAME = "compressor"

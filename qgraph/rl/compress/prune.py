@@ -10,8 +10,8 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
+from qgraph.rl.compress.chain_policy import ChainPolicy, Task
 from qgraph.rl.compress.channels import Channels, channels_of, without
-from qgraph.rl.compress.form import ChainPolicy, Task
 from qgraph.rl.compress.link import Link
 
 

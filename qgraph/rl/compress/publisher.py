@@ -6,8 +6,8 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor
 from qgraph.rl.actor.block import at_front
 from qgraph.rl.broadcast import Publisher, Supervisor
-from qgraph.rl.compress.form import PolicySpec
-from qgraph.rl.compress.notes import NoteSender
+from qgraph.rl.compress.chain_policy import PolicySpec
+from qgraph.rl.compress.learner_notes import NoteSender
 from qgraph.rl.compress.process import FAILED, MODULE, NAME
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import room_for

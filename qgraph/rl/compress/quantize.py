@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.actor.layout import BITS
-from qgraph.rl.compress.form import ChainPolicy, Task
+from qgraph.rl.compress.chain_policy import ChainPolicy, Task
 from qgraph.rl.compress.link import Link
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from qgraph.errors import QGraphError, UnsupportedError, UsageError
 from qgraph.rl.compress.chain import Compressor
+from qgraph.rl.compress.chain_policy import ChainPolicy, PolicySpec, Task, silent
 from qgraph.rl.compress.distill import Distill
-from qgraph.rl.compress.form import ChainPolicy, PolicySpec, Task, silent
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.static import Static
 from qgraph.rl.compress.worker import CompressionWorker, room_for

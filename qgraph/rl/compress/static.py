@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.compress.form import FLOAT, ChainPolicy, Task
+from qgraph.rl.compress.chain_policy import FLOAT, ChainPolicy, Task
 from qgraph.rl.compress.link import End
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, ActorStep
-from qgraph.rl.compress.form import ChainPolicy
+from qgraph.rl.compress.chain_policy import ChainPolicy
 from qgraph.rl.learn.networks import NATURE, initial_weights
 
 FIXED = ("affine", "clip")  # how observations are normalised; nothing of it is learnt

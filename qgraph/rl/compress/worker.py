@@ -13,8 +13,8 @@ import numpy as np
 from qgraph.errors import CalibrationError, QGraphError, TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram, Packer
-from qgraph.rl.compress.form import ChainPolicy, Memory, PolicySpec, silent
-from qgraph.rl.compress.kept import read_students, write_students
+from qgraph.rl.compress.chain_policy import ChainPolicy, Memory, PolicySpec, silent
+from qgraph.rl.compress.student_file import read_students, write_students
 from qgraph.rl.monitor import Indicators, LearnerFacts, Monitor, measure
 from qgraph.rl.monitor.indicators import NAN, unmeasured
 

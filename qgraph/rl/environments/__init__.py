@@ -6,11 +6,11 @@ action is a number of one of `count`, or an array within low..high. One file for
 
 from __future__ import annotations
 
-from qgraph.rl.environments.apart import Apart
 from qgraph.rl.environments.atari import ATARI, Atari
 from qgraph.rl.environments.dm_control import DM_CONTROL, PIXELS, DmControl, DmControlPixels
-from qgraph.rl.environments.form import Actions, Environment, Outcome
+from qgraph.rl.environments.environment import Actions, Environment, Outcome
 from qgraph.rl.environments.gymnasium import Gymnasium
+from qgraph.rl.environments.separate_process import Apart
 
 __all__ = ["ATARI", "Actions", "Environment", "Outcome", "make"]
 

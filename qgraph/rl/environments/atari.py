@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.environments.form import Actions, Outcome, imported, unknown
+from qgraph.rl.environments.environment import Actions, Outcome, imported, unknown
 
 ATARI = "ALE/"
 FRAMES = 4  # that an observation has, the newest last

@@ -16,7 +16,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
+from qgraph.rl.environments.environment import Actions, Outcome, floats, imported, unknown
 
 DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
 DRAWING = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"

@@ -9,7 +9,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.environments.form import Actions, Outcome, floats, imported, unknown
+from qgraph.rl.environments.environment import Actions, Outcome, floats, imported, unknown
 
 WHITE = np.uint8(255)
 

@@ -1,6 +1,6 @@
 """The process of an environment that is apart.
 
-python -m qgraph.rl.environments.serve NAME, started by `qgraph.rl.environments.apart.Apart`
+python -m qgraph.rl.environments.serve NAME, started by `separate_process.Apart`
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, end_bits
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.broadcast import DirectPublisher, Experience, Publisher, Supervisor
-from qgraph.rl.compress.form import PolicySpec
+from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.compress.publisher import CompressingPublisher
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.compress.worker import troubles

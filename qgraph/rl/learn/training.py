@@ -26,7 +26,7 @@ from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import learner_for
 from qgraph.rl.agents.setting import SettingText
-from qgraph.rl.compress.notes import Sample
+from qgraph.rl.compress.learner_notes import Sample
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import (

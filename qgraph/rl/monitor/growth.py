@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qgraph.errors import UsageError
+from qgraph.rl.compress.call_text import split
 from qgraph.rl.compress.chain import Compressor
-from qgraph.rl.compress.text import split
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.monitor.strategy import Decision, Look, stays
 

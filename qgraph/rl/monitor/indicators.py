@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.compress.form import ChainPolicy
-from qgraph.rl.compress.soft import entropy, soft
+from qgraph.rl.compress.action_distributions import entropy, soft
+from qgraph.rl.compress.chain_policy import ChainPolicy
 from qgraph.rl.policy.shift import divergences
 
 NAN = math.nan

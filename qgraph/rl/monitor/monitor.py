@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from qgraph.errors import QGraphError, UsageError
+from qgraph.rl.compress.call_text import parse_call, print_call
 from qgraph.rl.compress.chain import Compressor
-from qgraph.rl.compress.text import parse_call, print_call
 from qgraph.rl.monitor.growth import Growth
 from qgraph.rl.monitor.indicators import Indicators
 from qgraph.rl.monitor.log import DecisionRow, Log

@@ -19,7 +19,7 @@ from qgraph.rl.policy.file import AGAIN, Packed, read
 from qgraph.rl.policy.static import StaticRunner
 
 if TYPE_CHECKING:
-    from qgraph.backends.forms import Network
+    from qgraph.backends.network_forms import Network
     from qgraph.program import Program
 
 Run = Callable[[Array], Mapping[str, Array]]
@@ -101,7 +101,7 @@ class Policy:
 
         Raises UsageError for a dynamic one.
         """
-        from qgraph.backends.forms import Network
+        from qgraph.backends.network_forms import Network
         from qgraph.quant.profile import load_profile
 
         program = self.program

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qgraph.artifacts import save
-from qgraph.backends.c.form import compiler
+from qgraph.backends.c.c_form import compiler
 from qgraph.compiler import quantize
 from qgraph.exports import export
 from qgraph.frontends import load
@@ -50,9 +50,9 @@ def test_an_export_tests_itself(digits: Path, tmp_path: Path) -> None:
 
 @needs_compiler
 def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
-    from qgraph.backends.c import form
+    from qgraph.backends.c import c_form
 
-    whole = form.write_program
+    whole = c_form.write_program
 
     def altered(program, folder):
         unit = whole(program, folder)
@@ -60,5 +60,5 @@ def test_a_wrong_weight_is_found(digits: Path, monkeypatch) -> None:
         source.write_text(source.read_text().replace("sums[o] += code *", "sums[o] += 2 * code *"))
         return unit
 
-    monkeypatch.setattr(form, "write_program", altered)
+    monkeypatch.setattr(c_form, "write_program", altered)
     assert not verify(digits, forms=["c"]).equal

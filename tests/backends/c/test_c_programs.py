@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgraph.backends.c import form
-from qgraph.backends.c.form import build, compiler, packed, refused, write_program
+from qgraph.backends.c import c_form
+from qgraph.backends.c.c_form import build, compiler, packed, refused, write_program
 from qgraph.backends.c.memory import ALIGNMENT, Life, plan
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.program import Step
@@ -56,7 +56,7 @@ def test_without_trace_exits_are_the_same(tmp_path: Path) -> None:
 def test_every_compiler_that_is_here(name: str, tmp_path: Path, monkeypatch) -> None:
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
-    monkeypatch.setattr(form, "COMPILERS", (name,))
+    monkeypatch.setattr(c_form, "COMPILERS", (name,))
     program = random_program(11, 16)
     codes = random_codes(program, 11)
     assert_same(program, compiled(program, tmp_path, ("-O2",))(codes), codes)

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from qgraph.backends.onnx.builder import metadata_of
-from qgraph.backends.onnx.forms import FORMS
+from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.program import lower
 from tests.helpers.exports import Made, assert_form, network
 from tests.helpers.layers import Net

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from qgraph.backends.onnx.forms import OnnxInteger
+from qgraph.backends.onnx.onnx_forms import OnnxInteger
 from qgraph.backends.onnx.runners import session
 from qgraph.errors import UnsupportedError
 from qgraph.numerics import quantize as quantize_codes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from qgraph.backends.onnx.forms import OnnxQdq
+from qgraph.backends.onnx.onnx_forms import OnnxQdq
 from qgraph.backends.onnx.runners import check_same, session
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.program import lower, run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from qgraph.backends.onnx.forms import Qonnx
+from qgraph.backends.onnx.onnx_forms import Qonnx
 from qgraph.errors import UnsupportedError
 from qgraph.program import lower
 from tests.helpers.exports import Made, assert_form, network

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.artifacts import save
-from qgraph.backends.forms import Network
+from qgraph.backends.network_forms import Network
 from qgraph.backends.vectors import files
-from qgraph.backends.vectors.form import VectorsForm
+from qgraph.backends.vectors.vectors_form import VectorsForm
 from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exports import export

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from qgraph.errors import CalibrationError, TrainingError, UnsupportedError, UsageError
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.compress import ChainPolicy, Compressor, losses
+from qgraph.rl.compress.action_distributions import entropy, outputs_of, soft
 from qgraph.rl.compress.distill import StudentPlace
 from qgraph.rl.compress.distiller import Distiller
-from qgraph.rl.compress.soft import entropy, outputs_of, soft
 from qgraph.rl.compress.students import NETWORKS, StudentNetwork, initial, program_of
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import actor_critic, network

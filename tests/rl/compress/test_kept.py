@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qgraph.errors import LoadError, OutputError
-from qgraph.rl.compress.kept import FILE
+from qgraph.rl.compress.student_file import FILE
 from qgraph.rl.monitor import LearnerFacts
 from tests.helpers.compressors import seen, weights, worker
 

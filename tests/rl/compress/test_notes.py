@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from qgraph.rl.compress.notes import BYTES, ROWS, NoteReceiver, NoteSender, Sample, rows_for
+from qgraph.rl.compress.learner_notes import BYTES, ROWS, NoteReceiver, NoteSender, Sample, rows_for
 from qgraph.rl.monitor import LearnerFacts
 
 

@@ -10,7 +10,7 @@ import pytest
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.agents import config_for
 from qgraph.rl.compress.distill import StudentPlace
-from qgraph.rl.compress.kept import read_students
+from qgraph.rl.compress.student_file import read_students
 from qgraph.rl.learn.runs import train
 from qgraph.rl.monitor.log import LINES, read_log
 from qgraph.words import counted

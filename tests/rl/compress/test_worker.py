@@ -9,9 +9,9 @@ import pytest
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.compress import ChainPolicy, Compressor
-from qgraph.rl.compress.kept import read_students
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.compress.settings import Settings
+from qgraph.rl.compress.student_file import read_students
 from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import unmeasured
 from qgraph.rl.monitor.log import LINES, read_log

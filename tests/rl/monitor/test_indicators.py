@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.rl.compress import ChainPolicy, Compressor
-from qgraph.rl.compress.soft import soft
+from qgraph.rl.compress.action_distributions import soft
 from qgraph.rl.head import Head
 from qgraph.rl.monitor import LearnerFacts, measure
 from qgraph.rl.policy.shift import divergences

@@ -14,7 +14,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.agents.impala.config import ImpalaConfig
 from qgraph.rl.agents.learner import Teacher
 from qgraph.rl.agents.precision import LearnerPrecision
-from qgraph.rl.compress.form import PolicySpec
+from qgraph.rl.compress.chain_policy import PolicySpec
 from qgraph.rl.correct import Correction, Trajectories
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head

@@ -1,4 +1,4 @@
-"""The three ways out, as forms of a network (`qgraph.backends.forms`)."""
+"""The three ways out, as forms of a network (`qgraph.backends.network_forms`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import onnx
 
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
+from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
 from qgraph.backends.onnx.builder import save
 from qgraph.backends.onnx.emission import ProgramEmission
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
 from qgraph.backends.onnx.qonnx import QonnxEmission
-from qgraph.backends.onnx.rim import dequantize_model, quantize_model
 from qgraph.backends.onnx.runners import onnx_runtime, qonnx_executor
 from qgraph.errors import UnsupportedError
 from qgraph.ops.lowerings import Lowerings

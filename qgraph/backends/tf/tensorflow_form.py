@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
 from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram

@@ -16,7 +16,7 @@ import numpy as np
 
 from qgraph.errors import RunError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.environments.form import Actions, Outcome
+from qgraph.rl.environments.environment import Actions, Outcome
 
 MODULE = "qgraph.rl.environments.serve"
 SECONDS = 10.0  # that the process has to end

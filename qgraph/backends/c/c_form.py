@@ -16,7 +16,7 @@ from qgraph.backends.c.check import check
 from qgraph.backends.c.functions import LOWERINGS
 from qgraph.backends.c.header import header
 from qgraph.backends.c.source import CUnit, unit
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.types import Array, Codes, Fixed

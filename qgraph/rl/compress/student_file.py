@@ -12,8 +12,8 @@ from qgraph.archives import read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
 from qgraph.npz import npz_bytes
+from qgraph.rl.compress.chain_policy import Memory
 from qgraph.rl.compress.distill import StudentPlace
-from qgraph.rl.compress.form import Memory
 from qgraph.stored import part
 
 FILE = "students.npz"

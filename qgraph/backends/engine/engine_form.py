@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.backends.engine.engine import Engine, levels
 from qgraph.backends.engine.file import LOWERINGS, engine_file
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.files import write_whole
 from qgraph.ir.types import Array

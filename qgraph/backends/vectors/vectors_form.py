@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from qgraph.backends.forms import Network, Runner
+from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.vectors.bench import LOWERINGS
 from qgraph.backends.vectors.reading import check, check_files, read_index, read_program
 from qgraph.backends.vectors.writing import write_vectors

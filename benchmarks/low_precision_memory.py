@@ -89,7 +89,7 @@ def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
         return x
 
     def critics(x: Any, action: Any) -> Any:
-        return learner.judged(learner.critic, learner.features(learner.critic, x), action)
+        return learner.pair_values(learner.critic, learner.features(learner.critic, x), action)
 
     learner.precision = replace(learner.precision, rounded=noted)
     learner.rounded = noted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from qgraph.cli.rl.command import RlCommand
 from qgraph.cli.rl.evaluate import evaluate
 from qgraph.cli.rl.quantize import quantize
 from qgraph.cli.rl.train import train
@@ -11,10 +12,10 @@ from qgraph.cli.rl.train_options import TrainCommand
 
 app = typer.Typer(
     name="rl",
-    help="Policies as small programs: learn them with quantized actors, quantize and judge them.",
+    help="Train policies with quantized actors, quantize and evaluate them.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(quantize)
-app.command()(evaluate)
+app.command(cls=RlCommand)(quantize)
+app.command(cls=RlCommand)(evaluate)
 app.command(cls=TrainCommand)(train)

@@ -81,7 +81,7 @@ def evaluate(
     ] = None,
     inputs: Inputs = None,
     outputs: Outputs = None,
-    input_shape: InputShapes = None,
+    input_shapes: InputShapes = None,
     signature: Signature = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -112,7 +112,7 @@ def evaluate(
     known = told(source, environment, head, high)
     place = needed(known)
     with at_work(as_json) as progress:
-        network = policy_network(source, inputs, outputs, input_shape, signature, trust)
+        network = policy_network(source, inputs, outputs, input_shapes, signature, trust)
         program, weights = network.program, network.weights
         made = head_in(place, program, known)
         policy = load_policy(model) if packed else None

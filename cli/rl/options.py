@@ -49,7 +49,7 @@ def policy_network(
     model: Path,
     inputs: str | None,
     outputs: str | None,
-    input_shape: list[str] | None,
+    input_shapes: list[str] | None,
     signature: str | None,
     trust: bool,
 ) -> PolicyNetwork:
@@ -60,7 +60,7 @@ def policy_network(
         model,
         inputs=names(inputs),
         outputs=names(outputs),
-        input_shapes=shapes(input_shape),
+        input_shapes=shapes(input_shapes),
         signature=signature,
         trust=trust,
     )

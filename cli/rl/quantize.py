@@ -92,7 +92,7 @@ def quantize(
     ] = None,
     inputs: Inputs = None,
     outputs: Outputs = None,
-    input_shape: InputShapes = None,
+    input_shapes: InputShapes = None,
     signature: Signature = None,
     trust: Trust = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
@@ -113,7 +113,7 @@ def quantize(
         raise UsageError("observations come from --observations or --env, not from both")
     known = told(model, environment, head, high)
     with at_work(as_json) as progress:
-        network = policy_network(model, inputs, outputs, input_shape, signature, trust)
+        network = policy_network(model, inputs, outputs, input_shapes, signature, trust)
         place = environment or _place(network, known)
         count = network.program.size(network.program.outputs[0])
         if place is None or observations is not None:

@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import Json, own_modules
 from qgraph.cli.rl import train_options as options
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 
 if TYPE_CHECKING:
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 
 def train(
-    algo: options.Algo = None,
-    env: options.Env = None,
+    algorithm: options.Algo = None,
+    environment: options.Env = None,
     out: options.Out = None,
-    prioritized: options.Prioritized = None,
-    mixed_bfloat16: options.Bfloat16 = None,
-    half: options.Half = None,
     resume: options.Resume = False,
     threads: options.Threads = None,
     as_json: Json = False,
@@ -34,33 +31,28 @@ def train(
 
     Ctrl-C ends it with a checkpoint, from which --resume goes on.
     """
-    shorthands = {"prioritized": prioritized, "mixed_bfloat16": mixed_bfloat16, "half": half}
-    algorithm = algo and algo.value
     from qgraph.cli.console import import_tensorflow_quietly
     from qgraph.cli.rl.train_summary import print_summary
 
-    try:
-        said = options.settings_from({**given, **shorthands})
-        path = out or Path("runs") / _name(algorithm, env, int(said.get("seed", 0)))
-        with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            import_tensorflow_quietly()
-            sys.path.insert(0, os.getcwd())  # for links, correctors and strategies of one's own
-            from qgraph.rl.learn.runs import train as learn
+    name = algorithm and algorithm.value
+    settings = options.settings_from(given)
+    path = out or Path("runs") / _name(name, environment, int(settings.get("seed", 0)))
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        import_tensorflow_quietly()
+        own_modules()  # links, correctors and strategies
+        from qgraph.rl.learn.runs import train as learn
 
-            with _bar(as_json) as (watch, tick):
-                training = learn(
-                    path,
-                    algorithm,
-                    env,
-                    said,
-                    resume=resume,
-                    threads=threads,
-                    watch=watch,
-                    tick=tick,
-                )
-    except QGraphError as error:
-        options.spell_flags(error)
-        raise
+        with _bar(as_json) as (watch, tick):
+            training = learn(
+                path,
+                name,
+                environment,
+                settings,
+                resume=resume,
+                threads=threads,
+                watch=watch,
+                tick=tick,
+            )
     print_summary(path, training, as_json)
     if not training.done:
         raise KeyboardInterrupt

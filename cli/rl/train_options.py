@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.cli.rl.command import RlCommand
+from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.registry import AGENTS, config_class, config_classes
-from qgraph.rl.agents.setting import Panel, SettingText
+from qgraph.rl.agents.setting import Panel
 
 PRIORITY = 0.6  # the exponent of --prioritized
 METAVAR, TYPES = 8, {int: "N", float: "NUMBER"}  # the longest unit that stands for a value
 ALGORITHM = ("--algo", "--algorithm")
-SHORTHANDS = ("prioritized", "mixed_bfloat16", "half")
 Algorithm = Enum("Algorithm", {name: name for name in AGENTS}, type=str)  # type: ignore[misc]
 
 
@@ -47,7 +46,9 @@ Algo = Annotated[
 ]
 Env = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ..."),
+    typer.Option(
+        "--env", metavar="NAME", help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ..."
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -63,17 +64,22 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Threads of the learner.", show_default="all cores"),
 ]
-Prioritized = Annotated[
-    bool | None,
-    typer.Option(
-        "--prioritized/--uniform",
-        help=f"Short for --priority-exponent {PRIORITY} or 0.",
-        show_default="uniform",
-        rich_help_panel=Panel.REPLAY,
-    ),
-]
-Bfloat16 = Annotated[bool | None, typer.Option("--mixed-bfloat16/--float32", hidden=True)]
-Half = Annotated[str | None, typer.Option("--half", hidden=True)]
+# Options that stand for values of settings.
+SHORTHANDS: Mapping[str, Any] = {
+    "prioritized": Annotated[
+        bool | None,
+        typer.Option(
+            "--prioritized/--uniform",
+            help=f"Short for --priority-exponent {PRIORITY} or 0.",
+            show_default="uniform",
+            rich_help_panel=Panel.REPLAY,
+        ),
+    ],
+    "mixed_bfloat16": Annotated[
+        bool | None, typer.Option("--mixed-bfloat16/--float32", hidden=True)
+    ],
+    "half": Annotated[str | None, typer.Option("--half", hidden=True)],
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ def flags_of(each: DeclaredField, name: str = "") -> str:
 
 
 def add_settings(command: Callable[..., None]) -> None:
-    """Give a command that takes `**given` a parameter for each setting, None by default.
+    """Give a command that takes `**given` parameters for settings and shorthands, None by default.
 
     Earlier names are options too, which help does not list.
     """
@@ -161,13 +167,14 @@ def add_settings(command: Callable[..., None]) -> None:
     ]
     listed, hidden = [], {}
     for option in generated_options(config_classes()):
-        listed.append(_parameter(option.name, option.first, _option(option)))
+        listed.append(_parameter(option.name, _type(option.first), _option(option)))
         for each in option.fields.values():
             earlier = each.setting.earlier
             if earlier and earlier not in hidden:
                 unlisted = typer.Option(flags_of(each, earlier), hidden=True)
-                hidden[earlier] = _parameter(earlier, each, unlisted)
-    parameters = [*own[:3], *listed, *own[3:], *hidden.values()]
+                hidden[earlier] = _parameter(earlier, _type(each), unlisted)
+    shorthands = [_parameter(name, kind) for name, kind in SHORTHANDS.items()]
+    parameters = [*own[:3], *listed, *shorthands, *own[3:], *hidden.values()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
 
@@ -193,22 +200,7 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def spell_flags(error: QGraphError) -> None:
-    """Replace the names of settings in an error's text by their flags."""
-    flags = {"algorithm": "--algo", "environment": "--env"}
-    for option in generated_options(config_classes()):
-        flags[option.name] = flags_of(option.first).partition("/")[0]
-
-    def flag(name: str) -> str:
-        return flags.get(name, name)
-
-    if isinstance(error.message, SettingText):
-        error.message = error.message.spelled(flag)
-    if isinstance(error.hint, SettingText):
-        error.hint = error.hint.spelled(flag)
-
-
-class TrainCommand(TyperCommand):
+class TrainCommand(RlCommand):
     """Its help after `--algo NAME` has the options and defaults of that algorithm only."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -251,14 +243,16 @@ def _option(option: GeneratedOption) -> Any:
     )
 
 
-def _parameter(name: str, each: DeclaredField, option: Any) -> inspect.Parameter:
-    kind: Any = each.kind if each.kind in (bool, int, float) and not each.several else str
+def _parameter(name: str, kind: Any, option: Any = None) -> inspect.Parameter:
+    annotation = Annotated[kind | None, option] if option else kind
     return inspect.Parameter(
-        name,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        default=None,
-        annotation=Annotated[kind | None, option],
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
     )
+
+
+def _type(each: DeclaredField) -> type:
+    """The type of an option's value; lists and enums are text."""
+    return each.kind if each.kind in (bool, int, float) and not each.several else str
 
 
 def _shown(each: DeclaredField) -> str:

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.run_settings import RunSettings
-from qgraph.rl.agents.setting import Panel, Setting, SettingText
+from qgraph.rl.agents.setting import Panel, Setting
+from qgraph.rl.setting_text import SettingText
 
 BITS = (32, 16, *range(8, 1, -1))
 ACTORS = Panel.ACTORS

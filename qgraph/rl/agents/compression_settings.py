@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.learning_settings import LearningSettings
-from qgraph.rl.agents.setting import Panel, SettingText
+from qgraph.rl.agents.setting import Panel
+from qgraph.rl.setting_text import SettingText
 
 COMPRESSION = Panel.COMPRESSION
 

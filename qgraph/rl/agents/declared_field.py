@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from qgraph.errors import UsageError
-from qgraph.rl.agents.setting import Setting, SettingText
+from qgraph.rl.agents.setting import Setting
+from qgraph.rl.setting_text import SettingText
 
 
 @dataclass(frozen=True)

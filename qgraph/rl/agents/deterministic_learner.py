@@ -6,23 +6,23 @@ Imports TensorFlow: import it late.
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
 from qgraph.foreign import Tensor
+from qgraph.rl.agents.critic_learner import CriticLearner
 from qgraph.rl.agents.deterministic_config import DeterministicConfig
-from qgraph.rl.agents.replay_learner import ReplayLearner, Weights
+from qgraph.rl.agents.replay_learner import Weights
 from qgraph.rl.environments import Environment
 from qgraph.rl.head import Head
 from qgraph.rl.learn.adam import Adam
 from qgraph.rl.learn.networks import TINY, initial_weights, network
-from qgraph.rl.learn.tensors import by_name, variables
+from qgraph.rl.learn.tensors import variables
 
 
-class DeterministicLearner(ReplayLearner):
+class DeterministicLearner(CriticLearner):
     """Base of learners with a deterministic policy, critics of pairs, and target networks of all.
 
     outputs        numbers that a critic computes for a pair of observation and action
-    critics        the names of several critics; () for one
+    two_critics    whether there are two critics; else there is one
     layer_norm     whether networks normalize after the first layer
     gradient_norm  gradients of policy or critics are scaled down to this norm; 0 leaves them
 
@@ -31,7 +31,7 @@ class DeterministicLearner(ReplayLearner):
 
     def __init__(
         self, config: DeterministicConfig, environment: Environment, *, outputs: int = 1,
-        critics: tuple[str, ...] = (), layer_norm: bool = False, gradient_norm: float = 0.0,
+        two_critics: bool = False, layer_norm: bool = False, gradient_norm: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(config)
         actions, shape = environment.actions, environment.shape
@@ -44,11 +44,11 @@ class DeterministicLearner(ReplayLearner):
         self.critic_program = network(pair, sizes, outputs, layer_norm=layer_norm)
         rng = np.random.default_rng(config.seed)
         policy = initial_weights(self.program, rng, TINY)
-        if critics:
-            named = {name: initial_weights(self.critic_program, rng, TINY) for name in critics}
-            critic = by_name(named)
-        else:
-            critic = initial_weights(self.critic_program, rng, TINY)
+        critic = (
+            self._two_critics(rng)
+            if two_critics
+            else initial_weights(self.critic_program, rng, TINY)
+        )
         self.policy, self.target = variables(policy, "policy"), variables(policy, "target")
         self.critic = variables(critic, "critic")
         self.critic_target = variables(critic, "critic_target")
@@ -76,7 +76,3 @@ class DeterministicLearner(ReplayLearner):
     def _act(self, weights: Weights, x: Tensor) -> Tensor:
         """The policy's actions [n, a] in [-1, 1]."""
         return self._run(self.program, weights, x)
-
-    def _criticize(self, weights: Weights, x: Tensor, action: Tensor) -> Tensor:
-        """The outputs [n, outputs] of a critic for pairs."""
-        return self._run(self.critic_program, weights, tf.concat([x, action], -1))

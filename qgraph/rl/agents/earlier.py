@@ -8,8 +8,8 @@ from typing import Any
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.precision import LearnerPrecision
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.half.methods import LOSS_SCALING, METHODS, check_methods
+from qgraph.rl.setting_text import SettingText
 
 BFLOAT16 = "half"  # was true for products in bfloat16, beside `precision` for float16
 MIXED = "mixed"  # was a precision: float16 beside float32
@@ -64,9 +64,11 @@ def half_settings(text: str) -> dict[str, Any]:
     methods = (LOSS_SCALING, *names[1:]) if mixed else names
     for name in methods:
         if name in whole:
-            raise UsageError(f"`{name}` stands alone", hint=f"--half {name}")
+            raise UsageError(f"`{name}` stands alone", hint=SettingText("{half} {name}", name=name))
         if name == MIXED:
-            raise UsageError("`mixed` stands before methods", hint="--half mixed,softplus-fix")
+            raise UsageError(
+                "`mixed` stands before methods", hint=SettingText("{half} mixed,softplus-fix")
+            )
     check_methods(methods)
     precision = LearnerPrecision.MIXED_FLOAT16 if mixed else LearnerPrecision.FLOAT16
     return {"precision": precision, "float16_methods": methods}

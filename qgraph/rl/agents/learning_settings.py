@@ -14,8 +14,8 @@ from qgraph.rl.agents.setting import (
     POSITIVE,
     POSITIVE_SHARE,
     Panel,
-    SettingText,
 )
+from qgraph.rl.setting_text import SettingText
 
 LEARNING = Panel.LEARNING
 

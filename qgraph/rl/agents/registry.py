@@ -13,7 +13,7 @@ from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import renamed
-from qgraph.rl.agents.setting import SettingText
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     from qgraph.rl.agents.learner import Learner

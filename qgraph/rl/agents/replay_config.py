@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
-from qgraph.rl.agents.setting import POSITIVE, SHARE, Panel, SettingText
+from qgraph.rl.agents.setting import POSITIVE, SHARE, Panel
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     import numpy as np

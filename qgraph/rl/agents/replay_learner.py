@@ -22,9 +22,10 @@ Weights = Mapping[str, Tensor]
 
 
 class ReplayLearner(ABC):
-    """Base of learners in float32 or mixed_bfloat16 whose step takes transitions from a replay.
+    """Base of learners whose step takes transitions from a replay.
 
     A subclass makes its networks, names the variables of a run in `parts` and defines `_step`.
+    Networks run in float32 or mixed_bfloat16; a learner in other formats overrides `_run`.
     """
 
     teacher = None
@@ -40,8 +41,11 @@ class ReplayLearner(ABC):
         """The variables that a run goes on from, by part and name."""
 
     @abstractmethod
-    def _step(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        """One step: the error [n] of each transition, and the loss. Runs as a TensorFlow graph."""
+    def _step(self, batch: Transitions) -> tuple[Tensor, ...]:
+        """One step: the error [n] of each transition, and the loss. Runs as a TensorFlow graph.
+
+        A learner that overrides `step` may return more.
+        """
 
     @property
     def state(self) -> dict[str, Variable]:

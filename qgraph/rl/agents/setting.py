@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qgraph.enums import StrEnum
 
 T = TypeVar("T")
-
-
-class SettingText(str):
-    """Text that names settings: `SettingText("{discount} is {value}", value=2)`.
-
-    As a string it has the names of fields. `spelled` gives it with other names, such as flags.
-    """
-
-    template: str
-    values: dict[str, Any]
-
-    def __new__(cls, template: str, **values: Any) -> SettingText:
-        made = super().__new__(cls, template.format_map(_Spelled(values, str)))
-        made.template, made.values = template, values
-        return made
-
-    def spelled(self, spell: Callable[[str], str]) -> str:
-        return self.template.format_map(_Spelled(self.values, spell))
-
-
-class _Spelled(dict[str, Any]):
-    """Values by name; any other name stands for a setting."""
-
-    def __init__(self, values: dict[str, Any], spell: Callable[[str], str]) -> None:
-        super().__init__(values)
-        self.spell = spell
-
-    def __missing__(self, name: str) -> str:
-        return self.spell(name)
 
 
 @dataclass(frozen=True)

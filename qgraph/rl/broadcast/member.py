@@ -82,4 +82,4 @@ def _settings() -> dict[str, Any]:
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass
-    raise UsageError("this is a part of a run and started by it", hint="qgraph rl train --help")
+    raise UsageError("this is a part of a run and started by it", hint="use qgraph rl train")

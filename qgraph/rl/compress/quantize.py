@@ -15,7 +15,7 @@ from qgraph.rl.compress.link import Link
 class Quantize(Link):
     """Kernels of 32 (float32), 16 (float16) or 8 to 2 bits; first and last: of those layers.
 
-    Without first and last, these layers have the bits that `--actor-bits` gives them
+    Without first and last, these layers have the bits that `actor_bits` gives them
     (`qgraph.rl.actor.end_bits`). Biases are not corrected, as policies in training change too
     often: `qgraph rl quantize` corrects those of the last layers.
     With 8 bits and fewer, what goes into layers has 8 bits and a range in each step, so that no

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.half.kahan import kahan_add
 from qgraph.rl.half.precision import Rounding, exact
+from qgraph.rl.setting_text import SettingText
 
 SCALE = 2.0**12  # float16 then holds weights up to 16, and changes of 1e-11
 

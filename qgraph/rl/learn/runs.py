@@ -15,7 +15,6 @@ from qgraph.progress import Steps, silent_steps
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import check_fits, config_for, learner_for, own_settings
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
@@ -24,6 +23,7 @@ from qgraph.rl.learn.training import Training
 from qgraph.rl.monitor import parse_strategy
 from qgraph.rl.monitor.log import LINES
 from qgraph.rl.monitor.thresholds import RewardGap
+from qgraph.rl.setting_text import SettingText
 from qgraph.train.fused import set_threads
 
 FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed run can change

@@ -25,7 +25,6 @@ from qgraph.rl.actor import Actor, Packer
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import learner_for
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.learner_notes import Sample
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
@@ -56,6 +55,7 @@ from qgraph.rl.learn.stopping import stoppable
 from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.policy.play import Returns, play
+from qgraph.rl.setting_text import SettingText
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from qgraph.errors import UsageError
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.compress.distill import Distill
 from qgraph.rl.compress.prune import Prune
 from qgraph.rl.monitor.strategy import Decision, Look, check_reachable, stays
+from qgraph.rl.setting_text import SettingText
 
 LADDER = (4, 8, 16, 32)  # bits
 QUIET = 0.5  # of the threshold: below it an indicator is taken as calm

@@ -19,6 +19,7 @@ from qgraph.rl.policy.balance import balance, nearer
 from qgraph.rl.policy.bias import corrected
 from qgraph.rl.policy.file import Packed
 from qgraph.rl.policy.read import PolicyNetwork
+from qgraph.rl.setting_text import SettingText
 
 FORMS = ("dynamic", "static")
 STATIC_BITS = range(2, 9)
@@ -62,7 +63,7 @@ def pack(
         return _dynamic(network, bits, first_bits, last_bits, observations, manifest)
     if observations is None:
         raise CalibrationError(
-            "a static policy is calibrated on observations", hint="give --observations or --env"
+            "a static policy is calibrated on observations", hint=SettingText("give {observations}")
         )
     if first_bits is not None or last_bits is not None:
         raise UsageError("first and last layers of a static policy have 8 bits by its profile")

@@ -17,6 +17,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.policy.balance import power_above
 from qgraph.rl.policy.file import AGAIN, Packed, read
 from qgraph.rl.policy.static import StaticRunner
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     from qgraph.backends.network_forms import Network
@@ -92,7 +93,10 @@ class Policy:
         Raises UsageError for a dynamic one.
         """
         if self._static is None:
-            raise UsageError("a dynamic policy has no integer program", hint="--form static")
+            raise UsageError(
+                "a dynamic policy has no integer program",
+                hint=SettingText("quantize it with {form} static"),
+            )
         return self._static.session.program
 
     @property

@@ -17,6 +17,7 @@ from qgraph.recipes import POLICY
 from qgraph.rl.actor.program import ActorProgram, ActorStep
 from qgraph.rl.policy.rules import RULES
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
+from qgraph.rl.setting_text import SettingText
 
 TO_LAST = (0, 2, 3, 1)
 SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
@@ -176,7 +177,8 @@ class _PolicyReader:
         if len(found) != 1:
             listed = ", ".join(f"`{node.name}`" for node in found) or "none"
             raise UnsupportedError(
-                f"a policy has one input, this one: {listed}", hint="--outputs picks what is needed"
+                f"a policy has one input, this one: {listed}",
+                hint=SettingText("{outputs} picks what is needed"),
             )
         (node,) = found
         shape = self.graph.types[node.name].shape
@@ -184,7 +186,7 @@ class _PolicyReader:
             raise UnsupportedError(
                 f"its size is unknown: {self.graph.types[node.name]}",
                 node=node.name,
-                hint="give --input-shape",
+                hint=SettingText("give {input_shapes}"),
             )
         sample = tuple(int(d or 0) for d in shape[1:])
         for cast in self.graph.users(node.name):  # an actor's observations are float32 anyway

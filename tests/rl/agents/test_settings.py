@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import math
+import re
 import string
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,14 +14,15 @@ import typer
 
 from qgraph.cli.rl import app
 from qgraph.cli.rl.train import train as command
-from qgraph.cli.rl.train_options import flags_of, settings_from, spell_flags
+from qgraph.cli.rl.train_options import flags_of, settings_from
 from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents import AGENTS, LearnerPrecision, config_class, config_for
 from qgraph.rl.agents.dqn.config import DqnConfig
 from qgraph.rl.agents.registry import config_classes, config_from_json
 from qgraph.rl.agents.sac.config import SacConfig
-from qgraph.rl.agents.setting import Panel, SettingText
+from qgraph.rl.agents.setting import Panel
 from qgraph.rl.half.methods import METHODS
+from qgraph.rl.setting_text import SettingText
 from tests.helpers.cli import run as qgraph
 
 ALGORITHMS = list(AGENTS)
@@ -266,13 +268,21 @@ def test_text_names_settings_as_its_reader_does():
 
 def test_errors_of_algorithm_and_environment_name_their_flags():
     error = UsageError(SettingText("{algorithm} {environment}"), hint=SettingText("{on_demand}"))
-    spell_flags(error)
+    typer.main.get_command(app).commands["train"].spell_flags(error)
     assert (error.message, error.hint) == ("--algo --env", "--pull")
+
+
+def test_errors_of_every_verb_name_its_flags():
+    error = UsageError(SettingText("{form} {environment}"), hint=SettingText("{input_shapes}"))
+    typer.main.get_command(app).commands["quantize"].spell_flags(error)
+    assert (error.message, error.hint) == ("--form --env", "--input-shape")
 
 
 def test_errors_name_settings_that_exist():
     """A name in braces is a value that is given beside the text, or a setting."""
     known = {"algorithm", "environment"} | {n for kind in config_classes() for n in kind.fields()}
+    verbs = typer.main.get_command(app).commands.values()
+    known |= {parameter.name for verb in verbs for parameter in verb.params}
     count = 0
     for path in (Path(__file__).parents[3] / "qgraph" / "rl").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -287,6 +297,24 @@ def test_errors_name_settings_that_exist():
             assert named - given <= known and given <= named, (path.name, text)
             assert "--" not in text
     assert count > 20
+
+
+def _strings(path):
+    """Strings of a module but for docstrings and the declared flags of settings."""
+    tree, apart = ast.parse(path.read_text()), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "flags"):
+            apart |= {id(part) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart:
+            yield node.value
+
+
+def test_texts_of_the_library_name_no_flags():
+    """They name fields, which the command line replaces by its flags."""
+    for path in (Path(__file__).parents[3] / "qgraph" / "rl").rglob("*.py"):
+        for text in _strings(path):
+            assert not re.search(r"--[a-z]", text), (path.name, text)
 
 
 @pytest.mark.parametrize(

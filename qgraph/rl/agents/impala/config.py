@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
-from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingText
+from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel
 from qgraph.rl.agents.shared_settings import LAYER_NORM, REWARD_SCALE
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     import numpy as np

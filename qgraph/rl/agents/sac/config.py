@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from qgraph.errors import UsageError
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
-from qgraph.rl.agents.setting import Interval, Panel, SettingText
+from qgraph.rl.agents.setting import Interval, Panel
 from qgraph.rl.agents.shared_settings import (
     CRITIC_HIDDEN_SIZES,
     REWARD_SCALE,
@@ -18,6 +18,7 @@ from qgraph.rl.agents.shared_settings import (
     TAU,
 )
 from qgraph.rl.half.methods import METHODS, check_methods
+from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
     from qgraph.rl.environments import Environment

@@ -15,9 +15,10 @@ from qgraph.errors import TrainingError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor.program import ActorProgram
+from qgraph.rl.agents.critic_learner import CriticLearner
+from qgraph.rl.agents.replay_learner import Weights
 from qgraph.rl.agents.sac.config import SacConfig
 from qgraph.rl.agents.sac.pixels import FEATURES, behind, encoder, prepared, shifted
-from qgraph.rl.agents.setting import SettingText
 from qgraph.rl.environments import Environment
 from qgraph.rl.half.average import SCALE, Average
 from qgraph.rl.half.descent import Descent
@@ -32,24 +33,23 @@ from qgraph.rl.learn.exploration import LOG_STD
 from qgraph.rl.learn.networks import TINY, initial_weights, learnt, network
 from qgraph.rl.learn.replay import Batch
 from qgraph.rl.learn.tensors import Transitions, by_name, run, transitions_of, variables
+from qgraph.rl.setting_text import SettingText
 from qgraph.stored import part
 
-Weights = Mapping[str, Tensor]
 ALPHA = 0.1  # at first
 IMAGE_SCALE = 2.0**7  # of averages, where encoders have larger weights
 MORE = SettingText("float16 may need more of its {float16_methods}, or a smaller {reward_scale}")
 
 
-class SacLearner:
+class SacLearner(CriticLearner):
     """A policy that draws its actions, two critics, and alpha, which weighs its entropy.
 
     Critics and policy have one encoder of images, which the critics teach. Actions are -1..1
     everywhere but in the environment. `policy` is float32, the rest of config.precision.
     """
 
-    teacher = None
-
     def __init__(self, config: SacConfig, environment: Environment) -> None:
+        super().__init__(config)
         self.config, self.methods = config, frozenset(config.float16_methods)
         self.precision = precision_of(config.precision, config.significand)
         self.rounded = self.precision.rounded
@@ -59,7 +59,7 @@ class SacLearner:
         self.encoder = encoder(environment.shape) if len(environment.shape) == 3 else None
         features = (FEATURES,) if self.encoder else environment.shape
         self.actor_program = network(features, config.hidden_sizes, 2 * self.width)
-        self.judge = network((features[0] + self.width,), config.critic_hidden_sizes, 1)
+        self.critic_program = network((features[0] + self.width,), config.critic_hidden_sizes, 1)
         self.program = self.actor_program
         if self.encoder:
             self.program = behind(self.encoder, self.actor_program)
@@ -69,18 +69,16 @@ class SacLearner:
             "actor": self._descent(self.actor, kahan=False),  # which does not need it
             "alpha": self._descent({"log_alpha": self.log_alpha}, kahan=True),
         }
-        self.taken = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.loss = 0.0  # the last finite one
-        self._compiled = tf.function(self._step, autograph=False)
 
     def _make_variables(self, rng: np.random.Generator) -> None:
         actor = initial_weights(self.actor_program, rng, TINY)
-        critic = {name: initial_weights(self.judge, rng, TINY) for name in ("one", "two")}
+        critic = self._two_critics(rng)
         images = initial_weights(self.encoder, rng) if self.encoder else {}
-        critic["encoder"] = {k: v for k, v in images.items() if learnt(k)}
+        encoder = by_name({"encoder": {k: v for k, v in images.items() if learnt(k)}})
         self.fixed = {k: v for k, v in images.items() if not learnt(k)}
         self.actor = self._variables(actor, "actor")
-        self.critic = self._variables(by_name(critic), "critic")
+        self.critic = self._variables({**critic, **encoder}, "critic")
         start = tf.constant(math.log(ALPHA), self.precision.stored)
         self.log_alpha = tf.Variable(self.rounded(start))
         self.average = Average(
@@ -108,16 +106,18 @@ class SacLearner:
         return Descent(moved, optimizer, scale, compound=compound)
 
     @property
-    def state(self) -> dict[str, Variable]:
-        """Every variable that a run goes on from, by name."""
-        parts = {
+    def parts(self) -> dict[str, Weights]:
+        return {
             "policy": self.policy,
             "actor": self.actor,
             "critic": self.critic,
             "average": self.average.state,
             **{f"{name}_descent": descent.state for name, descent in self.descents.items()},
         }
-        return {**by_name(parts), "log_alpha": self.log_alpha, "taken": self.taken}
+
+    @property
+    def state(self) -> dict[str, Variable]:
+        return {**super().state, "log_alpha": self.log_alpha}
 
     def step(self, batch: Batch) -> tuple[Array, float]:
         """One step of all: the critics' error of each transition, and their loss.
@@ -163,16 +163,16 @@ class SacLearner:
         reward = self._number(self.config.reward_scale * reward)
         discount, importance = self._number(discount), self._number(importance)
         alpha = self._number(tf.exp(self.log_alpha))
-        wanted = tf.stop_gradient(reward + discount * self._value(following, alpha))
+        wanted = tf.stop_gradient(reward + discount * self._next_value(following, alpha))
         with tf.GradientTape() as tape:
-            values = self.judged(self.critic, self.features(self.critic, x), action)
+            values = self.pair_values(self.critic, self.features(self.critic, x), action)
             errors = [value - self.rounded(wanted) for value in values]
             loss = tf.add_n([mean(importance * tf.square(error)) for error in errors])
         self.descents["critic"].minimize(tape, loss)
         features = tf.stop_gradient(self.features(self.critic, x))
         with tf.GradientTape() as tape:
             chosen, log_probability = self._draw(features, 1)
-            value = tf.minimum(*self.judged(self.critic, features, chosen))
+            value = tf.minimum(*self.pair_values(self.critic, features, chosen))
             policy_loss = mean(alpha * log_probability - value)
         self.descents["actor"].minimize(tape, policy_loss)
         with tf.GradientTape() as tape:
@@ -180,9 +180,7 @@ class SacLearner:
             surplus = tf.stop_gradient(self.width - log_probability)
             alpha_loss = mean(self._number(tf.exp(self.log_alpha)) * surplus)
         self.descents["alpha"].minimize(tape, alpha_loss)
-        self.taken.assign_add(1)
-        due = self.taken % self.config.target_update_period == 0
-        tf.cond(due, self.average.update, lambda: None)
+        self._count_step(self.config.target_update_period, self.average.update)
         self._show()
         whole = [tf.cast(error, tf.float32) for error in errors]  # squares may be infinite
         return (
@@ -201,11 +199,11 @@ class SacLearner:
         kept = [*self.actor.values(), *self.average.kept.values()]
         return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in kept])
 
-    def _value(self, following: Tensor, alpha: Tensor) -> Tensor:
+    def _next_value(self, following: Tensor, alpha: Tensor) -> Tensor:
         """What the next state is worth: of both averages the less, and the entropy."""
         average = self.average.read()
         chosen, log_probability = self._draw(self.features(self.critic, following), 0)
-        values = self.judged(average, self.features(average, following), chosen)
+        values = self.pair_values(average, self.features(average, following), chosen)
         return tf.minimum(*values) - alpha * log_probability
 
     def _draw(self, features: Tensor, stream: int) -> tuple[Tensor, Tensor]:
@@ -221,10 +219,8 @@ class SacLearner:
         log_probability = tf.reduce_sum(self.rounded(density - slope), -1)
         return self.rounded(tf.tanh(u)), log_probability
 
-    def judged(self, critic: Weights, features: Tensor, action: Tensor) -> list[Tensor]:
-        """What both critics say, [n] each."""
-        pairs = tf.concat([features, self._number(action)], -1)
-        return [self._run(self.judge, part(critic, name), pairs)[:, 0] for name in ("one", "two")]
+    def _criticize(self, weights: Weights, x: Tensor, action: Tensor) -> Tensor:
+        return super()._criticize(weights, x, self._number(action))
 
     def features(self, critic: Weights, x: Tensor) -> Tensor:
         if self.encoder is None:

@@ -8,21 +8,19 @@ from __future__ import annotations
 import tensorflow as tf
 
 from qgraph.foreign import Tensor
+from qgraph.rl.agents.critic_learner import TWO
 from qgraph.rl.agents.deterministic_learner import DeterministicLearner
-from qgraph.rl.agents.replay_learner import Weights
 from qgraph.rl.agents.td3.config import Td3Config
 from qgraph.rl.environments import Environment
 from qgraph.rl.learn.tensors import Transitions
 from qgraph.stored import part
-
-CRITICS = ("one", "two")
 
 
 class Td3Learner(DeterministicLearner):
     """Each critic computes the value of a pair. Both learn at each step, the policy less often."""
 
     def __init__(self, config: Td3Config, environment: Environment) -> None:
-        super().__init__(config, environment, critics=CRITICS)
+        super().__init__(config, environment, two_critics=True)
         self.config = config
 
     def _step(self, batch: Transitions) -> tuple[Tensor, Tensor]:
@@ -32,19 +30,19 @@ class Td3Learner(DeterministicLearner):
             self._noise(following),
             self.config.target_noise_clip,
         )
-        values = self._values(self.critic_target, following, chosen)
+        values = self.pair_values(self.critic_target, following, chosen)
         wanted = self.config.reward_scale * reward + discount * tf.minimum(*values)
         with tf.GradientTape() as tape:
-            errors = [value - wanted for value in self._values(self.critic, x, action)]
+            errors = [value - wanted for value in self.pair_values(self.critic, x, action)]
             loss = tf.add_n([tf.reduce_mean(importance * tf.square(e)) for e in errors])
         self.critic_adam.descend(tape, loss)
         self._count_step(self.config.policy_delay, lambda: self._update_policy(x))
-        return tf.add_n([tf.abs(error) for error in errors]) / len(CRITICS), loss
+        return tf.add_n([tf.abs(error) for error in errors]) / len(errors), loss
 
     def _update_policy(self, x: Tensor) -> None:
         """Move the policy up the first critic, then the target networks."""
         with tf.GradientTape() as tape:
-            first = part(self.critic, CRITICS[0])
+            first = part(self.critic, TWO[0])
             loss = -tf.reduce_mean(self._criticize(first, x, self._act(self.policy, x)))
         self.policy_adam.descend(tape, loss)
         self._update_targets(self.config.tau)
@@ -54,10 +52,6 @@ class Td3Learner(DeterministicLearner):
         seed = tf.stack([self.config.seed, self.taken])
         shape = [tf.shape(following)[0], self.program.size(self.program.outputs[0])]
         return self.config.target_noise * tf.random.stateless_normal(shape, seed)
-
-    def _values(self, critics: Weights, x: Tensor, action: Tensor) -> list[Tensor]:
-        """The value [n] of each pair by each critic."""
-        return [self._criticize(part(critics, name), x, action)[:, 0] for name in CRITICS]
 
 
 def smoothed(action: Tensor, noise: Tensor, clip: float) -> Tensor:

@@ -1,0 +1,33 @@
+"""The command class of verbs of `qgraph rl`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+from qgraph.errors import QGraphError
+from qgraph.rl.setting_text import SettingText
+
+
+class RlCommand(TyperCommand):
+    """A verb whose errors name flags, where those of the library name fields."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except QGraphError as error:
+            self.spell_flags(error)
+            raise
+
+    def spell_flags(self, error: QGraphError) -> None:
+        """Replace names of settings in an error's text by the flags of these parameters."""
+        flags = {parameter.name: parameter.opts[0] for parameter in self.params}
+
+        def flag(name: str) -> str:
+            return flags.get(name, name)
+
+        if isinstance(error.message, SettingText):
+            error.message = error.message.spelled(flag)
+        if isinstance(error.hint, SettingText):
+            error.hint = error.hint.spelled(flag)

@@ -1,0 +1,160 @@
+"""Each setting reaches what it is for: another value gives another actor, memory or learner."""
+
+import ast
+import hashlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from qgraph.rl.agents import AGENTS, config_class
+from qgraph.rl.agents.registry import config_classes, learner_for
+from qgraph.rl.agents.setting import Panel
+from qgraph.rl.environments import Actions, Outcome
+from qgraph.rl.learn import worker
+from qgraph.rl.learn.records import record_type
+from tests.helpers.sac import World
+
+RL = Path(__file__).parents[3] / "qgraph" / "rl"
+LEARNING = (Panel.LEARNING, Panel.OWN, Panel.EXPLORATION, Panel.REPLAY)
+SMALL = {
+    "actors": 2, "hidden_sizes": (4,), "critic_hidden_sizes": (4,), "batch_size": 20,
+    "min_replay_size": 8, "epsilon_steps": 0, "learning_rate": 0.1,
+}  # fmt: skip
+# The other value, where that is neither half a number, the next one, nor the other truth value.
+OTHER = {
+    "correction": "tree_backup", "float16_methods": "loss-scaling", "significand": 9,
+    "replay_capacity": 16, "target_update_period": 1, "policy_delay": 1, "epsilon_steps": 400,
+    "unroll_length": 10, "batch_size": 40,
+}  # fmt: skip
+# Settings without which one has no effect.
+BESIDE = {
+    "float16_methods": {"precision": "mixed_float16"},
+    "epsilon_hold": {"epsilon": 0.5},
+    "significand": {"float16_methods": "all"},
+}
+ELSEWHERE = {"replicas"}  # needs processors to divide: tests/rl/learn/test_replicas.py
+
+
+class Place(World):
+    """Episodes of nine steps with rewards of -1 and 1."""
+
+    def __init__(self, discrete):
+        super().__init__((3,))
+        if discrete:
+            self.actions = Actions(count=3)
+
+    def reset(self, seed):
+        self.steps = 0
+        return np.zeros(3, np.float32)
+
+    def step(self, action):
+        self.steps += 1
+        seen, over = np.full(3, self.steps / 9, np.float32), self.steps == 9
+        return Outcome(seen, (-1.0) ** self.steps, 0.0 if over else 1.0, over)
+
+
+class Fixed:
+    """A policy with the same outputs for all observations."""
+
+    version = 0
+
+    def __init__(self, outputs):
+        self.outputs = np.linspace(0, 0.5, outputs).astype(np.float32)
+
+    def __call__(self, observations):
+        return self.outputs[None]
+
+
+@pytest.fixture
+def eager():
+    """TensorFlow without graphs, which take longer to make than two small steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def short_run(monkeypatch, config):
+    """A digest of what two actors, their memory and two steps of a learner come to."""
+    place = Place(config.discrete_actions)
+    monkeypatch.setattr(worker, "make", lambda name: place)
+    learner, memory = learner_for(config, place), config.memory(record_type(place))
+    policy = Fixed(learner.program.size(learner.program.outputs[0]))
+    for index in range(config.actors):
+        actor = worker.ActorWorker(config, index, learner.head, lambda: policy)
+        for _ in range(60):
+            memory.add(actor.step())
+    found = [repr(config.limiter()), *(memory.state()[name] for name in sorted(memory.state()))]
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        batch = memory.sample(config.batch_size, rng)
+        errors, loss = learner.step(batch)
+        memory.update(batch.places, errors)
+        found += [errors, loss]
+    for name, variable in sorted(learner.state.items()):
+        found += [name, variable.numpy()]
+    digest = hashlib.sha256()
+    for each in found:
+        digest.update(each.tobytes() if isinstance(each, np.ndarray) else repr(each).encode())
+    return digest.hexdigest()
+
+
+def other(kind, each):
+    """A legal value that is not the default."""
+    default = SMALL.get(each.name, each.default)
+    if each.name == "precision":
+        return kind.precisions[-2] if len(kind.precisions) > 2 else kind.precisions[-1]
+    if each.name in OTHER:
+        return OTHER[each.name]
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, tuple):
+        return (*default, 3)
+    return default + 1 if isinstance(default, int) else default / 2 or 0.5
+
+
+@pytest.mark.parametrize("algorithm", AGENTS)
+def test_each_setting_of_learning_changes_a_run(algorithm, eager, monkeypatch):
+    kind = config_class(algorithm)
+    fields = kind.fields()
+    config = partial(kind, "fixed")
+    usual = {name: value for name, value in SMALL.items() if name in fields}
+    run = partial(short_run, monkeypatch)
+    before = run(config(**usual))
+    assert run(config(**usual)) == before
+    without_effect = []
+    for name, each in fields.items():
+        if each.setting.panel not in LEARNING or name in ELSEWHERE:
+            continue
+        given = {**usual, **BESIDE.get(name, {})}
+        plain = before if given == usual else run(config(**given))
+        if run(config(**{**given, name: other(kind, each)})) == plain:
+            without_effect.append(name)
+    assert not without_effect
+
+
+def test_each_other_setting_is_read_where_runs_are_made():
+    """Settings of runs, actors and compression are the same in all algorithms."""
+    read = set()
+    for path in (*RL.glob("learn/*.py"), *RL.glob("compress/*.py"), *RL.glob("monitor/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                owner = node.value
+                named = getattr(owner, "attr", getattr(owner, "id", ""))
+                read |= {node.attr} if named == "config" else set()
+    for kind in config_classes():
+        fields = kind.fields().values()
+        assert {each.name for each in fields if each.setting.panel not in LEARNING} <= read
+
+
+def test_each_setting_says_its_range_and_what_it_counts():
+    for kind in config_classes():
+        for name, each in kind.fields().items():
+            declared = each.setting
+            assert declared.help[0].isupper() and declared.help.endswith("."), name
+            if each.kind in (int, float):
+                assert declared.interval or declared.choices, name
+            if each.kind is not bool and each.kind is not float and name != "seed":
+                assert declared.unit, name  # the other numbers are pure, or in the task's units

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMostUnpacked = 1 << 20;  // bytes, so that they stay near
 constexpr int64_t kSlack = 64;  // bytes behind codes that whole vectors and groups may touch
 
-bool is_product(const Step& step) { return step.op == Op::dense || step.op == Op::conv; }
+bool is_product(const Step& step) { return facts_of(step.op).layer; }
 
 bool is_padded(const Step& step) {
     return step.pads[0] > 0 || step.pads[1] > 0 || step.pads[2] > 0 || step.pads[3] > 0;
@@ -198,6 +198,7 @@ void Actor::run_step(const Step& step, const Prepared& prepared, int64_t samples
             std::memcpy(y, x, static_cast<size_t>(samples * prepared.size) * sizeof(float));
             return;
     }
+    no_case(step.op, "actor/actor.cpp, run_step");
 }
 
 void Actor::concat(const Step& step, int64_t samples) {

@@ -56,15 +56,26 @@ inline Vec softplus(Vec x) {
 
 template <Activation A>
 inline Vec activated(Vec x, float alpha) {
-    if constexpr (A == Activation::relu) return all(0) > x ? all(0) : x;
-    if constexpr (A == Activation::leaky_relu) return x < 0.0f ? x * alpha : x;
-    if constexpr (A == Activation::elu) return x < 0.0f ? (exp(x) - 1.0f) * alpha : x;
-    if constexpr (A == Activation::tanh) return tanh(x);
-    if constexpr (A == Activation::sigmoid) return sigmoid(x);
-    if constexpr (A == Activation::softplus) return softplus(x);
-    if constexpr (A == Activation::swish) return x * sigmoid(x);
-    if constexpr (A == Activation::exp) return exp(x);
-    return x;
+    switch (A) {
+        case Activation::linear:
+            return x;
+        case Activation::relu:
+            return all(0) > x ? all(0) : x;
+        case Activation::leaky_relu:
+            return x < 0.0f ? x * alpha : x;
+        case Activation::elu:
+            return x < 0.0f ? (exp(x) - 1.0f) * alpha : x;
+        case Activation::tanh:
+            return tanh(x);
+        case Activation::sigmoid:
+            return sigmoid(x);
+        case Activation::softplus:
+            return softplus(x);
+        case Activation::swish:
+            return x * sigmoid(x);
+        case Activation::exp:
+            return exp(x);
+    }
 }
 
 // Calls f with a type that has the activation as `value`.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "actor/ops.h"
 #include "engine/kernels/kernels.h"
 
 namespace qgraph::actor {
@@ -12,17 +13,6 @@ namespace qgraph::actor {
 using engine::Level;
 
 enum class Storage : uint32_t { float32, float16, int8, int4 };
-enum class Activation : uint32_t {
-    linear,
-    relu,
-    leaky_relu,
-    elu,
-    tanh,
-    sigmoid,
-    softplus,
-    swish,
-    exp
-};
 
 // A kernel as it lies in a block: [segments, length, outputs] in panels.
 struct Panels {

@@ -200,8 +200,9 @@ class Reader {
 
     void check(const Step& step) const {
         const Shape& y = value(step.output);
-        const bool two = step.op == Op::add || step.op == Op::multiply;
-        fits(step.op == Op::concat ? !step.inputs.empty() : step.inputs.size() == 1u + two);
+        const OpFacts& facts = facts_of(step.op);
+        const size_t inputs = step.inputs.size();
+        fits(facts.more_inputs ? inputs >= facts.inputs : inputs == facts.inputs);
         const Shape& x = value(step.inputs[0]);
         switch (step.op) {
             case Op::dense: {
@@ -244,6 +245,7 @@ class Reader {
             case Op::flatten:
                 return fits(y.rank == 1 && y.size() == x.size());
         }
+        no_case(step.op, "actor/parse.cpp, check");
     }
 
     void check_concat(const Step& step, const Shape& y) const {
@@ -267,6 +269,10 @@ class Reader {
 };
 
 }  // namespace
+
+void no_case(Op op, const char* place) {
+    throw Refusal(std::string("op `") + name_of(op) + "` has no case in " + place);
+}
 
 int64_t Shape::size() const {
     int64_t size = 1;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actor/kernels.h"
+#include "actor/ops.h"
 
 namespace qgraph::actor {
 
@@ -17,23 +18,8 @@ struct Refusal : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// In the order of qgraph/rl/actor/form.py.
-enum class Op : uint32_t {
-    dense,
-    conv,
-    affine,
-    clip,
-    layer_norm,
-    activate,
-    center,
-    softmax,
-    max_pool,
-    add,
-    multiply,
-    concat,
-    flatten
-};
-constexpr uint32_t kOps = 13, kActivations = 9;
+// For an op that a part of the actor forgot: names both. The compiler names it first.
+[[noreturn]] void no_case(Op op, const char* place);
 
 struct Shape {
     int rank;

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from qgraph.backends.engine import engine_file
-from qgraph.backends.engine.native_ops import ops_header
+from qgraph.backends.engine import native_ops as engine_ops
 from qgraph.quant.key_tables import with_tables
 from qgraph.rl.actor import Packer
+from qgraph.rl.actor import native_ops as actor_ops
 from tests.helpers.actors import everything, random_weights
 from tests.helpers.doc_tables import TABLES, pages
 from tests.helpers.engine_programs import every_op
@@ -29,7 +30,8 @@ def every_block() -> bytes:
 
 # By path: what makes the file. Tables in the documentation are made too.
 GOLDEN: Mapping[str, Callable[[], bytes]] = {
-    "fused_ops/engine/ops.h": lambda: ops_header().encode(),
+    "fused_ops/actor/ops.h": lambda: actor_ops.ops_header().encode(),
+    "fused_ops/engine/ops.h": lambda: engine_ops.ops_header().encode(),
     "fused_ops/tests/every_op.qgi": lambda: engine_file(every_op()),
     "fused_ops/tests/every_op.qga": every_block,
 }

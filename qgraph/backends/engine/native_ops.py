@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from qgraph.ops.native_enums import enumeration, header
 from qgraph.program.ops import OPS, OpClass
-
-HEAD = """\
-// Made from qgraph/program/ops by `make golden`. Do not edit: a test compares them.
-#pragma once
-
-#include <cstdint>
-
-namespace qgraph::engine {
-
-// The numbers are those of `.qgi` files.
-"""
 
 
 def ops_header() -> str:
     """The text of ops.h: an enumeration of all ops, one for each family, and facts by op."""
-    return "\n".join([HEAD + "\n".join(_lines()), "", "}  // namespace qgraph::engine", ""])
+    return header("qgraph/program/ops", "qgraph::engine", ".qgi", _lines())
 
 
 def _lines() -> Iterator[str]:
-    yield from _enumeration("Op", [(op.name, op.code) for op in OPS.values()])
+    yield from enumeration("Op", [(op.name, op.code) for op in OPS.values()])
     yield f"constexpr uint32_t kOps = {len(OPS)};"
     yield ""
     yield "// How an op walks over its result."
@@ -38,7 +28,7 @@ def _lines() -> Iterator[str]:
     for family in OpClass:
         of_family = [(op.name, op.code) for op in OPS.values() if op.family is family]
         name = f"{family.name.capitalize()}Op"
-        yield from _enumeration(name, of_family)
+        yield from enumeration(name, of_family)
         lower = family.name.lower()
         yield f"constexpr {name} as_{lower}(Op op) {{ return static_cast<{name}>(op); }}"
         yield ""
@@ -58,9 +48,3 @@ def _lines() -> Iterator[str]:
     yield "constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }"
     yield "constexpr Family family_of(Op op) { return facts_of(op).family; }"
     yield "constexpr const char* name_of(Op op) { return facts_of(op).name; }"
-
-
-def _enumeration(name: str, members: list[tuple[str, int]]) -> Iterator[str]:
-    yield f"enum class {name} : uint32_t {{"
-    yield from (f"    {member} = {number}," for member, number in members)
-    yield "};"

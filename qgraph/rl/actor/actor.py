@@ -10,10 +10,10 @@ from qgraph import kernels
 from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.block import Block, as_bytes, at_front, read_block, same_program, same_tables
-from qgraph.rl.actor.layout import ALIGNMENT
 from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
+from qgraph.rl.actor.records import ALIGNMENT
 
 LEVELS = ("auto", "numpy", *kernels.NATIVE_LEVELS)
 CHUNK = 256  # observations at a time

@@ -11,9 +11,11 @@ import numpy as np
 from qgraph import kernels
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.layout import (
+from qgraph.rl.actor.layout import BITS, Layout, ceil, check_sizes
+from qgraph.rl.actor.ops import OPS, Shape
+from qgraph.rl.actor.program import ActorProgram, ActorStep
+from qgraph.rl.actor.records import (
     ALIGNMENT,
-    BITS,
     FORMAT,
     HEADER,
     MAGIC,
@@ -21,13 +23,8 @@ from qgraph.rl.actor.layout import (
     STEP,
     VALUE,
     WEIGHT,
-    Layout,
-    ceil,
-    check_sizes,
     read_attributes,
 )
-from qgraph.rl.actor.ops import OPS, Shape
-from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """A block: an actor program with its weights, packed, as it is broadcast and as it is run.
 
-Little-endian, sections one after the other, each at a multiple of 64 (fused_ops/actor/format.h
-has the same records):
+Little-endian, sections one after the other, each at a multiple of 64 (records.py has the records):
 
     header
     values      the observation, then what each step makes
@@ -27,7 +26,7 @@ fixed by the program and the bits, so that a block whose tables are not those is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,110 +35,29 @@ import numpy as np
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.ir.types import Array
 from qgraph.ops.attribute_types import Pads
-from qgraph.ops.attributes import Attributes, attributes_of, declarations
 from qgraph.rl.actor.ends import first_layers, last_layers
-from qgraph.rl.actor.ops import ACTIVATIONS, ActorOp, Shape
+from qgraph.rl.actor.ops import Shape
 from qgraph.rl.actor.ops.arithmetic import LANES
 from qgraph.rl.actor.program import ActorProgram, ActorStep
+from qgraph.rl.actor.records import (
+    ALIGNMENT,
+    COLUMNS,
+    FORMAT,
+    HEADER,
+    MAGIC,
+    MAX_RANK,
+    NO_WEIGHT,
+    STEP,
+    STORAGES,
+    VALUE,
+    WEIGHT,
+)
 
-MAGIC = b"\x89QGA\r\n\x1a\n"
-FORMAT = 1
-ALIGNMENT = 64
 PANEL = 64  # output channels of a panel
-MAX_RANK = 4
 MAX_SUM = 1 << 16  # products in one sum: 2^16 * 255 * 128 fits into 31 bits
 MAX_COUNT = 1 << 12
 MAX_NUMBERS = 1 << 24  # of all values of one observation, and of one with its padding
-NO_WEIGHT = 0xFFFFFFFF
-STORAGES = ("float32", "float16", "int8", "int4")
 BITS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
-
-HEADER = np.dtype(
-    [
-        ("magic", "S8"),
-        ("format", "<u4"),
-        ("bits", "<u4"),
-        ("checksum", "<u8"),  # of all 32-bit words, with 0 in this place
-        ("size", "<u8"),
-        ("version", "<u8"),
-        ("values", "<u4"),
-        ("weights", "<u4"),
-        ("steps", "<u4"),
-        ("indices", "<u4"),
-        ("outputs", "<u4"),
-        ("names", "<u4"),
-    ]
-)
-VALUE = np.dtype(
-    [
-        ("name", "<u4"),
-        ("name_size", "<u4"),
-        ("rank", "<u4"),
-        ("shape", "<u4", 4),
-        ("reserved", "<u4"),
-    ]
-)
-WEIGHT = np.dtype(
-    [
-        ("name", "<u4"),
-        ("name_size", "<u4"),
-        ("rank", "<u4"),
-        ("shape", "<u4", 4),
-        ("storage", "<u4"),
-        ("bits", "<u4"),
-        ("reserved", "<u4"),
-        ("data", "<u8"),
-        ("scale", "<u8"),
-        ("sums", "<u8"),
-    ]
-)
-STEP = np.dtype(
-    [
-        ("op", "<u4"),
-        ("activation", "<u4"),
-        ("alpha", "<f4"),
-        ("epsilon", "<f4"),
-        ("output", "<u4"),
-        ("inputs", "<u4"),
-        ("weights", "<u4", 2),
-        ("strides", "<u4", 2),
-        ("pads", "<u4", 4),
-        ("ksize", "<u4", 2),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class Column:
-    """How an attribute lies in a record of `STEP`, in the column of its name."""
-
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-
-
-def _pair(found: Any) -> tuple[int, int]:
-    first, second = found
-    return int(first), int(second)
-
-
-# By attribute; tests/rl/actor/test_ops.py names those that are missing.
-COLUMNS: Mapping[str, Column] = {
-    "activation": Column(ACTIVATIONS.index, lambda found: ACTIVATIONS[found]),
-    "alpha": Column(lambda value: value or 0.0, float),
-    "epsilon": Column(float, float),
-    "strides": Column(tuple, _pair),
-    "ksize": Column(tuple, _pair),
-    "pads": Column(lambda pads: sum(pads, ()), lambda found: (_pair(found[:2]), _pair(found[2:]))),
-}
-
-
-def read_attributes(op: ActorOp[Any], row: Any) -> Attributes:
-    """The attributes in a record of `STEP`. Raises GraphError."""
-    names = (declared.name for declared in declarations(op.attributes))
-    attrs: Attributes = attributes_of(
-        op.attributes, {name: COLUMNS[name].read(row[name]) for name in names}
-    )
-    return attrs
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from qgraph import kernels
 from qgraph.errors import TrainingError, UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.actor.block import as_bytes, plain_checksum
-from qgraph.rl.actor.layout import ALIGNMENT, HEADER, MAGIC, Kernel, ceil, layout
+from qgraph.rl.actor.layout import Kernel, ceil, layout
 from qgraph.rl.actor.plain import quantize_kernel, to_panels
 from qgraph.rl.actor.program import ActorProgram, Weights
+from qgraph.rl.actor.records import ALIGNMENT, HEADER, MAGIC
 
 FEW_BITS, MORE_BITS = 8, 16  # of layers, and of the first and the last beside them
 

@@ -16,6 +16,7 @@ from qgraph.ir.ops.pool import PoolAttrs
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import is_channel_mean
+from qgraph.rl.actor.ops import ACTIVATIONS, Activation
 from qgraph.rl.policy.writer import ActorProgramWriter, no_actor
 
 NO_DILATION = (1, 1)
@@ -242,9 +243,9 @@ def _identity(writer: ActorProgramWriter, node: Node) -> None:
 
 
 Rule = Callable[[ActorProgramWriter, Node], None]
-ACTIVATIONS = ("relu", "leaky_relu", "elu", "tanh", "sigmoid", "softplus", "swish", "exp")
 RULES: Mapping[str, Rule] = {
-    **{kind: _activation(kind) for kind in ACTIVATIONS},
+    # Ops of graphs have the names of activations.
+    **{str(kind): _activation(kind) for kind in ACTIVATIONS if kind is not Activation.LINEAR},
     "matmul": _matmul,
     "conv2d": _conv,
     "depthwise_conv2d": _depthwise,

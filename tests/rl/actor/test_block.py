@@ -13,8 +13,8 @@ from qgraph import kernels
 from qgraph.errors import LoadError, QGraphError, UsageError
 from qgraph.rl.actor import Actor, Packer, read_block
 from qgraph.rl.actor.block import checksum_of, plain_checksum
-from qgraph.rl.actor.layout import HEADER, STEP, VALUE, WEIGHT
 from qgraph.rl.actor.packer import pack_plain
+from qgraph.rl.actor.records import HEADER, STEP, VALUE, WEIGHT
 from tests.helpers.actors import everything, mlp, random_weights
 from tests.helpers.golden import every_block
 

@@ -8,9 +8,9 @@ import pytest
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.ops.attributes import declarations
 from qgraph.rl.actor import ActorProgram, ActorStep
-from qgraph.rl.actor.layout import COLUMNS, STEP
 from qgraph.rl.actor.ops import ACTIVATIONS, ALPHA, OPS, ChannelRule
 from qgraph.rl.actor.ops.activations import FUNCTIONS
+from qgraph.rl.actor.records import COLUMNS, STEP
 from qgraph.rl.compress.channels import channels_of
 from qgraph.rl.policy import floats
 from tests.helpers.actors import everything, mlp, random_weights
@@ -31,7 +31,7 @@ def test_codes_of_ops_are_those_of_blocks() -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_every_attribute_has_a_column_in_blocks(op: str) -> None:
     for declared in declarations(OPS[op].attributes):
-        assert declared.name in COLUMNS, f"{op}: no column `{declared.name}` in layout.COLUMNS"
+        assert declared.name in COLUMNS, f"{op}: no column `{declared.name}` in records.COLUMNS"
         assert declared.name in (STEP.names or ()), f"{op}: no column `{declared.name}` in STEP"
 
 

@@ -1,0 +1,224 @@
+"""Leave each place of one op out: ``python -m benchmarks.one_op [abs]``.
+
+An op is named in definitions, in tables of targets and in `switch`es of the engine. Each of these
+places is removed once, in a copy of the checkout. Then the tests that walk all ops run, or the
+compiler for C++, and a small network with the op is quantized and compared in every form
+(`one_op_network.py`). The table says what a developer and a user see. A place fails where no test
+does, where an error does not name the op, where Python crashes, and where a number differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = ("qgraph", "transforms", "cli")
+COPIED = ("qgraph", "transforms", "cli", "tests", "benchmarks", "fused_ops", "docs", "examples")
+WALKS = (
+    "tests/ops",
+    "tests/ir/test_ops.py",
+    "tests/program/test_ops.py",
+    "tests/backends/test_lowerings.py",
+    "tests/test_golden.py",
+)
+GENERATED = ("fused_ops/engine/ops.h",)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Characters begin..end of a file, which are all that it has about the op there."""
+
+    path: str
+    line: int
+    begin: int
+    end: int
+
+    def removed(self, text: str) -> str:
+        return text[: self.begin] + text[self.end :]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    developer: str  # what tests or the compiler say
+    user: str  # what a user of the op sees
+    sound: bool
+
+
+def main(
+    op: Annotated[str, typer.Argument(help="Op of the graph and of the integer program.")] = "abs",
+    only: Annotated[str, typer.Option(help="Only places whose path contains this.")] = "",
+) -> None:
+    """Print a line for each place, and exit with 1 where one fails."""
+    places = [p for p in [*_python_places(op), *_native_places(op)] if only in p.path]
+    files = sorted({place.path for place in places})
+    print(f"`{op}` has {len(places)} places in {len(files)} files: {', '.join(files)}")
+    table = Table("place", "developer", "user", "", title=f"without one place of `{op}`")
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        _copy(copy)
+        whole = _used(copy, op)
+        print(f"with all places: {whole}")
+        for place in places:
+            outcome = _without(place, copy, op, whole)
+            failed |= not outcome.sound
+            verdict = "" if outcome.sound else "FAIL"
+            table.add_row(f"{place.path}:{place.line}", outcome.developer, outcome.user, verdict)
+            print(
+                f"{place.path}:{place.line} {verdict}\n    {outcome.developer}\n    {outcome.user}"
+            )
+    Console(width=160).print(table)
+    sys.exit(failed)
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def _python_places(op: str) -> Iterator[Place]:
+    for folder in PRODUCT:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            relative = path.relative_to(ROOT)
+            if relative.parts[:2] in (("qgraph", "cli"), ("qgraph", "transforms")):
+                continue  # links
+            text = path.read_text("utf-8")
+            if f'"{op}"' in text:
+                yield from _entries(str(relative), text, op)
+
+
+def _entries(path: str, text: str, op: str) -> Iterator[Place]:
+    """Elements of tables: a definition, a pair whose key is the op, or the op's name in a list."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line.encode()))
+    raw = text.encode()
+
+    def place(first: ast.expr, last: ast.expr) -> Place:
+        begin = len(raw[: starts[first.lineno - 1] + first.col_offset].decode())
+        assert last.end_lineno is not None and last.end_col_offset is not None
+        end = len(raw[: starts[last.end_lineno - 1] + last.end_col_offset].decode())
+        comma = re.compile(r"\s*,").match(text, end)
+        return Place(path, first.lineno, begin, comma.end() if comma else end)
+
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is not None and _is(key, op):
+                    yield place(key, value)
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+            for element in node.elts:
+                defined = (
+                    isinstance(element, ast.Call) and element.args and _is(element.args[0], op)
+                )
+                if _is(element, op) or defined:
+                    yield place(element, element)
+
+
+def _is(node: ast.expr, op: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == op
+
+
+def _native_places(op: str) -> Iterator[Place]:
+    case = re.compile(rf"^ *case \w+::{op}:\n(?:(?! *(?:case |default|\}}\n)).*\n)*", re.MULTILINE)
+    for path in sorted((ROOT / "fused_ops/engine").rglob("*")):
+        relative = str(path.relative_to(ROOT))
+        if path.suffix not in (".cpp", ".h") or relative in GENERATED:
+            continue
+        text = path.read_text("utf-8")
+        for found in case.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield Place(relative, line, found.start(), found.end())
+
+
+# -- outcomes --------------------------------------------------------------------------------------
+
+
+def _copy(copy: Path) -> None:
+    copy.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__")
+    for folder in COPIED:
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "CMakeLists.txt",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+    ):
+        shutil.copy(ROOT / name, copy / name)
+
+
+def _without(place: Place, copy: Path, op: str, whole: str) -> Outcome:
+    path = copy / place.path
+    text = path.read_text("utf-8")
+    path.write_text(place.removed(text), "utf-8")
+    try:
+        if path.suffix != ".py":
+            error = _compiler_error(path, copy, op)
+            return Outcome(error or "compiles", "no library is built", bool(error))
+        developer, user = _told(copy, op), _used(copy, op)
+        named = op in user and not user.startswith("equal")
+        sound = bool(developer) and (user == whole or named)
+        return Outcome(developer or "no test fails", user, sound)
+    finally:
+        path.write_text(text, "utf-8")
+
+
+def _compiler_error(path: Path, copy: Path, op: str) -> str:
+    """The first error that names the op; empty where there is none."""
+    unit = path
+    if path.suffix == ".h":
+        unit = next(u for u in path.parent.glob("*_plain.cpp") if path.name in u.read_text("utf-8"))
+    command = [
+        "g++",
+        "-std=c++17",
+        "-fsyntax-only",
+        "-Wall",
+        "-Werror=switch",
+        "-Ifused_ops",
+        str(unit),
+    ]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    lines = [line for line in done.stderr.splitlines() if "error" in line and op in line]
+    return lines[0].replace(f"{copy}/", "") if lines else ""
+
+
+def _told(copy: Path, op: str) -> str:
+    """What the first test that fails says of the op; empty where all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *WALKS]
+    done = _run(command, copy)
+    if done.returncode == 0:
+        return ""
+    lines = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E ")]
+    naming = [line for line in lines if op in line]
+    return (naming or [""])[0]
+
+
+def _used(copy: Path, op: str) -> str:
+    """The last line that `one_op_network` prints, or what it crashed with."""
+    done = _run([sys.executable, "-m", "benchmarks.one_op_network", op], copy)
+    if done.returncode:
+        last = (done.stderr.splitlines() or ["no message"])[-1]
+        return f"exit code {done.returncode}: {last}".replace(op, "?")  # never sound
+    return (done.stdout.splitlines() or [""])[-1]
+
+
+def _run(command: list[str], copy: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -18,6 +18,8 @@ from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
+from qgraph.ops.attributes import declarations
+from qgraph.program.ops import OPS as PROGRAM_OPS
 from qgraph.program.writer import ProgramWriter, Rule
 
 ONE = (1, 1)
@@ -114,12 +116,13 @@ def plain(number: Any) -> int | tuple[int, ...]:
     return int(flat[0]) if same else tuple(int(n) for n in flat)
 
 
+# Ops of the program without attributes are the graph's ops of the same name.
+SAME = [op.name for op in PROGRAM_OPS.values() if not declarations(op.attributes)]
 RULES: Mapping[str, Rule] = {
+    **{op: _as(op) for op in SAME},
     "conv2d": _conv2d,
     "depthwise_conv2d": _depthwise,
-    "matmul": _as("matmul"),
     "bias_add": _as("add"),
-    **{op: _as(op) for op in ("add", "sub", "mul", "maximum", "minimum")},
     "relu": _relu,
     "relu6": _relu6,
     "quantize": _quantize,

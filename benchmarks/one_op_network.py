@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from qgraph.backends.forms import Network
 
+from qgraph.backends.network_forms import Network
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.exports import FORMS, form

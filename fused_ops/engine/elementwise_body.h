@@ -162,6 +162,14 @@ void requantize(const Micro& micro, int64_t begin, int64_t count, T* x, T* other
 }
 
 template <typename T>
+void absolute(int64_t count, T* x) {
+    // Without signs: the lowest number of T has no opposite, and a file that lies must be harmless.
+    for (int64_t i = 0; i < count; ++i) {
+        x[i] = x[i] < 0 ? static_cast<T>(Bits<T>(0) - Bits<T>(x[i])) : x[i];
+    }
+}
+
+template <typename T>
 void look_up(const Micro& micro, int64_t count, T* x) {
     const auto* table = static_cast<const T*>(micro.table);
     const int64_t last = micro.table_size - 1;
@@ -202,6 +210,8 @@ void apply_unary(const Micro& micro, int64_t begin, int64_t count, T* x, T* othe
             return requantize(micro, begin, count, x, other);
         case UnaryOp::lookup:
             return look_up(micro, count, x);
+        case UnaryOp::abs:
+            return absolute(count, x);
     }
 }
 

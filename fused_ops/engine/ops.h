@@ -27,8 +27,9 @@ enum class Op : uint32_t {
     pad = 17,
     take = 18,
     standardize = 19,
+    abs = 20,
 };
-constexpr uint32_t kOps = 20;
+constexpr uint32_t kOps = 21;
 
 // How an op walks over its result.
 enum class Family : uint8_t {
@@ -68,6 +69,7 @@ enum class UnaryOp : uint32_t {
     clip = 8,
     requantize = 9,
     lookup = 10,
+    abs = 20,
 };
 constexpr UnaryOp as_unary(Op op) { return static_cast<UnaryOp>(op); }
 
@@ -117,6 +119,7 @@ constexpr OpFacts kOpFacts[kOps] = {
     {"pad", Family::move, 1, false},
     {"take", Family::move, 1, false},
     {"standardize", Family::row, 1, false},
+    {"abs", Family::unary, 1, false},
 };
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<uint32_t>(op)]; }

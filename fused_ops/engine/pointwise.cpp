@@ -27,6 +27,8 @@ PointwiseForm form_of(UnaryOp op) {
             return {{{Op::requantize, Side::shifts}}, Stage::Kind::requantize};
         case UnaryOp::lookup:
             return {{{Op::lookup, Side::table}}, std::nullopt};
+        case UnaryOp::abs:
+            return {{{Op::abs, Side::none}}, std::nullopt};
     }
     no_case(static_cast<Op>(op), "engine/pointwise.cpp, UnaryOp");
 }

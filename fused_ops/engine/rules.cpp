@@ -124,6 +124,8 @@ class Rule {
                 check(input(1).kind == Kind::constant && shape_of(1).size() == 1, "has no table");
                 step_.offset = number(-kLargest, kLargest);
                 return shape_of(0);
+            case UnaryOp::abs:
+                return shape_of(0);
         }
         no_case(step_.op, "engine/rules.cpp, unary_shape");
     }

@@ -14,7 +14,7 @@ LAYERS = 6
 BITS = st.sampled_from([8, 8, 8, 4, 2, 3, 6, 12, 16])
 WIDE = st.sampled_from([16, 16, 12, 8, 10])
 MAYBE_WIDE = st.one_of(st.none(), WIDE)
-POINTWISE = ("sigmoid", "tanh", "swish", "hard_sigmoid", "elu", "gelu", "softplus")
+POINTWISE = ("abs", "sigmoid", "tanh", "swish", "hard_sigmoid", "elu", "gelu", "softplus")
 
 
 class Drawn(Network):

@@ -185,6 +185,10 @@ class ProgramWriter:
         high = high if most is None else min(high, int(np.max(most)))
         return self.append("clip", x, {"low": least, "high": most}, low, high)
 
+    def absolute(self, x: str) -> str:
+        low, high = self.range_of(x)
+        return self.append("abs", x, {}, max(low, -high, 0), max(-low, high))
+
     def append(self, op: str, x: str, attrs: dict, low: int, high: int) -> str:
         """A step that keeps the shape, and whose attributes name the range too."""
         name = self.fresh(self.tensors[x].shape, low, high)
@@ -297,7 +301,7 @@ class ProgramWriter:
 IMAGES = ("conv2d", "depthwise_conv2d", "max_pool")
 ANY = (
     *("with_constant", "with_itself", "clip", "requantize", "requantize", "requantize", "lookup"),
-    *("pad", "transpose", "slice", "take", "reshape", "reduce_max", "standardize"),
+    *("pad", "transpose", "slice", "take", "reshape", "reduce_max", "standardize", "absolute"),
 )
 
 
@@ -380,6 +384,7 @@ def every_op() -> Program:
     flat = writer.step("reshape", both, shape=(1, int(np.prod(writer.tensors[both].shape))))
     sums = writer.linear("matmul", flat, codes(writer.tensors[flat].shape[1], 4))
     left = writer.step("sub", requantize(sums), high, low=-255, high=255)
+    left = writer.append("abs", left, {}, 0, 255)
     right = writer.step("maximum", left, writer.constant([3]), low=3, high=255)
     scaled = requantize(
         writer.linear("matmul", vector, codes(7, 4)), shift=16, rounding="half_away"

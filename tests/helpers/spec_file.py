@@ -20,7 +20,7 @@ LARGEST = 1 << 53
 OPS = (
     *("conv2d", "depthwise_conv2d", "matmul", "add", "sub", "mul", "maximum", "minimum", "clip"),
     *("requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose", "slice", "concat"),
-    *("pad", "take", "standardize"),
+    *("pad", "take", "standardize", "abs"),
 )
 ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
 OVERFLOWS = ("saturate", "wrap")
@@ -115,7 +115,7 @@ def _requantize(n: Numbers) -> Attrs:
 NUMBERS = {
     "conv2d": lambda n: {**_window(n), "groups": n.one()},
     "depthwise_conv2d": _window,
-    **dict.fromkeys(("matmul", "add", "sub", "mul", "maximum", "minimum"), lambda n: {}),
+    **dict.fromkeys(("matmul", "add", "sub", "mul", "maximum", "minimum", "abs"), lambda n: {}),
     "clip": lambda n: {"low": n.by_channel(), "high": n.by_channel()},
     "requantize": _requantize,
     "lookup": lambda n: {"offset": n.one()},

@@ -151,6 +151,7 @@ COMPUTE = {
     "mul": lambda a, x, y: x * y,
     "maximum": lambda a, x, y: np.where(x >= y, x, y),
     "minimum": lambda a, x, y: np.where(x <= y, x, y),
+    "abs": lambda a, x: np.where(x >= 0, x, -x),
     "clip": clip,
     "requantize": requantize,
     "lookup": lookup,

@@ -39,6 +39,7 @@ INTEGER = {
     "bias_add": ({}, [IMAGE, (4,)]),
     "relu": ({}, [IMAGE]),
     "relu6": ({}, [IMAGE]),
+    "abs": ({}, [IMAGE]),
     **{op: ({}, [IMAGE, (8, 1)]) for op in ("add", "sub", "maximum", "minimum", "mul")},
     "max_pool": ({"ksize": (3, 2), "strides": (2, 1), "padding": ((1, 2), (0, 1))}, [IMAGE]),
     "reduce_max": ({"axes": (1, -2), "keepdims": False}, [IMAGE]),

@@ -24,7 +24,7 @@ def test_codes_of_ops_are_those_of_files_on_disks() -> None:
         "conv2d": 0, "depthwise_conv2d": 1, "matmul": 2, "add": 3, "sub": 4, "mul": 5,
         "maximum": 6, "minimum": 7, "clip": 8, "requantize": 9, "lookup": 10, "max_pool": 11,
         "reduce_max": 12, "reshape": 13, "transpose": 14, "slice": 15, "concat": 16, "pad": 17,
-        "take": 18, "standardize": 19,
+        "take": 18, "standardize": 19, "abs": 20,
     }  # fmt: skip
 
 

@@ -99,6 +99,11 @@ def _wide(operand: str, bits: int) -> str:
     return f"(int{bits}_t){operand}" if operand.endswith("]") else operand
 
 
+def _abs(site: CStep) -> str:
+    value = _wide(site.operands[0], site.bits)
+    return site.call("max", value, f"-{value}")
+
+
 def _lookup(site: CStep) -> str:
     offset = site.step.attrs_as(LookupAttrs).offset
     moved = f" - {offset}" if offset > 0 else f" + {-offset}" if offset else ""
@@ -164,6 +169,7 @@ EXPRESSIONS: Mapping[str, Expression] = {
     "mul": Expression(_infix("*"), _sums_fit),
     "maximum": Expression(_helper("max"), _always),
     "minimum": Expression(_helper("min"), _always),
+    "abs": Expression(_abs, _always),
     "clip": Expression(_clip, _always),
     "requantize": Expression(_requantize, _requantize_fits),
     "lookup": Expression(_lookup, _lookup_fits),

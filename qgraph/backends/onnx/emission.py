@@ -210,6 +210,12 @@ class ProgramEmission(ABC):
         """A node of two inputs of one type."""
         return self.model.add(op, [a, b], stem)
 
+    def _abs(self, step: Step) -> None:
+        (name,), (_, nchw) = step.inputs, self.made_as(step.inputs[0])
+        dtype = self.working(name, step.output)
+        value = self.model.add("Abs", [self.get(name, dtype, nchw)], step.output)
+        self.put(step.output, value, dtype, nchw)
+
     def _clip(self, step: Step) -> None:
         (name,), attrs = step.inputs, step.attrs_as(ClipAttrs)
         tensor, (_, nchw) = self.tensors[name], self.made_as(name)
@@ -370,6 +376,7 @@ SHARED: Mapping[str, Lower] = {
     "mul": _pair("Mul"),
     "maximum": _pair("Max"),
     "minimum": _pair("Min"),
+    "abs": ProgramEmission._abs,
     "clip": ProgramEmission._clip,
     "reduce_max": ProgramEmission._reduce_max,
     "reshape": ProgramEmission._reshape,

@@ -37,6 +37,7 @@ PAIRS = {
     "mul": "p * q",
     "maximum": "p > q ? p : q",
     "minimum": "p < q ? p : q",
+    "abs": "p < 0 ? -p : p",
 }
 Facts = Callable[[str], Mapping[str, JSON]]
 

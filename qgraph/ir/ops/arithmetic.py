@@ -82,6 +82,10 @@ def _product_reach(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes)
     return reach_of_product(*inputs)
 
 
+def reach_of_abs(x: Ranged) -> Reach:
+    return Reach(max(x.low, -x.high, 0), max(-x.low, x.high), x.magnitude)
+
+
 def _of_codes(
     name: str,
     function: BinaryFunction,
@@ -144,7 +148,12 @@ OPS: tuple[OpDef[Any], ...] = (
     _binary("squared_difference", lambda a, b: (a - b) * (a - b)),
     _binary("pow", np.power),
     _unary("neg", np.negative),
-    _unary("abs", np.abs, never_negative),
+    OpDef(
+        "abs", (1, 1), Attributes, same_as_first, lambda attrs, inputs: np.abs(inputs[0]),
+        lambda attrs, inputs: Fixed(np.abs(inputs[0].codes), inputs[0].exponent),
+        scale=Scale.KEPT, reach=lambda attrs, inputs, shapes: reach_of_abs(inputs[0]),
+        nonnegative=never_negative, elementwise=True,
+    ),
     _unary("exp", np.exp, never_negative),
     _unary("expm1", np.expm1),
     _unary("log", np.log),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.ops.arithmetic import reach_of_abs
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Codes, Overflow, QuantSpec, Role, Rounding
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.ops.attributes import Attributes, attribute
@@ -351,5 +352,25 @@ OPS: tuple[ProgramOp[Any], ...] = (
         _lookup_reach,
         always,
         _lookup_sources,
+    ),
+    ProgramOp(
+        "abs",
+        20,
+        OpClass.UNARY,
+        ("x",),
+        Attributes,
+        Manual(
+            "The absolute value of an element.",
+            "that of x",
+            "y = x if x >= 0 else -x",
+            "max(x.low, -x.high, 0) to max(-x.low, x.high); the magnitude stays",
+            EXACT,
+            ALWAYS,
+        ),
+        _same,
+        lambda attrs, inputs: np.abs(inputs[0]),
+        lambda attrs, inputs: reach_of_abs(inputs[0]),
+        always,
+        _aligned,
     ),
 )  # fmt: skip

@@ -16,12 +16,12 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.tables import Table
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.compiler import quantize
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array
 from qgraph.program import lower
 from qgraph.program.accumulators import accumulators
+from qgraph.quiet import import_tensorflow_quietly
 
 PROFILE = "int32-bias"  # its bias is added in the accumulator
 

@@ -30,8 +30,8 @@ import typer
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.real.tables import Table
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.actor.ops import ActorConvAttrs
 from qgraph.rl.policy import pack, read_policy

@@ -45,8 +45,8 @@ from benchmarks.training_runs import (
     spread,
     written,
 )
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.monitor.log import LINES, read_log

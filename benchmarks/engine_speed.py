@@ -28,9 +28,9 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.tables import Table
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.runtime import Engine, Session
 
 PROFILES = ("graffitist-int8", "int32-bias")

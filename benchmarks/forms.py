@@ -23,7 +23,7 @@ from benchmarks import assets
 from benchmarks.real.policies import folder as policies
 from benchmarks.real.tables import Table
 from qgraph.backends.network_forms import Network, Runner
-from qgraph.cli.console import console, import_tensorflow_quietly
+from qgraph.cli.console import console
 from qgraph.compiler import quantize
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.exports import FORMS, form
@@ -33,6 +33,7 @@ from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Shape
 from qgraph.program import lower
 from qgraph.quant.profile import load_profile
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.verification.cases import extreme_cases, from_samples, random_case
 from qgraph.verification.compare import compare
 

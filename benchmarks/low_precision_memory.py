@@ -40,7 +40,7 @@ def memory(
     markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
     """Count bytes of parameters, target network, optimizer, and activations of the critics."""
-    from qgraph.cli.console import import_tensorflow_quietly
+    from qgraph.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
     facts = {}

@@ -43,7 +43,7 @@ def speed(
     markdown: Annotated[bool, typer.Option("--markdown")] = False,
 ) -> None:
     """Milliseconds of a step of SAC, in turns; only where the hardware has float16."""
-    from qgraph.cli.console import import_tensorflow_quietly
+    from qgraph.quiet import import_tensorflow_quietly
 
     import_tensorflow_quietly()
     found = hardware()

@@ -29,7 +29,7 @@ from benchmarks.real import (
     thresholds,
 )
 from benchmarks.real.tables import Table
-from qgraph.cli.console import import_tensorflow_quietly
+from qgraph.quiet import import_tensorflow_quietly
 
 NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {
     "cifar": cifar.tables,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -31,13 +30,12 @@ def console() -> Console:
 
 @contextmanager
 def at_work(as_json: bool) -> Iterator[Progress]:
-    """A progress bar, under which TensorFlow and a user's module may be imported.
+    """A progress bar, under which a user's module may be imported.
 
-    Where JSON is wanted, what these print goes to standard error.
+    Where JSON is wanted, what this prints goes to standard error.
     """
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), progress_bar() as progress:
         progress("loading", 0, 1)
-        import_tensorflow_quietly()
         sys.path.insert(0, os.getcwd())  # for a calibration from module:function
         yield progress
 
@@ -48,7 +46,7 @@ def progress_bar() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield silent
         return
-    # A handle of its own: TensorFlow's notices are kept off standard error meanwhile.
+    # A handle of its own: TensorFlow's notices are kept off standard error where it is imported.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
         bar = Bars(
             SpinnerColumn(),
@@ -143,22 +141,3 @@ def print_warnings(warnings: Sequence[str]) -> None:
     out = console()
     for warning in warnings:
         out.print(f"warning: {warning}", style="bold yellow", soft_wrap=True)
-
-
-def import_tensorflow_quietly() -> None:
-    """Import TensorFlow without the notices that it writes past every log level.
-
-    They go straight to file descriptor 2, so that is what is turned away meanwhile.
-    """
-    if "tensorflow" in sys.modules:
-        return
-    # Read once, at import; it also holds for what is written later (a session looks for a GPU).
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    saved = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            importlib.import_module("tensorflow")
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)

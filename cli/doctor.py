@@ -12,9 +12,8 @@ FAST = {"kernels": "native", "training quantizer": "fused"}
 
 def doctor(as_json: Json = False) -> None:
     """Show versions, and which native code is in use or why it is not."""
-    from qgraph.cli.console import console, import_tensorflow_quietly, print_table
+    from qgraph.cli.console import console, print_table
 
-    import_tensorflow_quietly()
     found = _found()
     if as_json:
         print(json.dumps(found))

@@ -53,11 +53,10 @@ def inspect(
 
     Of what `qgraph quantize` wrote, show the layers and their bits instead.
     """
-    from qgraph.cli.console import console, import_tensorflow_quietly
+    from qgraph.cli.console import console
     from qgraph.cli.rewrites import print_passes_run, print_refusals, print_rewrites
     from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
-    from qgraph.frontends.loading import is_onnx
     from qgraph.ir.text import print_graph
     from qgraph.manifest import manifest_of
     from qgraph.passes import PassManager
@@ -78,8 +77,6 @@ def inspect(
             _print_ends(written.inputs, written.outputs)
             print_quantized(written)
         return
-    if not is_onnx(model):
-        import_tensorflow_quietly()
     graph = load(
         model,
         inputs=names(inputs),

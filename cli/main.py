@@ -37,6 +37,7 @@ from qgraph.errors import (
     StreamError,
 )
 from qgraph.names import path_text
+from qgraph.quiet import quiet_tensorflow
 
 # Of a disk or its rights, wherever it was met: not a fault of qgraph.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
@@ -119,13 +120,13 @@ def _options(
 
 def main() -> None:
     """Run the command line; exit codes are those of `qgraph.errors`."""
-    # TensorFlow reads this when it is first imported, in the verbs that need it.
+    # TensorFlow reads this when it is first imported, here or in a process of a run.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # `--debug` may stand anywhere: before the verb or after its arguments.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        with checked_streams():
+        with checked_streams(), quiet_tensorflow():
             app(args=arguments, prog_name="qgraph")
     except StreamError as error:
         give_up_output()

@@ -97,6 +97,7 @@ def train_in(
 
     with sole_user(directory):
         with at_work(as_json):
+            retrain.check_files(directory, data, validation)
             if not fast:
                 retrain.make_deterministic()
             if threads is not None:

@@ -38,6 +38,7 @@ from qgraph.quant.data_free import Range
 from qgraph.quant.exponents import Exponents, exponents_of, load_exponents
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
+from qgraph.quiet import quiet_tensorflow
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import agreement
 from qgraph.static.analysis import SAMPLES as SENSITIVITY_SAMPLES
@@ -154,6 +155,7 @@ class Quantized:
         return save(self, Path(path), force=force)
 
 
+@quiet_tensorflow()
 def quantize(
     model: str | Path | Graph | KerasModel,
     calibration: Data | None = None,

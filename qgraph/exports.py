@@ -13,6 +13,7 @@ from qgraph.artifacts import versions
 from qgraph.backends.network_forms import Form, Network
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
+from qgraph.quiet import quiet_tensorflow
 from qgraph.stored import load_network
 
 # By name: where it is, and what it is.
@@ -55,6 +56,7 @@ def form(name: str, options: Mapping[str, object] | None = None) -> Form:
     return chosen
 
 
+@quiet_tensorflow()
 def export(
     network: Network | str | Path,
     name: str,

@@ -23,6 +23,7 @@ from qgraph.passes import Pass, PassManager, PassResult
 from qgraph.pipelines import QUANTIZED, check_facts, pipeline_of
 from qgraph.progress import Progress, silent
 from qgraph.quant.plan import PLAIN
+from qgraph.quiet import quiet_tensorflow
 from qgraph.rewrite.trace import Trace
 from qgraph.words import counted
 
@@ -118,6 +119,7 @@ class Optimized:
         return ends_of(self.graph, float_format(path).spelling)
 
 
+@quiet_tensorflow()
 def optimize(
     model: str | Path | Graph | KerasModel,
     *,

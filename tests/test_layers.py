@@ -24,6 +24,7 @@ LAYERS = (
         "option_text",
         "parallel",
         "progress",
+        "quiet",
         "records",
         "words",
     ),

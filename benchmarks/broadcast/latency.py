@@ -15,7 +15,7 @@ from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.broadcast.processes import MOMENT, VERSION
 from benchmarks.broadcast.runs import Timed, timed_run
 from benchmarks.real.tables import Table
-from qgraph.cli.console import import_tensorflow_quietly
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.actor import ActorProgram
 
 KINDS = (

@@ -29,11 +29,11 @@ from benchmarks.registry import cache
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
 from qgraph.quant.plan import PLAIN, Plan
+from qgraph.quiet import import_tensorflow_quietly
 from qgraph.retrain import make_deterministic
 from qgraph.train.data import training_data
 from qgraph.train.folded import norms_of

@@ -22,8 +22,8 @@ from benchmarks.families.data import Part, Split, fashion_mnist
 from benchmarks.families.networks import FAMILIES, SIDE, Network
 from benchmarks.registry import cache
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import import_tensorflow_quietly
 from qgraph.ir.types import Array
+from qgraph.quiet import import_tensorflow_quietly
 
 SEED, EPOCHS, BATCH = 1, 8, 128
 PEAK_RATE, WARM_UP = 1e-2, 0.2  # the share of steps in which the rate rises

@@ -31,14 +31,12 @@ def train(
 
     Ctrl-C ends it with a checkpoint, from which --resume goes on.
     """
-    from qgraph.cli.console import import_tensorflow_quietly
     from qgraph.cli.rl.train_summary import print_summary
 
     name = algorithm and algorithm.value
     settings = options.settings_from(given)
     path = out or Path("runs") / _name(name, environment, int(settings.get("seed", 0)))
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        import_tensorflow_quietly()
         own_modules()  # links, correctors and strategies
         from qgraph.rl.learn.runs import train as learn
 

@@ -13,7 +13,8 @@ import numpy as np
 from data import load_digits_split
 
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import console, import_tensorflow_quietly, print_table
+from qgraph.cli.console import console, print_table
+from qgraph.quiet import import_tensorflow_quietly
 
 HERE = Path(__file__).parent
 MODEL = HERE / "digits.pb"

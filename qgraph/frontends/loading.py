@@ -15,12 +15,14 @@ from qgraph.ir.graph import Graph
 from qgraph.ir.narrow_floats import WIDE, note
 from qgraph.ir.types import Shape
 from qgraph.names import path_text
+from qgraph.quiet import quiet_tensorflow
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
 TFLITE = b"TFL3"
 
 
+@quiet_tensorflow()
 def load(
     model: str | Path | KerasModel,
     *,

@@ -16,7 +16,14 @@ from qgraph.retrain.directory import (
     write,
 )
 from qgraph.retrain.finalize import finalize
-from qgraph.retrain.run import facts_of, make_deterministic, train, trainer, use_threads
+from qgraph.retrain.run import (
+    check_files,
+    facts_of,
+    make_deterministic,
+    train,
+    trainer,
+    use_threads,
+)
 from qgraph.retrain.script import keras_model, module
 from qgraph.stored import INFERENCE
 from qgraph.train.best_checkpoint import load_checkpoint, save_checkpoint
@@ -27,6 +34,7 @@ __all__ = [
     "FILES",
     "INFERENCE",
     "TrainingDirectory",
+    "check_files",
     "check_trainable",
     "facts_of",
     "finalize",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.drafts import sole_user
+from qgraph.quant.sources import is_entry_point
 from qgraph.retrain.directory import load
 from qgraph.train.data import Source, training_data
 from qgraph.train.fused import set_threads
@@ -65,6 +66,19 @@ def trainer(
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(exist_ok=True)
     return made
+
+
+def check_files(path: str | Path, *sources: Source | None) -> None:
+    """Check a training directory, and data in files, without TensorFlow.
+
+    Raises LoadError, CalibrationError.
+    """
+    graph = load(path).graph
+    for source in sources:
+        if not isinstance(source, str | Path) or is_entry_point(source):
+            continue
+        if not Path(source).is_dir():  # where it is one: a saved tf.data.Dataset
+            training_data(source, graph, 1, 0)
 
 
 def make_deterministic() -> None:

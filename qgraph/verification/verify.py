@@ -17,6 +17,7 @@ from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
 from qgraph.quant.data import Data, load_data
+from qgraph.quiet import quiet_tensorflow
 from qgraph.records import to_json
 from qgraph.stored import inference_folder, load_network
 from qgraph.verification.cases import Case, extreme_cases, from_samples, random_case
@@ -52,6 +53,7 @@ class Verified:
         return f"Verified({self.network.graph.name}: {verdict}; {forms or 'no form'} compared)"
 
 
+@quiet_tensorflow()
 def verify(
     folder: str | Path,
     data: Data | None = None,

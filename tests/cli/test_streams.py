@@ -69,7 +69,7 @@ def test_a_full_disk_is_not_an_internal_error(monkeypatch, model) -> None:
     def full(*_):
         raise OSError(28, "No space left on device", "/tmp/work")
 
-    monkeypatch.setattr("qgraph.cli.console.import_tensorflow_quietly", full)
+    monkeypatch.setattr("qgraph.passes.PassManager.run", full)
     done = run("inspect", model)
     assert done.code == OutputError.exit_code
     assert done.err == "error: /tmp/work: cannot be written: No space left on device\n"

@@ -1,0 +1,85 @@
+"""TensorFlow without the notices that it writes past every log level while it is imported.
+
+They go straight to file descriptor 2, so that is what is turned away meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+NAME = "tensorflow"
+ERRORS_ONLY = ("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """While this holds, TensorFlow is imported in silence, by whatever needs it first.
+
+    A context, or the decorator `@quiet_tensorflow()`.
+    """
+    if NAME in sys.modules:
+        yield
+        return
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def import_tensorflow_quietly() -> None:
+    """Import TensorFlow now, in silence."""
+    with quiet_tensorflow():
+        importlib.import_module(NAME)
+
+
+class _Finder(MetaPathFinder):
+    """Finds TensorFlow where the usual finder does, with a loader that is silent."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == NAME else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Silent(spec.loader)
+        return spec
+
+
+class _Silent(Loader):
+    """Runs a module in silence; the module then has the loader that it would have had."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Read once, at import; it also holds for what is written later (a session looks for a GPU).
+        os.environ.setdefault(*ERRORS_ONLY)
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        with _silenced():
+            self.loader.exec_module(module)
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Turn away what is written to file descriptor 2."""
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)

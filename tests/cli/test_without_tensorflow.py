@@ -1,0 +1,147 @@
+"""Mistakes are found, and what needs no TensorFlow is done, before TensorFlow is imported."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.cli.test_onnx import quantized
+from tests.frontends.onnx.test_loading import f, small_cnn
+from tests.helpers import retraining
+from tests.helpers.cli import run, typical_images
+
+# Runs commands one after the other in a process of its own, where nothing is imported yet.
+SCRIPT = """
+import contextlib, io, json, sys, time
+from qgraph.cli.main import main
+
+found = []
+for arguments in json.load(sys.stdin):
+    sys.argv, text = ["qgraph", *arguments], io.StringIO()
+    code, begin = 0, time.process_time()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    seconds = time.process_time() - begin
+    found.append([code, text.getvalue(), "tensorflow" in sys.modules, seconds])
+json.dump(found, sys.stdout)
+"""
+SOON = 2.0  # seconds of the processor
+
+
+def run_apart(*commands):
+    """Exit code, text, whether TensorFlow was imported, and seconds, of each command."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps([[str(word) for word in command] for command in commands]),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def trained_in(tmp_path_factory):
+    """A directory to train in."""
+    folder = tmp_path_factory.mktemp("trained")
+    retraining.quantized(folder)
+    np.savez(folder / "calib.npz", image=retraining.images())
+    made = run(
+        "quantize", folder / "net.h5", "-c", folder / "calib.npz", "--mode", "retrain",
+        "--plan", retraining.PLAN, "-o", folder / "out",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    return folder / "out"
+
+
+def test_mistakes_are_found_before_tensorflow_is_imported(
+    model, samples, written, trained_in, tmp_path
+) -> None:
+    np.savez(tmp_path / "narrow.npz", image=typical_images()[:, :4])
+    np.savez(tmp_path / "unlabelled.npz", image=typical_images())
+    nowhere, narrow = tmp_path / "nowhere", tmp_path / "narrow.npz"
+    mistakes = [
+        (("quantize", nowhere, "-c", samples), 3, "no such file"),
+        (("quantize", model, "-c", nowhere), 6, "no such file"),
+        (("quantize", model, "-c", samples, "-o", written), 8, "exists and is not empty"),
+        (("quantize", model, "-c", samples, "--plan", "x"), 2, "no step `x`"),
+        (("quantize", model, "-c", samples, "--profile", "x"), 7, "x"),
+        (("quantize", model, "-c", samples, "--passes", "x"), 2, "x"),
+        (("analyze", nowhere, "-c", samples), 3, "no such file"),
+        (("analyze", model, "-c", nowhere), 6, "no such file"),
+        (("optimize", model, "-o", nowhere), 2, "neither in .pb nor in .onnx"),
+        (("optimize", nowhere, "-o", tmp_path / "x.pb"), 3, "no such file"),
+        (("train", nowhere, "--data", samples), 3, "--mode retrain` wrote"),
+        (("train", trained_in, "--data", nowhere), 6, "no such file"),
+        (("train", trained_in, "--data", narrow), 6, "training data has shape (16, 4, 8, 3)"),
+        (("finalize", nowhere), 3, "--mode retrain` wrote"),
+        (("finalize", trained_in), 3, "there is no checkpoint yet"),
+        (("verify", nowhere), 3, "not what `qgraph quantize` wrote"),
+        (("verify", trained_in), 3, "without an inference graph yet"),
+        (("verify", written, "--format", "x"), 2, "format `x`"),
+        (("verify", written, "--input", narrow), 6, "inputs has shape (16, 4, 8, 3)"),
+        (("run", written, "--input", narrow), 6, "inputs has shape (16, 4, 8, 3)"),
+        (("run", nowhere, "--input", narrow), 3, "not what `qgraph quantize` wrote"),
+        (("report", nowhere), 3, "not what `qgraph quantize` wrote"),
+        (("export", nowhere, "-f", "c", "-o", tmp_path / "c"), 3, "not what"),
+        (("export", written, "-f", "tensorflow", "-o", written), 8, "exists and is not empty"),
+        (("evaluate", written, "--data", tmp_path / "unlabelled.npz"), 6, "has no labels"),
+        (("evaluate", nowhere, "--data", samples), 3, "not what `qgraph quantize` wrote"),
+    ]
+    found = run_apart(*(arguments for arguments, _, _ in mistakes))
+    for (arguments, code, words), (left, text, imported, seconds) in zip(
+        mistakes, found, strict=True
+    ):
+        assert (left, imported) == (code, False), (arguments, text)
+        assert words in text and seconds < SOON, (arguments, text)
+
+
+def test_what_was_written_is_used_without_tensorflow(written, samples, tmp_path) -> None:
+    np.savez(tmp_path / "test.npz", image=typical_images(), labels=np.zeros(16, int))
+    forms = ("c", "engine", "onnx-integer", "onnx-qdq", "qonnx", "vectors")
+    found = run_apart(
+        *(("export", written, "-f", form, "-o", tmp_path / form) for form in forms),
+        ("verify", written, "-f", "c", "-f", "engine", "-f", "onnx-integer", "-f", "onnx-qdq"),
+        ("run", written, "--input", samples),
+        ("evaluate", written, "--data", tmp_path / "test.npz"),
+        ("report", written),
+        ("inspect", written),
+    )
+    for code, text, imported, _ in found:
+        assert (code, imported) == (0, False), text
+
+
+def test_onnx_is_read_and_written_without_tensorflow(tmp_path) -> None:
+    network, samples = tmp_path / "net.onnx", tmp_path / "samples.npy"
+    onnx.save(small_cnn(None), network)
+    np.save(samples, f(8, 3, 6, 6))
+    assert quantized(network).code == 0
+    np.save(tmp_path / "narrow.npy", f(8, 3, 6, 5))
+    found = run_apart(
+        ("inspect", network),
+        ("optimize", network, "-o", tmp_path / "float.onnx"),
+        ("analyze", network, "-c", samples),
+        ("export", tmp_path / "out", "-f", "onnx-integer", "-o", tmp_path / "integer"),
+        ("quantize", network, "-c", tmp_path / "narrow.npy", "-o", tmp_path / "wrong"),
+    )
+    assert [(code, imported) for code, _, imported, _ in found] == [(0, False)] * 4 + [(6, False)]
+
+
+def test_tensorflow_is_imported_in_silence(model) -> None:
+    """In Python as on the command line; the module is the one that a plain import gives."""
+    code = (
+        "import sys, qgraph\n"
+        f"qgraph.load({str(model)!r})\n"
+        "import tensorflow\n"
+        "print(type(tensorflow.__loader__).__name__, tensorflow.__spec__.loader is "
+        "tensorflow.__loader__, [type(f).__name__ for f in sys.meta_path].count('_Finder'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "SourceFileLoader True 0\n"
+    assert "oneDNN" not in done.stderr and "cuInit" not in done.stderr

@@ -48,6 +48,14 @@ def reach_of_products(a: Ranged, b: Ranged, terms: int) -> Reach:
     return Reach(product.low * terms, product.high * terms, product.magnitude * terms)
 
 
+def reach_of_larger(a: Ranged, b: Ranged) -> Reach:
+    return Reach(max(a.low, b.low), max(a.high, b.high), max(a.magnitude, b.magnitude))
+
+
+def reach_of_smaller(a: Ranged, b: Ranged) -> Reach:
+    return Reach(min(a.low, b.low), min(a.high, b.high), max(a.magnitude, b.magnitude))
+
+
 def reach_of_any(inputs: Sequence[Ranged]) -> Reach:
     """The reach of what is one of the inputs."""
     return Reach(

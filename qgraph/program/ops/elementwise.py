@@ -13,7 +13,15 @@ from qgraph.ir.ops.arithmetic import reach_of_abs
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Codes, Overflow, QuantSpec, Role, Rounding
 from qgraph.numerics import bring_into_range, round_shift
 from qgraph.ops.attributes import Attributes, attribute
-from qgraph.ops.reach import Reach
+from qgraph.ops.reach import (
+    Ranged,
+    Reach,
+    reach_of_difference,
+    reach_of_larger,
+    reach_of_product,
+    reach_of_smaller,
+    reach_of_sum,
+)
 from qgraph.program.ops.base import (
     Index,
     Manual,
@@ -140,32 +148,6 @@ def _lookup_shape(attrs: LookupAttrs, shapes: Sequence[Sizes]) -> Sizes:
 # -- arithmetic and ranges ----------------------------------------------------------------------
 
 
-def _add_reach(attrs: BinaryAttrs, inputs: Sequence[Operand]) -> Reach:
-    a, b = inputs
-    return Reach(a.low + b.low, a.high + b.high, a.magnitude + b.magnitude)
-
-
-def _sub_reach(attrs: BinaryAttrs, inputs: Sequence[Operand]) -> Reach:
-    a, b = inputs
-    return Reach(a.low - b.high, a.high - b.low, a.magnitude + b.magnitude)
-
-
-def _mul_reach(attrs: BinaryAttrs, inputs: Sequence[Operand]) -> Reach:
-    a, b = inputs
-    ends = [p * q for p in (a.low, a.high) for q in (b.low, b.high)]
-    return Reach(min(ends), max(ends), a.magnitude * b.magnitude)
-
-
-def _maximum_reach(attrs: BinaryAttrs, inputs: Sequence[Operand]) -> Reach:
-    a, b = inputs
-    return Reach(max(a.low, b.low), max(a.high, b.high), max(a.magnitude, b.magnitude))
-
-
-def _minimum_reach(attrs: BinaryAttrs, inputs: Sequence[Operand]) -> Reach:
-    a, b = inputs
-    return Reach(min(a.low, b.low), min(a.high, b.high), max(a.magnitude, b.magnitude))
-
-
 def _clip(attrs: ClipAttrs, inputs: Sequence[Codes]) -> Any:
     x: Any = inputs[0]
     x = x if attrs.low is None else np.maximum(x, attrs.low)
@@ -250,7 +232,7 @@ def _binary(
     summary: str,
     reach_words: str,
     compute: Callable[[Any, Any], Any],
-    reach: Callable[[BinaryAttrs, Sequence[Operand]], Reach],
+    reach: Callable[[Ranged, Ranged], Reach],
 ) -> ProgramOp[BinaryAttrs]:
     return ProgramOp(
         name,
@@ -261,7 +243,7 @@ def _binary(
         Manual(summary, BROADCAST, formula, reach_words, EXACT, OPERANDS_BY_SAMPLE),
         broadcast,
         lambda attrs, inputs: compute(inputs[0], inputs[1]),
-        reach,
+        lambda attrs, inputs: reach(inputs[0], inputs[1]),
         _broadcast_apart,
         _aligned,
     )
@@ -269,18 +251,19 @@ def _binary(
 
 OPS: tuple[ProgramOp[Any], ...] = (
     _binary("add", 3, "y = a + b", "The sum of two tensors; a bias too.",
-            "sums of the ends; magnitudes add up", np.add, _add_reach),
+            "sums of the ends; magnitudes add up", np.add, reach_of_sum),
     _binary("sub", 4, "y = a - b", "The difference of two tensors.",
-            "a.low - b.high to a.high - b.low; magnitudes add up", np.subtract, _sub_reach),
+            "a.low - b.high to a.high - b.low; magnitudes add up",
+            np.subtract, reach_of_difference),
     _binary("mul", 5, "y = a * b", "The product of two tensors, element by element.",
             "the least and the largest of the four products of ends; magnitudes multiply",
-            np.multiply, _mul_reach),
+            np.multiply, reach_of_product),
     _binary("maximum", 6, "y = a if a >= b else b", "The larger of two elements.",
             "the larger of the lows to the larger of the highs; the larger magnitude",
-            np.maximum, _maximum_reach),
+            np.maximum, reach_of_larger),
     _binary("minimum", 7, "y = a if a <= b else b", "The smaller of two elements.",
             "the smaller of the lows to the smaller of the highs; the larger magnitude",
-            np.minimum, _minimum_reach),
+            np.minimum, reach_of_smaller),
     ProgramOp(
         "clip",
         8,

@@ -15,7 +15,7 @@ from qgraph.ir.ops.sliding import convolved, convolved_by_channel
 from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import Attributes, attribute
-from qgraph.ops.reach import Reach
+from qgraph.ops.reach import Reach, reach_of_products
 from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.program.ops.base import (
     Index,
@@ -117,9 +117,7 @@ def _reach(op: str, attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
         sums = sums_of_products(op, w.codes, x.low, x.high, x.magnitude, windows)
         return Reach(int(sums.lows.min()), int(sums.highs.max()), int(sums.magnitudes.max()))
     terms = w.shape[0] if op == "matmul" else math.prod(w.shape[: 2 if op != "conv2d" else 3])
-    ends = [a * b for a in (x.low, x.high) for b in (w.low, w.high)]
-    low, high = min(0, *ends), max(0, *ends)
-    return Reach(low * terms, high * terms, x.magnitude * w.magnitude * terms)
+    return reach_of_products(x, w, terms)
 
 
 def _conv2d_reach(attrs: Conv2dAttrs, inputs: Sequence[Operand]) -> Reach:

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qgraph.quant import key_tables
-from tests.helpers import agent_tables, program_tables
+from tests.helpers import actor_tables, agent_tables, program_tables
 
 ROOT = Path(__file__).parents[2]
-TABLES = {**key_tables.TABLES, **agent_tables.TABLES, **program_tables.TABLES}
+TABLES = {
+    **key_tables.TABLES,
+    **actor_tables.TABLES,
+    **agent_tables.TABLES,
+    **program_tables.TABLES,
+}
 
 
 def pages() -> Iterator[Path]:

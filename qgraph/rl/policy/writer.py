@@ -14,10 +14,8 @@ from qgraph.ir.reading import kind_of
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.rewrite.constants import channel_vector
-from qgraph.rl.actor.ops import ChannelRule
+from qgraph.rl.actor.ops import OPS, ChannelRule
 from qgraph.rl.actor.program import NOTHING, ActorStep
-
-HAVE = "dense and conv layers, affine, clip, layer norm, softmax, max pool, concat, sums, products"
 
 
 class ActorProgramWriter:
@@ -116,5 +114,5 @@ def _of_role(step: ActorStep, role: str) -> str:
 def no_actor(node: Node, why: str = "") -> UnsupportedError:
     kind = kind_of(node)
     return UnsupportedError(
-        f"no actor has `{kind}`{why}", node=node.name, hint=f"actors have {HAVE}"
+        f"no actor has `{kind}`{why}", node=node.name, hint=f"ops of actors: {', '.join(OPS)}"
     )

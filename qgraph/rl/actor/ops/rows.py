@@ -100,7 +100,7 @@ OPS: tuple[ActorOp[Any], ...] = (
     ActorOp(
         "center",
         6,
-        "x - mean of x, over the last axis",
+        "x less the mean of x, along the last axis",
         ("x",),
         (),
         Attributes,
@@ -112,7 +112,7 @@ OPS: tuple[ActorOp[Any], ...] = (
     ActorOp(
         "softmax",
         7,
-        "over the last axis",
+        "exp(x) over the sum of exp(x), along the last axis",
         ("x",),
         (),
         Attributes,

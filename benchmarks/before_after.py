@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -164,6 +164,23 @@ def _actor() -> Seconds:
     }
 
 
+def _learner() -> Seconds:
+    import numpy as np
+
+    from benchmarks.low_precision_memory import World
+    from benchmarks.low_precision_speed import batch_of
+    from qgraph.rl.agents import config_for
+    from qgraph.rl.agents.registry import learner_for
+
+    found: Seconds = {}
+    world: Any = World((24,))
+    batch = batch_of(world, 256, np.random.default_rng(3))
+    for algorithm in ("sac", "td3", "d4pg"):
+        learner = learner_for(config_for(algorithm, "made-up"), world)
+        found[f"learner step, {algorithm}"] = _median(partial(learner.step, batch), 100)
+    return found
+
+
 def _imports() -> Seconds:
     command = [sys.executable, "-c", "import qgraph.cli.main"]
     return {"import the command line": _median(lambda: subprocess.run(command, check=True), 5)}
@@ -174,6 +191,7 @@ JOBS: dict[str, Callable[[], Seconds]] = {
     "calibration": _calibration,
     "engine": _engine,
     "actor": _actor,
+    "learner": _learner,
     "imports": _imports,
 }
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from qgraph.rl.agents.compression_settings import CompressionSettings
+from qgraph.rl.agents.setting import SettingValues
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,7 @@ class RunConfig(CompressionSettings, ABC):
     algorithm: ClassVar[str]
     discrete_actions: ClassVar[bool]
     images: ClassVar[bool] = False
-    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+    tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType({})
 
     @classmethod
     def for_task(cls: type[C], environment: str, **settings: Any) -> C:
@@ -46,7 +47,7 @@ class RunConfig(CompressionSettings, ABC):
         return cls(environment, **{**cls.task_settings(environment), **settings})
 
     @classmethod
-    def task_settings(cls, environment: str) -> Mapping[str, Any]:
+    def task_settings(cls, environment: str) -> SettingValues:
         """The defaults of a task that differ from those of the algorithm."""
         found = (more for name, more in cls.tasks.items() if fnmatchcase(environment, name))
         return next(found, {})
@@ -57,7 +58,7 @@ class RunConfig(CompressionSettings, ABC):
         """Steps of the environment in one record that an actor sends."""
 
     @abstractmethod
-    def memory(self, dtype: np.dtype[Any]) -> Memory:
+    def memory(self, dtype: np.dtype[np.void]) -> Memory:
         """An empty store of records between actors and learner."""
 
     @abstractmethod
@@ -76,7 +77,7 @@ class RunConfig(CompressionSettings, ABC):
         for what could only fail later.
         """
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """For `options.json` and actor processes."""
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        found: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return {"algorithm": self.algorithm, **found}

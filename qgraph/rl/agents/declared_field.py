@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Union, cast, get_args, get_origin, get_type_hints
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.setting import Setting
@@ -26,9 +26,9 @@ class DeclaredField:
     kind: type
     several: bool
     optional: bool
-    default: Any
+    default: object
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> object:
         """The value, checked; text becomes a member of an enum or a tuple. Raises UsageError."""
         if value is None and self.optional:
             return None
@@ -40,7 +40,7 @@ class DeclaredField:
             raise self._wrong("a list", value)
         return tuple(self._one(each) for each in value)
 
-    def _one(self, value: Any) -> Any:
+    def _one(self, value: object) -> object:
         declared = self.setting
         if declared.choices:
             if value not in declared.choices or isinstance(value, bool):
@@ -55,11 +55,11 @@ class DeclaredField:
         wanted, words = KINDS[self.kind]
         if not isinstance(value, wanted) or (isinstance(value, bool) and self.kind is not bool):
             raise self._wrong(words, value)
-        if declared.interval is not None and not declared.interval.holds(value):
+        if declared.interval is not None and not declared.interval.holds(cast("float", value)):
             raise self._wrong(str(declared.interval), value)
         return value
 
-    def _number(self, text: str) -> Any:
+    def _number(self, text: str) -> int | str:
         if self.kind is not int:
             return text.strip()
         try:
@@ -67,13 +67,13 @@ class DeclaredField:
         except ValueError:
             raise self._wrong("a list of whole numbers like 256,256", text) from None
 
-    def _wrong(self, wanted: str, value: Any) -> UsageError:
+    def _wrong(self, wanted: str, value: object) -> UsageError:
         shown = value if isinstance(value, numbers.Real) else f"`{value}`"
         text = f"{{{self.name}}} must be {{wanted}}, not {{value}}"
         return UsageError(SettingText(text, wanted=wanted, value=shown))
 
 
-KINDS: dict[type, tuple[Any, str]] = {
+KINDS: dict[type, tuple[type, str]] = {
     bool: (bool, "true or false"),
     str: (str, "text"),
     int: (numbers.Integral, "a whole number"),
@@ -94,7 +94,7 @@ def declared_fields(kind: type) -> Iterator[DeclaredField]:
             yield DeclaredField(part.name, declared, *_kind(hints[part.name]), default)
 
 
-def _declaration(kind: type, part: Field[Any]) -> Setting | None:
+def _declaration(kind: type, part: Field[object]) -> Setting | None:
     for base in kind.__mro__:
         known = vars(base).get("__dataclass_fields__", {}).get(part.name)
         found: Setting | None = known and known.metadata.get("setting")
@@ -103,10 +103,10 @@ def _declaration(kind: type, part: Field[Any]) -> Setting | None:
     return None
 
 
-def _kind(hint: Any) -> tuple[type, bool, bool]:
+def _kind(hint: object) -> tuple[type, bool, bool]:
     """The type of a value, whether there are several, and whether it may be None."""
     optional = get_origin(hint) in (Union, types.UnionType)
     if optional:
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     several = get_origin(hint) is tuple
-    return (get_args(hint)[0] if several else hint), several, optional
+    return cast("type", get_args(hint)[0] if several else hint), several, optional

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.precision import LearnerPrecision
+from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.half.methods import LOSS_SCALING, METHODS, check_methods
 from qgraph.rl.setting_text import SettingText
 
@@ -15,14 +13,14 @@ BFLOAT16 = "half"  # was true for products in bfloat16, beside `precision` for f
 MIXED = "mixed"  # was a precision: float16 beside float32
 
 
-def renamed(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+def renamed(kind: type[RunConfig], given: SettingValues) -> SettingValues:
     """Settings of an algorithm by the names of today; names that it does not have stay.
 
     Raises UsageError for a setting that is given by two names.
     """
     names = {each.setting.earlier: name for name, each in kind.fields().items()}
     names.pop("", None)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in _with_precision(given).items():
         today = names.get(name, name)
         if today in found:
@@ -33,7 +31,7 @@ def renamed(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _with_precision(given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_precision(given: SettingValues) -> dict[str, object]:
     """The same with one setting for the number format, where there were two."""
     found = {name: value for name, value in given.items() if name != BFLOAT16}
     if found.get("precision") == MIXED:
@@ -50,7 +48,7 @@ def _with_precision(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def half_settings(text: str) -> dict[str, Any]:
+def half_settings(text: str) -> dict[str, object]:
     """The settings that `--half` stood for: `all`, `none`, or methods between commas.
 
     `mixed`, alone or before methods, is mixed_float16 with loss scaling (Micikevicius et al.,

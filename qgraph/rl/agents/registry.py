@@ -13,6 +13,7 @@ from qgraph.errors import LoadError, UsageError
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import renamed
+from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.setting_text import SettingText
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def config_for(algorithm: str, environment: str, **settings: Any) -> RunConfig:
     return kind.for_task(environment, **own_settings(kind, settings))
 
 
-def own_settings(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+def own_settings(kind: type[RunConfig], given: SettingValues) -> SettingValues:
     """The settings that are not None, by the names of today.
 
     A setting of other algorithms is left out if it has its default there or the value that is
     fixed here; else it is refused, as is an unknown one. Raises UsageError.
     """
-    said = renamed(kind, {name: value for name, value in given.items() if value is not None})
+    said = dict(renamed(kind, {name: v for name, v in given.items() if v is not None}))
     own = kind.fields()
     if "precision" in said:  # before settings that other algorithms have for it
         kind.check_precision(said["precision"])
@@ -91,7 +92,7 @@ def own_settings(kind: type[RunConfig], given: Mapping[str, Any]) -> dict[str, A
     return said
 
 
-def config_from_json(found: Mapping[str, Any]) -> RunConfig:
+def config_from_json(found: SettingValues) -> RunConfig:
     """What `RunConfig.as_json` gave, by this version or an earlier one.
 
     Raises UsageError for values out of range, LoadError for settings that are unknown.

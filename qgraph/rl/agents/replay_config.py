@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
@@ -62,7 +62,7 @@ class ReplayConfig(RunConfig):
     def record_steps(self) -> int:
         return self.n_step
 
-    def memory(self, dtype: np.dtype[Any]) -> Memory:
+    def memory(self, dtype: np.dtype[np.void]) -> Memory:
         from qgraph.rl.learn.replay import Replay
 
         return Replay(min(self.replay_capacity, self.steps), dtype, self.priority_exponent)

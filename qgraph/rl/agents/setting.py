@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from qgraph.enums import StrEnum
 
 T = TypeVar("T")
+SettingValues: TypeAlias = Mapping[str, Any]  # by name, as given: a config checks them
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Setting:
     help: str
     interval: Interval | None = None
     unit: str = ""
-    choices: tuple[Any, ...] = ()
+    choices: tuple[object, ...] = ()
     panel: Panel = Panel.OWN
     flags: str = ""
     earlier: str = ""

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qgraph.archives import read_json, reading
 from qgraph.errors import LoadError, OutputError, UsageError
@@ -76,7 +75,7 @@ class Rows:
 
     def __init__(self, path: Path, columns: Sequence[str], until: float | None = None) -> None:
         self.path, self.columns = path, tuple(columns)
-        kept: list[Mapping[str, Any]] = []
+        kept: list[Mapping[str, object]] = []
         if until is not None and path.exists():
             kept = self._read(until)
         header = {name: name for name in self.columns}
@@ -84,7 +83,7 @@ class Rows:
         # Without a buffer: what a full disk did not take is not tried again at the end.
         self.stream = path.open("ab", buffering=0)
 
-    def _read(self, until: float) -> list[Mapping[str, Any]]:
+    def _read(self, until: float) -> list[Mapping[str, object]]:
         """Rows up to there. Raises LoadError for a file that is not such a table."""
         try:
             lines = self.path.read_text("utf-8").splitlines(keepends=True)
@@ -95,7 +94,7 @@ class Rows:
             told = f"is no table of {', '.join(self.columns)}: {error}"
             raise LoadError(told, node=str(self.path)) from None
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, object]) -> None:
         try:
             self.stream.write(self._lines([row]))
         except OSError as error:
@@ -104,13 +103,13 @@ class Rows:
     def close(self) -> None:
         self.stream.close()
 
-    def _lines(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+    def _lines(self, rows: Iterable[Mapping[str, object]]) -> bytes:
         text = io.StringIO(newline="")
         csv.DictWriter(text, self.columns).writerows(rows)
         return text.getvalue().encode()
 
 
-def _check_same_settings(config: RunConfig, found: Mapping[str, Any]) -> None:
+def _check_same_settings(config: RunConfig, found: Mapping[str, object]) -> None:
     """Raises LoadError for a setting that the run began without and that new runs would set.
 
     An earlier version wrote the file then: the default could change what the run learns.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ class TrajectoryQueue:
     A trajectory may go on from one episode to the next; `follows` says where.
     """
 
-    def __init__(self, n: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, n: int, dtype: np.dtype[np.void]) -> None:
         self.n, self.dtype = n, dtype
         self.whole: deque[Array] = deque()  # trajectories [n], the oldest first
         self.begun: dict[int, Array] = {}  # steps of an actor that are no trajectory yet

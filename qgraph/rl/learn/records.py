@@ -12,7 +12,7 @@ from qgraph.ir.types import Array
 from qgraph.rl.environments import Environment, Outcome
 
 
-def record_type(environment: Environment) -> np.dtype[Any]:
+def record_type(environment: Environment) -> np.dtype[np.void]:
     """One transition: after `action` in `observation`, n steps brought `reward`.
 
     `discount` is what the value of `next_observation` counts by. `version` is that of the policy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Replay:
     """
 
     def __init__(
-        self, capacity: int, dtype: np.dtype[Any], alpha: float = 0.0, beta: float = 0.4
+        self, capacity: int, dtype: np.dtype[np.void], alpha: float = 0.0, beta: float = 0.4
     ) -> None:
         self.records, self.dtype = np.zeros(capacity, dtype), dtype
         self.alpha, self.beta = alpha, beta

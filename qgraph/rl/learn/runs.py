@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.progress import Steps, silent_steps
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.learner import teacher_of
 from qgraph.rl.agents.registry import check_fits, config_for, learner_for, own_settings
+from qgraph.rl.agents.setting import SettingValues
 from qgraph.rl.compress.settings import Settings
 from qgraph.rl.environments import make
 from qgraph.rl.learn.directory import RunDirectory
@@ -37,7 +36,7 @@ def train(
     path: Path,
     algorithm: str | None = None,
     environment: str | None = None,
-    settings: Mapping[str, Any] = MappingProxyType({}),
+    settings: SettingValues = MappingProxyType({}),
     *,
     config: RunConfig | None = None,
     resume: bool = False,
@@ -108,7 +107,7 @@ def _check_gap_is_seen(config: RunConfig) -> None:
 
 
 def _resumed(
-    begun: RunConfig, algorithm: str | None, environment: str | None, settings: Mapping[str, Any]
+    begun: RunConfig, algorithm: str | None, environment: str | None, settings: SettingValues
 ) -> RunConfig:
     """The config of a run that goes on. Raises UsageError for what it cannot change."""
     own = own_settings(type(begun), settings)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from qgraph.foreign import Variable
 from qgraph.ir.types import Array
 from qgraph.rl.actor import Actor, ActorProgram, Packer, end_bits
 from qgraph.rl.agents.config import RunConfig
@@ -39,11 +40,11 @@ class Job:
 
     config: RunConfig
     spec: PolicySpec
-    dtype: Any
+    dtype: np.dtype[np.void]
     begun: int
     compression: Settings | None = None
 
-    def actor_settings(self, index: int) -> dict[str, Any]:
+    def actor_settings(self, index: int) -> dict[str, object]:
         """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
         return {
             "config": self.config.as_json(),
@@ -63,7 +64,7 @@ class ExperienceSource(Protocol):
 
     def tell(self, facts: LearnerFacts, observations: Array | None) -> None: ...
 
-    def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
+    def publish(self, weights: Mapping[str, Variable], version: int) -> None: ...
 
     def acting(self) -> Actor | None: ...
 
@@ -103,7 +104,7 @@ class ActorProcesses:
         if isinstance(self.publisher, CompressingPublisher):
             self.publisher.tell(facts, observations)
 
-    def publish(self, weights: Mapping[str, Any], version: int) -> None:
+    def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         self.publisher.publish(weights, version)
 
     def acting(self) -> Actor | None:
@@ -183,7 +184,7 @@ class LocalActors:
     def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
         self.told = facts, observations
 
-    def publish(self, weights: Mapping[str, Any], version: int) -> None:
+    def publish(self, weights: Mapping[str, Variable], version: int) -> None:
         arrays = {name: np.asarray(weight) for name, weight in weights.items()}
         if self.compressor is None:
             block = self.packer.pack(arrays, version)

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def stoppable() -> Iterator[Callable[[], bool]]:
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         if came:
             raise KeyboardInterrupt
         came.append(number)

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
@@ -290,7 +289,7 @@ class Training:
         path = self.directory.path / POLICY
         write_policy(path, self.learner.program, self.learner.policy, about)
 
-    def _write_energy(self, found: Mapping[str, Any]) -> None:
+    def _write_energy(self, found: Mapping[str, object]) -> None:
         """Of a run that went on, all its parts."""
         path = self.directory.path / ENERGY
         if self.resumed and path.exists():

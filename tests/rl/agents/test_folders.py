@@ -58,7 +58,8 @@ def _names_in(path):
 def test_an_algorithm_is_its_folder_and_a_line_of_the_registry(algorithm):
     folder = AGENTS_FOLDER / algorithm
     present = {path.name for path in folder.iterdir()}
-    assert present >= {"__init__.py", "config.py", "learner.py", "README.md"}
+    missing = {"__init__.py", "config.py", "learner.py", "README.md"} - present
+    assert not missing
     named = {path for path in product_files() if algorithm in names_in(path)}
     assert {path for path in named if folder not in path.parents} == ELSEWHERE
     lines = (AGENTS_FOLDER / "registry.py").read_text().splitlines()
@@ -67,7 +68,8 @@ def test_an_algorithm_is_its_folder_and_a_line_of_the_registry(algorithm):
 
 def test_every_folder_is_registered():
     folders = {path.parent.name for path in AGENTS_FOLDER.glob("*/config.py")}
-    assert folders == set(AGENTS)
+    assert not folders - set(AGENTS), "a folder without its line in registry.py"
+    assert not set(AGENTS) - folders, "a line in registry.py without its folder"
 
 
 @pytest.mark.parametrize("algorithm", AGENTS)
@@ -113,7 +115,7 @@ def test_a_readme_has_source_usage_equations_and_settings(algorithm):
     named = set(re.findall(r"`([a-z_0-9]+)`", equations))
     assert len(named) > 3 and named <= kind.fields().keys()
     own = {each.name for each in kind.fields().values() if each.setting.panel == ""}
-    assert {f"| `{name}` |" in text for name in own} == {True}
+    assert not [name for name in own if f"| `{name}` |" not in text], "run make golden"
 
 
 @pytest.mark.parametrize("name", TABLES)

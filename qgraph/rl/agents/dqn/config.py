@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.rl.agents.replay_config import ReplayConfig
-from qgraph.rl.agents.setting import NOT_NEGATIVE, SHARE, Panel
+from qgraph.rl.agents.setting import NOT_NEGATIVE, SHARE, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import LAYER_NORM, TARGET_UPDATE_PERIOD
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DqnConfig(ReplayConfig):
         "steps", 1, "Steps that a random action is repeated on average.", earlier="explore_hold"
     )
 
-    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {
             # A random action of one step never gets the car up.
             "MountainCar-v0": {"epsilon_steps": 20_000, "epsilon_hold": 20},

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.config import RunConfig
-from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel
+from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import LAYER_NORM, REWARD_SCALE
 from qgraph.rl.setting_text import SettingText
 
@@ -63,7 +63,7 @@ class ImpalaConfig(RunConfig):
     )
     replicas: int = OWN.number_of("GPUs", 1, "GPUs that share each batch.")
 
-    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {
             # A reward in each step, 100 to come. When it balances, advantages are small beside
             # the entropy.
@@ -117,7 +117,7 @@ class ImpalaConfig(RunConfig):
         """The learner puts trajectories together, out of single steps."""
         return 1
 
-    def memory(self, dtype: np.dtype[Any]) -> Memory:
+    def memory(self, dtype: np.dtype[np.void]) -> Memory:
         from qgraph.rl.learn.queue import TrajectoryQueue
 
         return TrajectoryQueue(self.unroll_length, dtype)

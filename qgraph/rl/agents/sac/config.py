@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from qgraph.errors import UsageError
 from qgraph.rl.agents.precision import LearnerPrecision
 from qgraph.rl.agents.replay_config import ReplayConfig
-from qgraph.rl.agents.setting import Interval, Panel
+from qgraph.rl.agents.setting import Interval, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import (
     CRITIC_HIDDEN_SIZES,
     REWARD_SCALE,
@@ -72,7 +72,7 @@ class SacConfig(ReplayConfig):
         default_text="those of the precision",
     )
 
-    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {
             # Values of 1600 would have a step of 1 in float16.
             "Pendulum-v1": {"reward_scale": 0.1, "learning_rate": 1e-3, "steps": 10_000},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qgraph.rl.agents.deterministic_config import DeterministicConfig
-from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel
+from qgraph.rl.agents.setting import NOT_NEGATIVE, Panel, SettingValues
 from qgraph.rl.agents.shared_settings import REWARD_SCALE, TAU
 
 OWN = Panel.OWN
@@ -45,6 +45,6 @@ class Td3Config(DeterministicConfig):
         0.5, "The noise on the target policy's actions is clipped to +- this.", NOT_NEGATIVE
     )
 
-    tasks: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    tasks: ClassVar[Mapping[str, SettingValues]] = MappingProxyType(
         {"Pendulum-v1": {"reward_scale": 0.1, "learning_rate": 1e-3, "steps": 10_000}}
     )

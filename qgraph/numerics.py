@@ -91,11 +91,18 @@ def _half_up(x: Array) -> Array:
     return whole + ((x - whole) >= 0.5)
 
 
+def _half_away(x: Array) -> Array:
+    away: Array = np.copysign(_half_up(np.abs(x)), x)
+    return away
+
+
+# Of numbers; `round_shift` is of codes.
 ROUND: Mapping[str, Callable[[Array], Array]] = {
     Rounding.HALF_EVEN: np.rint,
     Rounding.HALF_UP: _half_up,
-    Rounding.HALF_AWAY: lambda x: np.copysign(_half_up(np.abs(x)), x),
+    Rounding.HALF_AWAY: _half_away,
     Rounding.FLOOR: np.floor,
+    Rounding.DOUBLE: _half_away,
 }
 
 
@@ -116,6 +123,9 @@ def round_shift(v: Codes, shift: npt.ArrayLike, rounding: str = Rounding.HALF_EV
         up = rest >= half
     elif rounding == Rounding.HALF_AWAY:
         up = (rest > half) | ((rest == half) & (v >= 0))
+    elif rounding == Rounding.DOUBLE:  # half up by one bit, half away by the others
+        even = rest + (rest & 1)
+        up = (even > half) | ((even == half) & (v >= 0))
     else:
         up = np.zeros_like(rest, bool)
     limit = np.int64(1) << (np.int64(62) - left)

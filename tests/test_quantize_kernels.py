@@ -142,6 +142,7 @@ def test_ties_ends_and_infinities() -> None:
         "half_up": [-4, -2, -1, 0, 1, 2, 3, 3, 3, np.nan],
         "half_away": [-4, -3, -2, -1, 1, 2, 3, 3, 3, np.nan],
         "floor": [-4, -3, -2, -1, 0, 1, 2, 3, 3, np.nan],
+        "double": [-4, -3, -2, -1, 1, 2, 3, 3, 3, np.nan],
     }
     for rounding, values in expected.items():
         np.testing.assert_array_equal(kernels.quantize(x, 0, -4, 3, rounding), values)

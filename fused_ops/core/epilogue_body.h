@@ -121,15 +121,18 @@ template <bool Backward>
 constexpr ByActivation kEpilogues{{{run_strip<Rounding::half_even, Activation::none, Backward>,
                                     run_strip<Rounding::half_up, Activation::none, Backward>,
                                     run_strip<Rounding::half_away, Activation::none, Backward>,
-                                    run_strip<Rounding::floor, Activation::none, Backward>},
+                                    run_strip<Rounding::floor, Activation::none, Backward>,
+                                    run_strip<Rounding::half_away, Activation::none, Backward>},
                                    {run_strip<Rounding::half_even, Activation::relu, Backward>,
                                     run_strip<Rounding::half_up, Activation::relu, Backward>,
                                     run_strip<Rounding::half_away, Activation::relu, Backward>,
-                                    run_strip<Rounding::floor, Activation::relu, Backward>},
+                                    run_strip<Rounding::floor, Activation::relu, Backward>,
+                                    run_strip<Rounding::half_away, Activation::relu, Backward>},
                                    {run_strip<Rounding::half_even, Activation::clip, Backward>,
                                     run_strip<Rounding::half_up, Activation::clip, Backward>,
                                     run_strip<Rounding::half_away, Activation::clip, Backward>,
-                                    run_strip<Rounding::floor, Activation::clip, Backward>}}};
+                                    run_strip<Rounding::floor, Activation::clip, Backward>,
+                                    run_strip<Rounding::half_away, Activation::clip, Backward>}}};
 
 }  // namespace
 }  // namespace qgraph

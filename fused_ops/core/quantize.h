@@ -4,8 +4,10 @@
 
 namespace qgraph {
 
-enum class Rounding { half_even, half_up, half_away, floor };
-constexpr int kRoundings = 4;
+// Of integers that are shifted, double_ is half_up by one bit, then half_away by the others; of
+// numbers that are not codes it is half_away.
+enum class Rounding { half_even, half_up, half_away, floor, double_ };
+constexpr int kRoundings = 5;
 
 // Of tensors. Narrow ones are computed in float32; a result that they do not hold is rounded to the
 // nearest, ties to even.

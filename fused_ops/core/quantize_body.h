@@ -69,7 +69,8 @@ void run(const Tile& tile) {
 template <Type T, bool Backward>
 constexpr ByRounding kByRounding{
     {run<Rounding::half_even, T, Backward>, run<Rounding::half_up, T, Backward>,
-     run<Rounding::half_away, T, Backward>, run<Rounding::floor, T, Backward>}};
+     run<Rounding::half_away, T, Backward>, run<Rounding::floor, T, Backward>,
+     run<Rounding::half_away, T, Backward>}};
 
 }  // namespace
 }  // namespace qgraph

@@ -41,7 +41,7 @@ QGRAPH_INLINE typename Ops::Value rounded(typename Ops::Value v, typename Ops::V
         return Ops::nearest(v);
     } else if constexpr (R == Rounding::half_up) {
         return nearest_up<Ops>(v);
-    } else if constexpr (R == Rounding::half_away) {
+    } else if constexpr (R == Rounding::half_away || R == Rounding::double_) {
         const Value size = nearest_up<Ops>(Ops::absolute(v));
         return v < 0.0f ? -size : size;
     } else {

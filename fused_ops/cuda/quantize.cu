@@ -70,11 +70,13 @@ using Kernel = void (*)(Grid);
 template <Type T, int Vec>
 constexpr Kernel kForward[kRoundings] = {
     forward<Rounding::half_even, T, Vec>, forward<Rounding::half_up, T, Vec>,
-    forward<Rounding::half_away, T, Vec>, forward<Rounding::floor, T, Vec>};
+    forward<Rounding::half_away, T, Vec>, forward<Rounding::floor, T, Vec>,
+    forward<Rounding::half_away, T, Vec>};
 template <Type T, int Vec>
 constexpr Kernel kBackward[kRoundings] = {
     backward<Rounding::half_even, T, Vec>, backward<Rounding::half_up, T, Vec>,
-    backward<Rounding::half_away, T, Vec>, backward<Rounding::floor, T, Vec>};
+    backward<Rounding::half_away, T, Vec>, backward<Rounding::floor, T, Vec>,
+    backward<Rounding::half_away, T, Vec>};
 
 struct Kernels {
     const Kernel* forward;
@@ -106,7 +108,7 @@ Kernels kernels_of(const Grid& grid, Type type) {
 // What is wrong with the arguments, or null.
 const char* wrong(const Grid& grid, int type, int rounding) {
     if (type < 0 || type >= kTypes) return "type must be 0 (float32), 1 (bfloat16) or 2 (float16)";
-    if (rounding < 0 || rounding >= kRoundings) return "rounding must be 0 to 3";
+    if (rounding < 0 || rounding >= kRoundings) return "rounding must be 0 to 4";
     if (grid.count < 0 || grid.channels < 1 || grid.count % grid.channels != 0) {
         return "count must be a multiple of the channels, of which there is at least one";
     }

@@ -16,7 +16,8 @@ extern "C" {
 const char* qgraph_cuda_check(void);
 
 /* x, y: `count` elements of `type` (0 float32, 1 bfloat16, 2 float16). f: int32, one for each of
-   `channels`, |f| <= 126. rounding: 0 half_even, 1 half_up, 2 half_away, 3 floor. y may be x. */
+   `channels`, |f| <= 126. rounding: 0 half_even, 1 half_up, 2 half_away, 3 floor, 4 double (as
+   half_away). y may be x. */
 const char* qgraph_cuda_quantize(const void* x, void* y, int type, int64_t count, const int32_t* f,
                                  int64_t channels, float low, float high, int rounding,
                                  void* stream);

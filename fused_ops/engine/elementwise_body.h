@@ -124,6 +124,7 @@ T round_shift(T v, T shift) {
     if (rounding == Rounding::half_even) up = rest + (whole & 1) > half;
     if (rounding == Rounding::half_up) up = rest >= half;
     if (rounding == Rounding::half_away) up = rest + (v >= 0) > half;
+    if (rounding == Rounding::double_) up = rest + (rest & 1) + (v >= 0) > half;
     const T moved = whole + up;
     if (sizeof(T) == 4) return moved;
     const T limit = T{1} << (kMost - left);
@@ -158,6 +159,8 @@ void requantize(const Micro& micro, int64_t begin, int64_t count, T* x, T* other
             return requantize<T, Rounding::half_away>(micro, begin, count, x, other);
         case Rounding::floor:
             return requantize<T, Rounding::floor>(micro, begin, count, x, other);
+        case Rounding::double_:
+            return requantize<T, Rounding::double_>(micro, begin, count, x, other);
     }
 }
 

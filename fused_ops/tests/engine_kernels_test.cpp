@@ -83,13 +83,13 @@ struct Chain {
         numbers.reserve(64);
         const bool alike = dice.one_in(2);
         const bool usual = dice.one_in(2);
-        const auto rounding = static_cast<Rounding>(dice.between(0, 3));
+        const auto rounding = static_cast<Rounding>(dice.between(0, kRoundings - 1));
         const int64_t count = usual ? 3 : dice.between(0, 4);
         for (int64_t i = 0; i < count; ++i) {
             Stage s;
             const int64_t kind = usual ? i % 2 : dice.between(0, 2);
             s.kind = static_cast<Stage::Kind>(kind);
-            s.rounding = usual ? rounding : static_cast<Rounding>(dice.between(0, 3));
+            s.rounding = usual ? rounding : static_cast<Rounding>(dice.between(0, kRoundings - 1));
             s.shift = usual            ? any(dice, channels, alike, 0, 9)
                       : dice.one_in(4) ? any(dice, channels, alike, -33, 40)
                                        : any(dice, channels, alike, -3, 12);

@@ -128,6 +128,7 @@ void test_type() {
     test_mode<Rounding::half_up, T>();
     test_mode<Rounding::half_away, T>();
     test_mode<Rounding::floor, T>();
+    test_mode<Rounding::double_, T>();
 }
 
 }  // namespace

@@ -41,9 +41,10 @@ constexpr double kLn2 = 0.693147180559945309417232121458;
 double rounded(double v, Rounding rounding) {
     if (rounding == Rounding::half_even) return std::nearbyint(v);
     if (rounding == Rounding::floor) return std::floor(v);
-    const double size = rounding == Rounding::half_away ? std::fabs(v) : v;
+    const bool away = rounding == Rounding::half_away || rounding == Rounding::double_;
+    const double size = away ? std::fabs(v) : v;
     const double whole = std::floor(size) + (size - std::floor(size) >= 0.5 ? 1 : 0);
-    return rounding == Rounding::half_away && v < 0 ? -whole : whole;
+    return away && v < 0 ? -whole : whole;
 }
 
 struct Results {

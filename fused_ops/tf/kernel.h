@@ -82,9 +82,10 @@ class Reader {
     Status status_;
 };
 
-constexpr const char* kRoundingNames[kRoundings] = {"half_even", "half_up", "half_away", "floor"};
+constexpr const char* kRoundingNames[kRoundings] = {"half_even", "half_up", "half_away", "floor",
+                                                    "double"};
 constexpr const char* kRoundingAttribute =
-    "rounding: {'half_even', 'half_up', 'half_away', 'floor'} = 'half_even'";
+    "rounding: {'half_even', 'half_up', 'half_away', 'floor', 'double'} = 'half_even'";
 
 inline void* data(const Tensor& tensor) { return TF_TensorData(tensor.get()); }
 

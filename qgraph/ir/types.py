@@ -25,6 +25,12 @@ class Rounding(StrEnum):
     HALF_UP = "half_up"
     HALF_AWAY = "half_away"
     FLOOR = "floor"
+    DOUBLE = "double"
+
+    @property
+    def of_numbers(self) -> Rounding:
+        """The rounding of numbers that are not shifted codes: they have no last bit to drop."""
+        return Rounding.HALF_AWAY if self == Rounding.DOUBLE else self
 
 
 class Overflow(StrEnum):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.ir.types import ROUNDINGS, Array
+from qgraph.ir.types import ROUNDINGS, Array, Rounding
 from qgraph.kernels import plain
 from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
@@ -153,7 +153,9 @@ def quantize(
     if _native is None or x.size == 0:
         out[...] = plain.quantize(x, exponents, lo, hi, rounding)
     else:
-        _native.quantize(x, exponents, float(lo), float(hi), ROUNDINGS.index(rounding), out)
+        _native.quantize(
+            x, exponents, float(lo), float(hi), ROUNDINGS.index(Rounding(rounding).of_numbers), out
+        )
     return out
 
 
@@ -190,7 +192,7 @@ def quantize_gradients(
         out[...], sums = plain.quantize_gradients(x, g, exponents, lo, hi, rounding)
         return out, sums
     sums = np.empty(exponents.shape)
-    mode = ROUNDINGS.index(rounding)
+    mode = ROUNDINGS.index(Rounding(rounding).of_numbers)
     _native.quantize_gradients(x, g, exponents, float(lo), float(hi), mode, out, sums)
     return out, sums
 

@@ -91,6 +91,7 @@ def _sums_of(rows: Float64, size: int) -> Float64:
 
 
 def _round(x: Float64, rounding: str) -> Float64:
+    rounding = Rounding(rounding).of_numbers
     if rounding == Rounding.HALF_EVEN:
         return np.rint(x)
     size = np.abs(x) if rounding == Rounding.HALF_AWAY else x

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from qgraph.foreign import Tensor, TFModule
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
+from qgraph.ir.types import Rounding
 from qgraph.train.quantizer import chosen
 
 MOST_CHANNELS = 4096  # sums of more, block by block, would take the memory of a tensor
@@ -105,7 +106,8 @@ def _fits(graph: Graph, inner: Node, outer: Node, bias: str, high: str | None) -
     if not shape or len(shape) != 1 or (shape[0] or MOST_CHANNELS + 1) > MOST_CHANNELS:
         return False
     same_shape = high is None or graph.types[high].shape == shape
-    return same_shape and spec_of(inner).rounding == spec_of(outer).rounding
+    rounding = spec_of(inner).rounding
+    return same_shape and rounding == spec_of(outer).rounding != Rounding.DOUBLE
 
 
 def epilogue_op() -> TFModule | None:

@@ -14,16 +14,16 @@ from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.reading import spec_if_any, spec_of
-from qgraph.ir.types import Array
-from qgraph.quant.topology import QUANTIZERS, sources
+from qgraph.ir.types import AnyExponent, Array, Rounding
+from qgraph.quant.topology import QUANTIZERS, sources, value_exponent
 from qgraph.train.compact import coded_inputs, keeping_codes
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.folded import Norm
 from qgraph.train.forward import Chain, Forward, Override, Piece, piece_of
 from qgraph.train.norms import MOMENTUM, BatchNorms, Update
-from qgraph.train.quantizer import Spec, quantize
+from qgraph.train.quantizer import Spec, evened, quantize
 from qgraph.train.standardize import standardize
-from qgraph.train.state import TRAINED, TrainingState, state_of
+from qgraph.train.state import TRAINED, TrainingState, scale_factors, state_of
 
 
 class TrainingGraph:
@@ -48,6 +48,7 @@ class TrainingGraph:
             for node in graph.topological()
             if isinstance(table := node.attributes, TableAttrs)
         }
+        self._coded = _coded(graph)
         self._forward = Forward(graph, (*QUANTIZERS, "relu6"))
         self.epilogues = epilogues(graph)
         self.coded_inputs = coded_inputs(graph)
@@ -102,7 +103,7 @@ class TrainingGraph:
         around = dict.fromkeys(self.norms.by_layer, normalize) if batch_statistics else {}
         ranges = self.state.unstacked()
         overrides: dict[str, Override] = {
-            "quantize": partial(self._quantize, ranges),
+            "quantize": partial(self._requantize, ranges),
             "lookup": partial(self._lookup, ranges),
             "standardize": partial(self._standardize, ranges),
             "relu6": partial(self._relu6, ranges),
@@ -174,6 +175,21 @@ class TrainingGraph:
         return made
 
     # -- ops that depend on a scale -----------------------------------------------------------
+
+    def _requantize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
+        spec = spec_of(node)
+        if spec.rounding == Rounding.DOUBLE and node.inputs[0] in self._coded:
+            factors = scale_factors(self.graph, node.inputs[0])
+            exponent = sum(self._exponent(ranges, factor) for factor in factors)
+            x = evened(x, exponent, exponent > self._exponent(ranges, node))
+        return self._quantize(ranges, node, x)
+
+    def _exponent(self, ranges: Mapping[str, Tensor], node: Node) -> Tensor:
+        import tensorflow as tf
+
+        spec = spec_of(node)
+        log2_t = tf.stop_gradient(self.state.log2_t(node, ranges))
+        return float(spec.bits - spec.signed) - tf.math.ceil(log2_t)
 
     def _quantize(self, ranges: Mapping[str, Tensor], node: Node, x: Tensor) -> Tensor:
         spec = spec_of(node)
@@ -248,6 +264,14 @@ def at_their_widest(graph: Graph) -> Graph:
             least = np.ldexp(float(spec.lo if spec.signed else spec.hi), -spec.exponent)
             made.set_attrs(node.inputs[0], value=np.full_like(value, least))
     return made
+
+
+def _coded(graph: Graph) -> frozenset[str]:
+    """The values that stand for codes."""
+    exponents: dict[str, AnyExponent | None] = {}
+    for node in graph.topological():
+        exponents[node.name] = value_exponent(node, exponents)
+    return frozenset(name for name, exponent in exponents.items() if exponent is not None)
 
 
 def _wide(graph: Graph) -> frozenset[str]:

@@ -143,7 +143,7 @@ class Spec:
         return {
             "bits": self.bits,
             "signed": self.signed,
-            "rounding": self.rounding,
+            "rounding": Rounding(self.rounding).of_numbers,
             "offset": self.offset,
         }
 
@@ -190,24 +190,50 @@ class Spec:
         fits = tf.abs(f) <= MAX_EXPONENT
         text = "a threshold gives a scale that float32 does not hold: log2 t ="
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(fits), [text, log2_t])]):
-            whole = tf.cast(tf.where(fits, f, 0.0), tf.int32)
+            whole = tf.where(fits, f, 0.0)
         nan = tf.constant(math.nan, tf.float32)
-        powers = (tf.bitcast((127 + e) * (1 << 23), tf.float32) for e in (whole, -whole))
-        scale, step = (tf.where(fits, power, nan) for power in powers)
+        scale, step = (tf.where(fits, power, nan) for power in _powers(whole))
         return scale, step
 
     def _rounded(self, scaled: Tensor, x: Tensor) -> Tensor:
         import tensorflow as tf
 
-        if self.rounding == Rounding.HALF_EVEN:
+        rounding = Rounding(self.rounding).of_numbers
+        if rounding == Rounding.HALF_EVEN:
             return tf.round(scaled)
-        if self.rounding == Rounding.HALF_UP:
+        if rounding == Rounding.HALF_UP:
             return _half_up(scaled)
-        if self.rounding == Rounding.HALF_AWAY:
+        if rounding == Rounding.HALF_AWAY:
             size = _half_up(tf.abs(scaled))
             return tf.where(scaled < 0.0, -size, size)
         vanished = tf.equal(scaled, 0.0) & (x < 0.0)
         return tf.where(vanished, tf.constant(-1.0, x.dtype), tf.floor(scaled))
+
+
+def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
+    """x with odd codes one step up, where bits are to be dropped: `double` but for its half away.
+
+    Codes are `x * 2^exponent`; the gradient passes.
+    """
+    import tensorflow as tf
+
+    limited = tf.clip_by_value(exponent, -MAX_EXPONENT, MAX_EXPONENT)
+    scale, step = (tf.cast(power, x.dtype) for power in _powers(limited))
+
+    def run(x: Tensor) -> Tensor:
+        return tf.where(drops, tf.math.ceil(x * scale * 0.5) * 2.0 * step, x)
+
+    made: Tensor = tf.grad_pass_through(run)(x)
+    return made
+
+
+def _powers(exponent: Tensor) -> tuple[Tensor, Tensor]:
+    """2^e and 2^-e of whole float32 numbers, |e| <= 126."""
+    import tensorflow as tf
+
+    whole = tf.cast(exponent, tf.int32)
+    up, down = (tf.bitcast((127 + e) * (1 << 23), tf.float32) for e in (whole, -whole))
+    return up, down
 
 
 def _half_up(v: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def state_of(graph: Graph) -> TrainingState:
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == Role.BIAS:
             (user,) = graph.users(node.name)
-            follows[node.name] = _factors(graph, user.inputs[0])
+            follows[node.name] = scale_factors(graph, user.inputs[0])
         else:
             ranges.setdefault(scale_of(node), -spec.exponent + START)
     constants = {
@@ -118,10 +118,10 @@ def scale_of(node: Node) -> str:
     return spec.group or node.name
 
 
-def _factors(graph: Graph, value: str) -> tuple[Node, ...]:
-    """The quantizers whose scales make up that of `value`."""
+def scale_factors(graph: Graph, value: str) -> tuple[Node, ...]:
+    """The quantizers whose scales, multiplied, are that of `value`."""
     node = graph.producer(value)
     if node.op in QUANTIZERS:
         return (node,)
     parts = node.inputs[:2] if node.op in (*COMPUTE, "mul") else node.inputs[:1]
-    return tuple(factor for part in parts for factor in _factors(graph, part))
+    return tuple(factor for part in parts for factor in scale_factors(graph, part))

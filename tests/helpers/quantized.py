@@ -30,6 +30,7 @@ PROFILES = {
     "half_up": replace(INT8, rounding="half_up"),
     "half_away": replace(INT32_BIAS, rounding="half_away"),
     "floor": replace(INT8, rounding="floor"),
+    "double": replace(INT8, rounding="double"),
     "wrap": replace(INT8, overflow="wrap"),
     "narrow": replace(INT32_BIAS, accumulator_bits=14, accumulator_wraps=True),
 }

@@ -10,7 +10,7 @@ from qgraph.numerics import round_shift
 from qgraph.program import Entry, Program, Step, Tensor
 
 LIMIT = 1 << 52
-ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+ROUNDINGS = ("half_even", "half_up", "half_away", "floor", "double")
 
 
 class Grower:

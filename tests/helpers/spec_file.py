@@ -22,7 +22,7 @@ OPS = (
     *("requantize", "lookup", "max_pool", "reduce_max", "reshape", "transpose", "slice", "concat"),
     *("pad", "take", "standardize", "abs"),
 )
-ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
+ROUNDINGS = ("half_even", "half_up", "half_away", "floor", "double")
 OVERFLOWS = ("saturate", "wrap")
 
 Attrs = dict[str, Any]

@@ -63,10 +63,12 @@ def requantize(a: Attrs, x: Any) -> Any:
     r, left = np.clip(shift, 0, 62), np.clip(-shift, 0, 61)
     whole = x >> r
     rest, half = x - (whole << r), (np.int64(1) << r) >> 1
+    even = rest + rest % 2
     up = {
         "half_even": (rest > half) | ((rest == half) & (whole % 2 == 1)),
         "half_up": rest >= half,
         "half_away": (rest > half) | ((rest == half) & (x >= 0)),
+        "double": (even > half) | ((even == half) & (x >= 0)),
         "floor": rest < 0,
     }[a["rounding"]] & (r > 0)
     limit = np.int64(1) << (62 - left)
@@ -214,6 +216,7 @@ def rounded(x: Any, rounding: str) -> Any:
         "half_even": (rest > 0.5) | ((rest == 0.5) & (whole % 2 == 1)),
         "half_up": rest >= 0.5,
         "half_away": (rest > 0.5) | ((rest == 0.5) & (x > 0)),
+        "double": (rest > 0.5) | ((rest == 0.5) & (x > 0)),
         "floor": rest < 0,
     }[rounding]
     return whole + up

@@ -98,7 +98,7 @@ def test_an_empty_profile_is_the_default():
         ("bits: {bias: 33}", "`bits.bias` must be a whole number from 2 to 32"),
         ("bits: {weight: null}", "`bits.weight` must be a whole number"),
         ("per_channel: 1", "`per_channel` must be true or false, found 1"),
-        ("rounding: up", "`rounding` must be one of half_even, half_up, half_away, floor"),
+        ("rounding: up", "`rounding` must be one of half_even, half_up, half_away, floor, double"),
         ("rounding: [floor]", "`rounding` must be one of"),
         ("rounding: {layers: up}", "`rounding.layers` must be one of"),
         ("rounding: {layer: floor}", "unknown key `rounding.layer`"),

@@ -158,7 +158,7 @@ class Compiler {
         const auto fits = [&] {
             for (size_t c = 0; c < low_.size(); ++c) {
                 const auto channel = static_cast<int64_t>(c);
-                if (right(channel) > 31 || !in_s32(high_[c] + half(channel))) return false;
+                if (right(channel) > 31 || !in_s32(high_[c] + half(channel) + 1)) return false;
             }
             return true;
         };
@@ -270,6 +270,7 @@ class Compiler {
     // the last clip must make up for it.
     bool short_is_enough(const Step& last) const {
         if (!last.uniform || shift_ > 14 || size_of(finish_.y) != 1) return false;
+        if (last.rounding == Rounding::double_) return false;  // it adds to what may be saturated
         const auto rounded = [&](int64_t t) {
             const int64_t q = t >> shift_;
             const bool none = (t & ((int64_t{1} << shift_) - 1)) == 0;

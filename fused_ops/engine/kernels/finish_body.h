@@ -115,13 +115,19 @@ using StoreOf = std::conditional_t<kind == Store::any, AnyStore<vectors>, ByteSt
 // -- chains that have a loop of their own -----------------------------------------------------
 
 // v / 2^shift rounded, given t = v + 2^(shift - 1) (t = v where shift is 0 or the rounding floor).
-// `rest` has the bits that are shifted out: a tie leaves none in t. `one` is 1 but where shift is
-// 0.
+// t + 1 does not overflow. `rest` has the bits that are shifted out: a tie leaves none in t. `one`
+// is 1 but where shift is 0.
 template <Rounding rounding>
 inline Ints rounded(Ints t, Ints shift, Ints rest, Ints one) {
     const Ints q = t >> shift;
     if (rounding == Rounding::half_even) return clear_where_none(q, one, t, rest);
     if (rounding == Rounding::half_away) return q - (((t & rest) == 0) & (q <= 0) & one);
+    if (rounding == Rounding::double_) {
+        // Bit 0 of t is that of v where more than one bit is shifted out; where it is one, q is it.
+        const Ints more = (rest >> 1) & one;
+        const Ints even = t + (t & more);
+        return (even >> shift) - (((even & rest) == 0) & (even >> shift <= 0) & more);
+    }
     return q;
 }
 
@@ -255,9 +261,13 @@ Ints round_any(Rounding rounding, Ints t, Ints shift, Ints rest, Ints one) {
             return rounded<Rounding::half_even>(t, shift, rest, one);
         case Rounding::half_away:
             return rounded<Rounding::half_away>(t, shift, rest, one);
-        default:
-            return rounded<Rounding::floor>(t, shift, rest, one);
+        case Rounding::double_:
+            return rounded<Rounding::double_>(t, shift, rest, one);
+        case Rounding::half_up:
+        case Rounding::floor:
+            break;
     }
+    return rounded<Rounding::floor>(t, shift, rest, one);
 }
 
 Ints exact(Ints v, Ints shift, Rounding rounding) {
@@ -322,7 +332,11 @@ FinishRows chain_of(Finish::Chain chain) {
     using Chain = Finish::Chain;
     if (chain == Chain::round) return &finish_once<rounding, uniform, vectors, kind>;
     if (chain == Chain::left_round) return &finish_left<rounding, uniform, vectors, kind>;
-    if (chain == Chain::twice_short) return &finish_twice_short<rounding, uniform, vectors, kind>;
+    if constexpr (rounding != Rounding::double_) {
+        if (chain == Chain::twice_short) {
+            return &finish_twice_short<rounding, uniform, vectors, kind>;
+        }
+    }
     return &finish_twice<rounding, uniform, vectors, kind>;
 }
 
@@ -340,14 +354,17 @@ FinishRows by_chain(const Finish& f) {
     using Chain = Finish::Chain;
     if constexpr (kind != Store::any) {  // the others are rare
         if (f.chain == Chain::any) return &finish_any<vectors, kind>;
-        const Rounding rounding = f.steps[f.count - 1].rounding;  // of all its steps
-        if (rounding == Rounding::half_even) {
-            return by_uniform<Rounding::half_even, vectors, kind>(f);
+        switch (f.steps[f.count - 1].rounding) {  // of all its steps
+            case Rounding::half_even:
+                return by_uniform<Rounding::half_even, vectors, kind>(f);
+            case Rounding::half_away:
+                return by_uniform<Rounding::half_away, vectors, kind>(f);
+            case Rounding::double_:
+                return by_uniform<Rounding::double_, vectors, kind>(f);
+            case Rounding::half_up:
+            case Rounding::floor:
+                return by_uniform<Rounding::floor, vectors, kind>(f);
         }
-        if (rounding == Rounding::half_away) {
-            return by_uniform<Rounding::half_away, vectors, kind>(f);
-        }
-        return by_uniform<Rounding::floor, vectors, kind>(f);
     }
     return &finish_any<vectors, kind>;
 }

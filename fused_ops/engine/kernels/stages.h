@@ -18,11 +18,19 @@ inline int64_t round_shift(int64_t v, int shift, Rounding rounding) {
     const int64_t whole = v >> shift;
     const int64_t half = int64_t{1} << (shift - 1);
     const int64_t rest = v & (half * 2 - 1);
-    bool up = false;
-    if (rounding == Rounding::half_even) up = rest > half || (rest == half && (whole & 1) != 0);
-    if (rounding == Rounding::half_up) up = rest >= half;
-    if (rounding == Rounding::half_away) up = rest > half || (rest == half && v >= 0);
-    return whole + up;
+    switch (rounding) {
+        case Rounding::half_even:
+            return whole + (rest + (whole & 1) > half);
+        case Rounding::half_up:
+            return whole + (rest >= half);
+        case Rounding::half_away:
+            return whole + (rest + (v >= 0) > half);
+        case Rounding::floor:
+            return whole;
+        case Rounding::double_:
+            break;
+    }
+    return whole + (rest + (rest & 1) + (v >= 0) > half);
 }
 
 inline int64_t apply(const Stage& stage, int64_t v, int64_t channel) {

@@ -23,6 +23,10 @@ TIES = {
     "half_even": ("ties go to the even one", "rest > half || (rest == half && whole % 2 != 0)"),
     "half_up": ("ties go up", "rest >= half"),
     "half_away": ("ties go away from 0", "rest > half || (rest == half && v >= 0)"),
+    "double": (
+        "by one bit with ties up, then by the others with ties away from 0",
+        "rest > half - rest % 2 || (rest == half - rest % 2 && v >= 0)",
+    ),
 }
 LEFT = """\
 /* v * 2^n within +-2^62; 0 <= n <= 61. */

@@ -35,7 +35,7 @@ class FloatEngine:
         self._native = engine.native
         (self._entry,) = engine.entries
         self._shape = engine.tensors[self._entry].shape[1:]
-        rounding = ROUNDINGS.index(spec.rounding)
+        rounding = ROUNDINGS.index(spec.rounding.of_numbers)
         self._spec = (spec.exponent, float(spec.lo), float(spec.hi), rounding)
         self._exits = {name: engine.tensors[name].shape[1:] for name in exits}
         self._wanted = [engine.index[name] for name in exits]

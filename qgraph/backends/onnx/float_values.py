@@ -173,8 +173,12 @@ class ValueEmission(ProgramEmission):
         attrs, nchw = step.attrs_as(RequantizeAttrs), self.made_as(name)[1]
         self._check_rounding(step.output, attrs.rounding, attrs.overflow)
         value = self.get(name, self.working(name), nchw)
-        made = self.quantized(value, step.output, attrs.spec, nchw)
+        made = self._requantized(value, step, nchw)
         self.put(step.output, made, "float32", nchw)
+
+    def _requantized(self, value: str, step: Step, nchw: bool) -> str:
+        """Values as the grid of the step's output has them."""
+        return self.quantized(value, step.output, step.attrs_as(RequantizeAttrs).spec, nchw)
 
     def _clip(self, step: Step) -> None:
         attrs = step.attrs_as(ClipAttrs)

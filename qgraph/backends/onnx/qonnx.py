@@ -1,7 +1,8 @@
 """Form `qonnx`: float ops and Quant nodes, as the `qonnx` package executes them.
 
 Quant divides by its scale, limits, rounds and multiplies: exact for powers of two. Its ROUND is
-half to even and its HALF_UP is half away from zero; half up is half a step added before FLOOR.
+half to even and its HALF_UP is half away from zero; half up is half a step added before FLOOR, and
+`double` is half away behind a Ceil of half the codes.
 Sums past 2^24 are float64, which every op but Conv has.
 """
 
@@ -27,6 +28,7 @@ ROUNDING = {
     Rounding.HALF_AWAY: "HALF_UP",
     Rounding.HALF_UP: "FLOOR",
     Rounding.FLOOR: "FLOOR",
+    Rounding.DOUBLE: "HALF_UP",
 }
 
 
@@ -71,6 +73,32 @@ class QonnxEmission(ValueEmission):
             shape = tuple(shape[i] for i in TO_NCHW)
         scale = self._scale(name, -3 if nchw else -1, len(shape))
         return self._quant(value, name, scale, spec, shape)
+
+    def _requantized(self, value: str, step: Step, nchw: bool) -> str:
+        """Values as a step rounds them: for `double`, odd codes go one step up first."""
+        attrs, name = step.attrs_as(RequantizeAttrs), step.inputs[0]
+        drops = np.asarray(attrs.shift) > 0
+        if attrs.rounding == Rounding.DOUBLE and drops.any():
+            unit = np.ldexp(1.0, np.asarray(self.tensors[name].exponent))
+            half = np.where(drops, 0.5, 1.0)
+            for op, by in (
+                ("Mul", unit),
+                ("Mul", half),
+                ("Ceil", None),
+                ("Mul", 1 / half),
+                ("Mul", 1 / unit),
+            ):
+                numbers = (
+                    [] if by is None else [self._along(by, nchw, self.working(name), step.output)]
+                )
+                value = self.model.add(op, [value, *numbers], f"{step.output}/even")
+        return super()._requantized(value, step, nchw)
+
+    def _along(self, numbers: Array, nchw: bool, dtype: str, name: str) -> str:
+        """A constant, one for all or one for each channel."""
+        numbers = np.asarray(numbers).astype(dtype)
+        shaped = numbers.reshape(-1, 1, 1) if nchw and numbers.ndim else numbers
+        return self.model.constant(shaped, f"{name}/numbers")
 
     def _type_before(self, name: str) -> str:
         """The type of what a quantizer takes; it gives float32."""
@@ -142,7 +170,7 @@ class QonnxEmission(ValueEmission):
         attrs = step.attrs_as(RequantizeAttrs)
         largest = reach(self.tensors[step.inputs[0]])
         half = 1 << max(0, min(int(np.max(attrs.shift)) - 1, 60))
-        if attrs.rounding.startswith("half_") and attrs.rounding != Rounding.HALF_EVEN:
+        if attrs.rounding not in (Rounding.HALF_EVEN, Rounding.FLOOR):
             limit = FLOAT32_EXACT if largest <= FLOAT32_EXACT else FLOAT64_EXACT
             if largest + half > limit:
                 raise UnsupportedError(

@@ -7,6 +7,7 @@ Below 0 a Div by 2^s is no shift. So a multiple of 2^s is added first that bring
     half_up     half
     half_away   half, less 1 where the code is below 0
     half_even   half - 1, and 1 more where the floor is odd, which bit s of the code says
+    double      1 where the code is odd; then as half_away, but for s = 1, where that is half_up
 """
 
 from __future__ import annotations
@@ -85,13 +86,22 @@ class Requantize:
             added = np.asarray(np.where(right > 0, half - 1, 0) + self.lift)
             odd = operate("BitwiseAnd", value, np.where(right > 0, whole, 0))
             lifted = operate("Add", value, operate("Min", odd, np.int64(1)))
-        elif self.rounding == Rounding.HALF_AWAY and self.low < 0:
-            below = operate("Max", value, np.where(right > 0, -1, 0))
-            lifted = operate("Add", value, operate("Min", below, np.int64(0)))
+        elif self.rounding == Rounding.HALF_AWAY:
+            lifted = self._pulled(value, right > 0, operate)
+        elif self.rounding == Rounding.DOUBLE:
+            odd = operate("BitwiseAnd", value, np.where(right > 1, 1, 0))
+            lifted = self._pulled(operate("Add", value, odd), right > 1, operate)
         if added.any():
             lifted = operate("Add", lifted, added)
         divided = operate("Div", lifted, whole)
         return operate("Sub", divided, self.lift >> right) if self.lift else divided
+
+    def _pulled(self, value: str, where: Any, operate: Operate) -> str:
+        """Less 1 where the code is below 0 and the channel is one of those."""
+        if self.low >= 0 or not where.any():
+            return value
+        below = operate("Max", value, np.where(where, -1, 0))
+        return operate("Add", value, operate("Min", below, np.int64(0)))
 
     def _fitted(self, value: str, operate: Operate) -> str:
         ends = self._shifted_ends()

@@ -11,7 +11,7 @@ import numpy as np
 
 from qgraph.backends.vectors.cases import Tried
 from qgraph.backends.vectors.files import hexadecimal
-from qgraph.ir.types import Rounding
+from qgraph.ir.types import ROUNDINGS, Rounding
 from qgraph.ops.lowerings import LoweringRefusal, Lowerings
 from qgraph.program import Program, Step
 from qgraph.program.ops import (
@@ -27,7 +27,6 @@ from qgraph.records import JSON
 
 # Products that a check takes, and may take for one row: simulators do some millions in a second.
 PRODUCTS, PRODUCTS_MOST = 1 << 19, 1 << 21
-ROUNDINGS = ("half_even", "half_up", "half_away", "floor")
 FAR = 1 << 60
 Check = tuple[str, dict[str, JSON]]  # kind and parameters
 # What `pair_check` of modules.sv computes of the codes p and q; q is p where there is one operand.

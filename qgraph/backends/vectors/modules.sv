@@ -12,7 +12,8 @@ package numbers;
         return bits;
     endfunction
 
-    // v / 2^shift, rounded: 0 half to even, 1 half up, 2 half away from zero, 3 down.
+    // v / 2^shift, rounded: 0 half to even, 1 half up, 2 half away from zero, 3 down,
+    // 4 half up by one bit, then half away from zero by the others.
     function automatic longint shifted(input longint v, input int shift, input int rounding);
         longint whole, rest, half;
         if (shift <= 0)
@@ -20,6 +21,8 @@ package numbers;
         whole = v >>> shift;
         rest = v - (whole <<< shift);
         half = 64'sd1 <<< (shift - 1);
+        if (rounding == 4)
+            rest = rest + (rest & 1);
         if (rounding == 3 || rest < half)
             return whole;
         if (rest > half)

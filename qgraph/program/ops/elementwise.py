@@ -301,6 +301,7 @@ OPS: tuple[ProgramOp[Any], ...] = (
             "    half_up:   1 if rest >= half\n"
             "    half_away: 1 if rest > half, or rest = half and x >= 0\n"
             "    floor:     0\n"
+            "    double:    1 if e > half, or e = half and x >= 0, with e = rest + rest mod 2\n"
             "t = min(max(whole + up, -2^(62-l)), 2^(62-l)) * 2^l\n"
             "saturate: y = min(max(t, low), high)\n"
             "wrap:     y = (t - low) mod 2^bits + low, the remainder never negative",

@@ -39,7 +39,7 @@ def test_random_programs(seed: int) -> None:
     assert assert_form(FORM, random_program(seed), seed)
 
 
-@pytest.mark.parametrize("rounding", ["half_even", "half_up", "half_away", "floor"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("overflow", ["saturate", "wrap"])
 @pytest.mark.parametrize(("bits", "signed"), [(4, True), (8, False), (16, True), (32, True)])
 def test_every_tie_is_rounded(rounding, overflow, bits, signed) -> None:

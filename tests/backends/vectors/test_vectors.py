@@ -21,6 +21,7 @@ from qgraph.errors import ExactnessError, UsageError
 from qgraph.exports import export
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
+from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step, lower
 from qgraph.program.accumulators import accumulators
 from qgraph.quant.profile import Profile
@@ -253,7 +254,7 @@ def simulated(folder: Path) -> str:
 
 
 @needs_icarus
-@pytest.mark.parametrize("rounding", ["half_even", "half_up", "half_away", "floor"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("shift", [2, (3, -1)])
 def test_the_bench_passes_and_fails(shift, rounding: str, tmp_path: Path) -> None:
     index = written(requantized(shift, rounding=rounding), tmp_path)

@@ -12,7 +12,7 @@ from qgraph.backends.tf.lower.base import Lower, factor
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Fixed, Overflow, Rounding
+from qgraph.ir.types import Array, Fixed, Overflow, Rounding
 from qgraph.numerics import dequantize
 
 
@@ -27,10 +27,11 @@ def _quantize(e: Emission, node: Node) -> str:
     up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
     down = np.ldexp(1.0, -np.asarray(spec.exponent)).astype(dtype)
     name, t = node.name, DType(dtype)
-    x = e.builder.add(
-        "Mul", f"{name}/scale", [e.tensor(node.inputs[0], dtype), factor(e, name, up)], T=t
-    )
-    x = _round(e, name, x, spec.rounding, dtype)
+    x = e.tensor(node.inputs[0], dtype)
+    if spec.rounding == Rounding.DOUBLE:
+        x = _evened(e, node, x, dtype)
+    x = e.builder.add("Mul", f"{name}/scale", [x, factor(e, name, up)], T=t)
+    x = _round(e, name, x, spec.rounding.of_numbers, dtype)
     if spec.overflow == Overflow.WRAP:
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
         if _passes_shift(e, node):
@@ -61,6 +62,29 @@ def _passes_shift(e: Emission, node: Node) -> bool:
         return False
     left = int(np.max(np.asarray(spec_of(node).exponent) - np.asarray(source)))
     return left > 0 and bound.magnitude << left > 1 << 62
+
+
+def _evened(e: Emission, node: Node, x: str, dtype: str) -> str:
+    """x with odd codes one step up, where the quantizer drops bits: `double` without its half away.
+
+    A float that has no codes stays as it is.
+    """
+    exponent = e.exponents.get(node.inputs[0])
+    if exponent is None:
+        return x
+    drops = np.asarray(exponent) > np.asarray(spec_of(node).exponent)
+    if not drops.any():
+        return x
+    unit = np.ldexp(1.0, np.asarray(exponent))
+    half = np.where(drops, 0.5, 1.0)
+
+    def scaled(x: str, by: Array, what: str) -> str:
+        numbers = factor(e, f"{node.name}/{what}", np.asarray(by).astype(dtype))
+        return e.builder.add("Mul", f"{node.name}/{what}", [x, numbers], T=DType(dtype))
+
+    x = scaled(scaled(x, unit, "codes"), half, "halves")
+    x = e.builder.add("Ceil", f"{node.name}/halves_up", [x], T=DType(dtype))
+    return scaled(scaled(x, 1 / half, "even_codes"), 1 / unit, "even")
 
 
 def _round(e: Emission, name: str, x: str, rounding: str, dtype: str) -> str:

@@ -20,7 +20,7 @@ from tests.helpers.evaluate import random_feeds
 from tests.helpers.quantized import PROFILES
 from tests.helpers.random_graphs import random_cnn
 
-TRAINABLE = ("int8", "int4", "int32-bias", "half_up", "half_away", "floor")
+TRAINABLE = ("int8", "int4", "int32-bias", "half_up", "half_away", "floor", "double")
 
 
 def calibrated(seed: int, profile: str = "int8", layers: int = 6) -> tuple[Graph, dict]:
@@ -58,7 +58,7 @@ def test_what_is_not_trained_yet_is_inference(seed, profile):
     assert print_graph(training.finalized()) == print_graph(graph)
 
 
-@pytest.mark.parametrize("profile", ["int8", "int32-bias"])
+@pytest.mark.parametrize("profile", ["int8", "int32-bias", "double"])
 @pytest.mark.parametrize("seed", range(2))
 def test_wherever_the_variables_go(seed, profile):
     graph, feeds = calibrated(seed, profile)

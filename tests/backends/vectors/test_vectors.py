@@ -119,17 +119,24 @@ def check_row(index: dict, place: dict, row: dict, i: int, folder: Path) -> None
         assert 2 * rest == 2**shift
         assert row["exercises"] == f"tie above an {'odd' if whole % 2 else 'even'} code"
         return
-    rounded = ROUNDED[attrs.get("rounding", "floor")](Fraction(before) / Fraction(2) ** shift)
+    rounding = attrs.get("rounding", "floor")
+    before = 2 * ((before + 1) // 2) if rounding == "double" and shift > 0 else before
+    rounded = ROUNDED[rounding](Fraction(before) / Fraction(2) ** shift)
     side = "low" if row["exercises"] == "below the range" else "high"
     end = attrs[side][row["channel"]] if isinstance(attrs[side], list) else attrs[side]
     assert rounded < end if side == "low" else rounded > end
 
 
+def half_away(v: Fraction) -> int:
+    return floor(abs(v) + Fraction(1, 2)) * (1 if v > 0 else -1)
+
+
 ROUNDED = {
     "half_even": round,
     "half_up": lambda v: floor(v + Fraction(1, 2)),
-    "half_away": lambda v: floor(abs(v) + Fraction(1, 2)) * (1 if v > 0 else -1),
+    "half_away": half_away,
     "floor": floor,
+    "double": half_away,  # of even codes
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qgraph import numerics
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import ROUNDINGS, Fixed, QuantSpec, Rounding
+from qgraph.ir.types import ROUNDINGS, Fixed, QuantSpec, rounding_of_numbers
 from qgraph.numerics import fake_quantize, quantized_constant
 from tests.helpers.vectors import vector_file
 
@@ -57,7 +57,7 @@ def test_float_rounding_equals_integer_rounding(
     codes: list[int], shift: int, rounding: str
 ) -> None:
     as_float = np.ldexp(np.array(codes, np.float32), -shift)
-    of_numbers = Rounding(rounding).of_numbers
+    of_numbers = rounding_of_numbers(rounding)
     assert numerics.ROUND[rounding](as_float).tolist() == [
         exact_round(c, shift, of_numbers) for c in codes
     ]

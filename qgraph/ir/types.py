@@ -27,10 +27,10 @@ class Rounding(StrEnum):
     FLOOR = "floor"
     DOUBLE = "double"
 
-    @property
-    def of_numbers(self) -> Rounding:
-        """The rounding of numbers that are not shifted codes: they have no last bit to drop."""
-        return Rounding.HALF_AWAY if self == Rounding.DOUBLE else self
+
+def rounding_of_numbers(rounding: str) -> Rounding:
+    """The rounding of numbers that are not shifted codes: `double` has no last bit to drop."""
+    return Rounding.HALF_AWAY if rounding == Rounding.DOUBLE else Rounding(rounding)
 
 
 class Overflow(StrEnum):

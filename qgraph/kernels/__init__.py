@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.ir.types import ROUNDINGS, Array, Rounding
+from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
 from qgraph.kernels import plain
 from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
@@ -154,7 +154,7 @@ def quantize(
         out[...] = plain.quantize(x, exponents, lo, hi, rounding)
     else:
         _native.quantize(
-            x, exponents, float(lo), float(hi), ROUNDINGS.index(Rounding(rounding).of_numbers), out
+            x, exponents, float(lo), float(hi), ROUNDINGS.index(rounding_of_numbers(rounding)), out
         )
     return out
 
@@ -192,7 +192,7 @@ def quantize_gradients(
         out[...], sums = plain.quantize_gradients(x, g, exponents, lo, hi, rounding)
         return out, sums
     sums = np.empty(exponents.shape)
-    mode = ROUNDINGS.index(Rounding(rounding).of_numbers)
+    mode = ROUNDINGS.index(rounding_of_numbers(rounding))
     _native.quantize_gradients(x, g, exponents, float(lo), float(hi), mode, out, sums)
     return out, sums
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qgraph.ir.types import Rounding
+from qgraph.ir.types import Rounding, rounding_of_numbers
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -91,7 +91,7 @@ def _sums_of(rows: Float64, size: int) -> Float64:
 
 
 def _round(x: Float64, rounding: str) -> Float64:
-    rounding = Rounding(rounding).of_numbers
+    rounding = rounding_of_numbers(rounding)
     if rounding == Rounding.HALF_EVEN:
         return np.rint(x)
     size = np.abs(x) if rounding == Rounding.HALF_AWAY else x

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qgraph.errors import UsageError
-from qgraph.ir.types import ROUNDINGS, Rounding
+from qgraph.ir.types import ROUNDINGS, rounding_of_numbers
 from qgraph.train.fused import library_path
 
 LIBRARY = "_cuda.so"
@@ -106,7 +106,7 @@ def _arguments(count: int, q: Quantizer) -> tuple[int, int, int, int, float, flo
         raise UsageError(f"dtype must be one of {', '.join(TYPES)}, not {q.dtype}")
     if q.rounding not in ROUNDINGS:
         raise UsageError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {q.rounding}")
-    rounding = ROUNDINGS.index(Rounding(q.rounding).of_numbers)
+    rounding = ROUNDINGS.index(rounding_of_numbers(q.rounding))
     return TYPES.index(q.dtype), count, q.f, q.channels, q.low, q.high, rounding
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
-from qgraph.ir.types import ROUNDINGS, Rounding
+from qgraph.ir.types import ROUNDINGS, Rounding, rounding_of_numbers
 from qgraph.kernels.plain import BLOCKS, LANES, LEAF_ROWS, LEAVES
 from qgraph.train.fused import FusedOps, fused_ops
 
@@ -143,7 +143,7 @@ class Spec:
         return {
             "bits": self.bits,
             "signed": self.signed,
-            "rounding": Rounding(self.rounding).of_numbers,
+            "rounding": rounding_of_numbers(self.rounding),
             "offset": self.offset,
         }
 
@@ -198,7 +198,7 @@ class Spec:
     def _rounded(self, scaled: Tensor, x: Tensor) -> Tensor:
         import tensorflow as tf
 
-        rounding = Rounding(self.rounding).of_numbers
+        rounding = rounding_of_numbers(self.rounding)
         if rounding == Rounding.HALF_EVEN:
             return tf.round(scaled)
         if rounding == Rounding.HALF_UP:

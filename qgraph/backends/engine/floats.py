@@ -10,7 +10,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.backends.engine.engine import Engine
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.types import ROUNDINGS, Array, Overflow, QuantSpec
+from qgraph.ir.types import ROUNDINGS, Array, Overflow, QuantSpec, rounding_of_numbers
 
 EXACT_FLOAT32_BITS = 24
 
@@ -35,7 +35,7 @@ class FloatEngine:
         self._native = engine.native
         (self._entry,) = engine.entries
         self._shape = engine.tensors[self._entry].shape[1:]
-        rounding = ROUNDINGS.index(spec.rounding.of_numbers)
+        rounding = ROUNDINGS.index(rounding_of_numbers(spec.rounding))
         self._spec = (spec.exponent, float(spec.lo), float(spec.hi), rounding)
         self._exits = {name: engine.tensors[name].shape[1:] for name in exits}
         self._wanted = [engine.index[name] for name in exits]

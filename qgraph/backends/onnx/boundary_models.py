@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.ir.types import Overflow, QuantSpec, Rounding
+from qgraph.ir.types import Overflow, QuantSpec, Rounding, rounding_of_numbers
 from qgraph.program import Program
 
 OPSET = 18
@@ -71,7 +71,7 @@ def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Any) 
     x = model.add("Mul", [value, scale], f"{value}/steps")
     if spec.rounding == Rounding.HALF_EVEN:
         x = operate("Round", x)
-    elif spec.rounding.of_numbers == Rounding.HALF_AWAY:
+    elif rounding_of_numbers(spec.rounding) == Rounding.HALF_AWAY:
         size = operate("Floor", operate("Add", operate("Abs", x), 0.5))
         x = model.add("Mul", [operate("Sign", x), size], f"{value}/rounded")
     else:

@@ -12,7 +12,7 @@ from qgraph.backends.tf.lower.base import Lower, factor
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Array, Fixed, Overflow, Rounding
+from qgraph.ir.types import Array, Fixed, Overflow, Rounding, rounding_of_numbers
 from qgraph.numerics import dequantize
 
 
@@ -31,7 +31,7 @@ def _quantize(e: Emission, node: Node) -> str:
     if spec.rounding == Rounding.DOUBLE:
         x = _evened(e, node, x, dtype)
     x = e.builder.add("Mul", f"{name}/scale", [x, factor(e, name, up)], T=t)
-    x = _round(e, name, x, spec.rounding.of_numbers, dtype)
+    x = _round(e, name, x, rounding_of_numbers(spec.rounding), dtype)
     if spec.overflow == Overflow.WRAP:
         low, span = e.builder.scalar(spec.lo, dtype), e.builder.scalar(1 << spec.bits, dtype)
         if _passes_shift(e, node):

@@ -57,7 +57,7 @@ def inspect(
     from qgraph.cli.rewrites import print_passes_run, print_refusals, print_rewrites
     from qgraph.cli.tables import print_quantized
     from qgraph.frontends import load
-    from qgraph.ir.text import print_graph
+    from qgraph.ir.printing import print_graph
     from qgraph.manifest import manifest_of
     from qgraph.passes import PassManager
     from qgraph.pipelines import pipeline_of

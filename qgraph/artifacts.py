@@ -15,16 +15,16 @@ import numpy as np
 
 from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
-from qgraph.compiler import Quantized
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
 from qgraph.files import Reserved, reserved, sha256_of, text_path
+from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.frontends.sources import source_arrays
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.linear import COMPUTE
+from qgraph.ir.printing import print_graph
 from qgraph.ir.reading import kind_of, spec_of, value_of
-from qgraph.ir.text import print_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec, Role
 from qgraph.manifest import (
     FORMAT,
@@ -71,14 +71,14 @@ def reserve(path: Path, *, force: bool = False) -> AbstractContextManager[Reserv
     return reserved(path, (*FILES, REPORT, CERTIFICATE) if force else ())
 
 
-def save(result: Quantized, path: Path, *, force: bool = False) -> Path:
+def save(result: FixedPointNetwork, path: Path, *, force: bool = False) -> Path:
     """`reserve`, and `write` at once."""
     with reserve(path, force=force) as place:
         write(result, place)
     return path
 
 
-def write(result: Quantized, place: Reserved) -> None:
+def write(result: FixedPointNetwork, place: Reserved) -> None:
     """Write everything for `result`, whole or not at all. Raises OutputError."""
     with place.written() as draft:
         graph_def = emit_graph_def(result.graph, result.bounds)
@@ -113,7 +113,7 @@ def _write_json(path: Path, data: JSON) -> None:
 # -- tensors --------------------------------------------------------------------------------
 
 
-def tensors(result: Quantized) -> dict[str, Array]:
+def tensors(result: FixedPointNetwork) -> dict[str, Array]:
     """`codes/<tensor>` and `exponent/<tensor>` for every integer value: `codes * 2^-exponent`.
 
     Weights and biases, activations, accumulators and what lies between. Activations are those of
@@ -131,7 +131,7 @@ def tensors(result: Quantized) -> dict[str, Array]:
     return arrays
 
 
-def storage_of(result: Quantized, name: str) -> str:
+def storage_of(result: FixedPointNetwork, name: str) -> str:
     """The smallest numpy integer that holds every code that a tensor can have."""
     node, bound = result.graph.nodes[name], result.bounds.get(name)
     if node.op in QUANTIZERS:
@@ -147,7 +147,7 @@ def constants(kind: str, graph: Graph) -> dict[str, Array]:
     }
 
 
-def few_samples(result: Quantized) -> dict[str, Array]:
+def few_samples(result: FixedPointNetwork) -> dict[str, Array]:
     """`sample/<name>`: what noise was measured on."""
     return {f"sample/{name}": array for name, array in result.few.items()}
 
@@ -155,7 +155,7 @@ def few_samples(result: Quantized) -> dict[str, Array]:
 # -- statistics -----------------------------------------------------------------------------
 
 
-def statistics(result: Quantized) -> str:
+def statistics(result: FixedPointNetwork) -> str:
     """JSON, a tensor a line: what the samples showed of every quantizer's input, in float.
 
     Counts leave zeros out; bin i is `(first_bin + i) * 2^log2_width` and up. `vanished` elements
@@ -174,7 +174,7 @@ def statistics(result: Quantized) -> str:
     )
 
 
-def _statistics(result: Quantized, name: str) -> StatisticsEntry:
+def _statistics(result: FixedPointNetwork, name: str) -> StatisticsEntry:
     found = result.measured.statistics[name]
     spec = spec_of(result.graph.nodes[name])
     coarsest, alone = found.max_exponent(spec), None
@@ -198,7 +198,7 @@ def _statistics(result: Quantized, name: str) -> StatisticsEntry:
 # -- manifest -------------------------------------------------------------------------------
 
 
-def manifest(result: Quantized) -> Manifest:
+def manifest(result: FixedPointNetwork) -> Manifest:
     """What is known of a network, all but the hashes of files."""
     graph = result.graph
     return Manifest(
@@ -233,7 +233,7 @@ def finite(value: float | None) -> float | None:
     return round(value, 2) if value is not None and math.isfinite(value) else None
 
 
-def _tensor(result: Quantized, name: str) -> TensorEntry:
+def _tensor(result: FixedPointNetwork, name: str) -> TensorEntry:
     spec = spec_of(result.graph.nodes[name])
     return TensorEntry(
         name,
@@ -247,7 +247,7 @@ def _tensor(result: Quantized, name: str) -> TensorEntry:
     )
 
 
-def layers(result: Quantized) -> list[LayerEntry]:
+def layers(result: FixedPointNetwork) -> list[LayerEntry]:
     """One entry for each compute layer: bits, exponents, exactness bound, SQNR of its output."""
     found = []
     for node in result.graph.topological():

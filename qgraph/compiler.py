@@ -17,9 +17,9 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
-from qgraph.exact.compare import Measured, measure, measure_constants
-from qgraph.exact.reference import Reference
+from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
+from qgraph.fixed_point_network import FixedPointNetwork
 from qgraph.foreign import KerasModel
 from qgraph.frontends import load
 from qgraph.frontends.checkpoint import files_of
@@ -35,7 +35,7 @@ from qgraph.quant.bits import budget_of
 from qgraph.quant.calibrate import Calibration
 from qgraph.quant.data import Data, converted
 from qgraph.quant.data_free import Range
-from qgraph.quant.exponents import Exponents, exponents_of, load_exponents
+from qgraph.quant.exponents import Exponents, load_exponents
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.quiet import quiet_tensorflow
@@ -52,7 +52,6 @@ from qgraph.static.given_exponents import check_given, samples_with
 from qgraph.static.mixed import Mixed
 from qgraph.static.sample_parts import Split, first_samples, samples_of
 from qgraph.static.samples import Samples, samples_for
-from qgraph.transforms.scale_inputs import scaled_features
 from qgraph.transforms.wrap_accumulators import WrapAccumulators
 from qgraph.words import counted
 
@@ -66,7 +65,7 @@ TO_TRAIN = Plan(equalize="biases", weights="3sd")
 
 
 @dataclass(frozen=True, repr=False)
-class Quantized:
+class Quantized(FixedPointNetwork):
     """A network in fixed point, with all that is known of it.
 
     Example:
@@ -74,42 +73,8 @@ class Quantized:
         >>> print(result.graph)
         >>> result.save("out")
 
-    `graph` is quantized and calibrated, `floating` the float graph it stands for (passes applied),
-    `measured` how far one is from the other, on the samples `few` (none where they were invented);
-    `sample` the calibration inputs (one batch) whose codes are saved. `cautions` are those of
-    `facts.warnings` that come from what was measured of this result. `original` is the float
-    network before any step of the plan and before training; `floating` where it is None.
+    The fields are those of `FixedPointNetwork`.
     """
-
-    graph: Graph
-    floating: Graph
-    profile: Profile
-    calibration: Calibration
-    trace: Trace
-    bounds: Mapping[str, Bound]
-    measured: Measured
-    sample: Mapping[str, Array]
-    few: Mapping[str, Array]
-    facts: Facts
-    cautions: Sequence[str] = ()
-    original: Graph | None = None
-
-    @property
-    def exponents(self) -> Exponents:
-        """What calibration chose, to be kept, edited and given to `quantize` again."""
-        near = self.facts.agreement
-        apart = near is not None and near.held_out
-        plan = self.facts.choice.plan_spec
-        return exponents_of(self.graph, scaled_features(self.floating), plan, apart)
-
-    @property
-    def sqnr(self) -> Mapping[str, float]:
-        """In dB, by quantizer."""
-        return self.measured.sqnr
-
-    def reference(self) -> Reference:
-        """The integer reference of this network."""
-        return Reference(self.graph)
 
     def __repr__(self) -> str:
         agreement = self.facts.agreement

@@ -10,7 +10,7 @@ from qgraph.backends.network_forms import Network
 from qgraph.errors import LoadError
 from qgraph.frontends.sources import sources_of
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import parse_graph
+from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array
 from qgraph.manifest import read_manifest
 from qgraph.names import from_entry_name

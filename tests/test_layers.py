@@ -8,43 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.rooms import LAYERS
+
 ROOT = Path(__file__).parents[1]
-# From the ground up; what stands in one line may import each other.
-LAYERS = (
-    (
-        "drafts",
-        "enums",
-        "errors",
-        "files",
-        "foreign",
-        "names",
-        "notebook",
-        "npz",
-        "ops",
-        "option_text",
-        "parallel",
-        "progress",
-        "quiet",
-        "records",
-        "words",
-    ),
-    ("ir", "numerics", "kernels", "archives", "_native"),
-    ("interpret", "rewrite"),
-    ("passes",),
-    ("quant",),
-    ("exact",),
-    ("program",),
-    ("transforms",),
-    ("recipes", "pipelines"),
-    ("frontends",),
-    ("backends",),
-    ("static", "train"),
-    ("compiler", "artifacts", "manifest", "optimized", "stored", "runtime"),
-    ("exports",),
-    ("evaluation", "reporting", "retrain", "verification"),
-    ("rl",),
-    ("cli",),
-)
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 
 

@@ -12,7 +12,8 @@ from qgraph.frontends.onnx.opaque import OnnxSource
 from qgraph.frontends.opaque import TFSource
 from qgraph.frontends.sources import source_arrays, sources_of
 from qgraph.interpret import evaluate
-from qgraph.ir.text import parse_graph, print_graph
+from qgraph.ir.parsing import parse_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.verify import constants_of
 from qgraph.runtime import Session
 from qgraph.stored import load_graph, load_network

@@ -6,7 +6,7 @@ import pytest
 from qgraph import quantize
 from qgraph.errors import LoadError
 from qgraph.exact.reference import Reference
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.program import lower
 from qgraph.stored import load_network
 from tests.helpers.cli import small_network, typical_images

@@ -15,6 +15,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
+from qgraph.rewrite.arithmetic_rules import ABSORB, BIAS_RULES
 from qgraph.rewrite.constants import (
     Affine,
     Float64,
@@ -30,8 +31,6 @@ from qgraph.rewrite.constants import (
 )
 from qgraph.rewrite.layers import scaled_inputs
 from qgraph.rewrite.rewriter import Rewriter, Rule
-from qgraph.transforms.canonicalize_arithmetic import BIAS_RULES
-from qgraph.transforms.recognize_batch_norm import ABSORB
 
 OVERFLOW = "the folded weights are not finite"
 

@@ -15,8 +15,8 @@ from qgraph.ir.ops.attributes import AxisAttrs
 from qgraph.ir.types import Array
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
+from qgraph.rewrite.elementwise import UNARY
 from qgraph.rewrite.rewriter import Rewriter, Rule
-from qgraph.transforms.sink_transposes import UNARY
 
 Order = npt.NDArray[np.int64]
 SUFFIX = "untransposed"

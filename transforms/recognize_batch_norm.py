@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
-from qgraph.rewrite.constants import Float64, channel_vector, channels_of
+from qgraph.rewrite.arithmetic_rules import ABSORB_VECTOR
+from qgraph.rewrite.constants import channel_vector, channels_of
 from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -59,7 +60,7 @@ class RecognizeBatchNorm(RewritePass):
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule("written-out", ("add", "sub", "mul", "div"), _written_out),
-            Rule("absorb", ABSORB.ops, _absorb_vector),
+            ABSORB_VECTOR,
         )
 
 
@@ -112,48 +113,3 @@ def _make(rewriter: Rewriter, node: Node, found: dict[str, str], epsilon: float)
     inputs = (found["x"], *statistics)
     attrs = {"epsilon": epsilon}
     return rewriter.put(Node(node.name, "batch_norm", inputs, attrs, node.control))
-
-
-def _absorb(rewriter: Rewriter, node: Node) -> bool:
-    """mul, add or sub of a batch norm and a constant: into gamma and beta."""
-    graph = rewriter.graph
-    sides = (0, 1) if node.op != "sub" else (0,)
-    for side in sides:
-        value, other = node.inputs[side], node.inputs[1 - side]
-        norm = graph.producer(value)
-        constant = channel_vector(graph, other, channels_of(graph, value))
-        if norm.op == "batch_norm" and constant is not None:
-            break
-    else:
-        return False
-    if graph.types[value] != graph.types[node.name]:
-        return False
-    if graph.use_count(value) != 1:
-        return False
-    gamma, beta = (graph.constant(v) for v in norm.inputs[1:3])
-    if gamma is None or beta is None:
-        return False
-    new_gamma, new_beta = _joined(node.op, gamma, beta, constant.astype(np.float64))
-    inputs = (
-        norm.inputs[0],
-        rewriter.const(new_gamma.astype(gamma.dtype), f"{node.name}/gamma"),
-        rewriter.const(new_beta.astype(beta.dtype), f"{node.name}/beta"),
-        *norm.inputs[3:],
-    )
-    return rewriter.put(replace(norm, name=node.name, inputs=inputs, control=node.control))
-
-
-def _absorb_vector(rewriter: Rewriter, node: Node) -> bool:
-    """As `_absorb`, but x + 3 is left to be the beginning of a hard sigmoid."""
-    constants = (rewriter.graph.constant(value) for value in node.inputs)
-    return any(c is not None and c.size > 1 for c in constants) and _absorb(rewriter, node)
-
-
-def _joined(op: str, gamma: Array, beta: Array, constant: Float64) -> tuple[Float64, Float64]:
-    wide_gamma, wide_beta = gamma.astype(np.float64), beta.astype(np.float64)
-    if op == "mul":
-        return wide_gamma * constant, wide_beta * constant
-    return wide_gamma, wide_beta + constant if op == "add" else wide_beta - constant
-
-
-ABSORB = Rule("absorb", ("add", "sub", "mul"), _absorb)

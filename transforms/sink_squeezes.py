@@ -10,8 +10,8 @@ import numpy as np
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.passes import RewritePass
+from qgraph.rewrite.elementwise import BINARY, UNARY
 from qgraph.rewrite.rewriter import Rewriter, Rule
-from qgraph.transforms.sink_transposes import BINARY, UNARY
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from qgraph.ir.graph import Attrs, Node
-from qgraph.ir.ops import OPS
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.pool import ReductionAttrs
 from qgraph.ir.types import Shape
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
 from qgraph.rewrite.axes import Group, groups_of
+from qgraph.rewrite.elementwise import BINARY, UNARY
 from qgraph.rewrite.rewriter import Rewriter, Rule, apply_rules
 
 Perm = tuple[int, ...]
 
-UNARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (1, 1))
-BINARY = tuple(name for name, op in OPS.items() if op.elementwise and op.arity == (2, 2))
 LAST_AXIS = ("bias_add", "batch_norm")
 REDUCTIONS = ("mean", "sum", "reduce_max", "squeeze")
 

@@ -12,6 +12,7 @@ from qgraph.ir.ops.movement import PaddingAttrs, PartAttrs, TargetAttrs
 from qgraph.ir.types import TensorType
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.passes import RewritePass
+from qgraph.rewrite.arithmetic_rules import NEUTRAL
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
 OPS = ("identity", "transpose", "reshape", "pad", "cast", "squeeze", "slice", "concat")
@@ -67,22 +68,3 @@ def _same_reshape(source: TensorType, target: tuple[int, ...]) -> bool:
     if source.shape is None or len(source.shape) != len(target) or 0 in source.shape:
         return False
     return all(t in (d, -1) for d, t in zip(source.shape, target, strict=True))
-
-
-def _neutral(rewriter: Rewriter, node: Node) -> bool:
-    """x + 0, x - 0, x * 1 and x / 1, where they do not widen x."""
-    graph, number = rewriter.graph, 0 if node.op in ("add", "sub") else 1
-    sides = (0, 1) if node.op in ("add", "mul") else (0,)
-    for x, other in ((node.inputs[side], node.inputs[1 - side]) for side in sides):
-        constant = graph.constant(other)
-        if constant is None or not graph.types[other].is_float or (constant != number).any():
-            continue
-        if graph.types[x] != graph.types[node.name]:
-            continue
-        if node.control or graph.control_users(node.name):
-            return rewriter.refuse(node, "it has control edges")
-        return rewriter.replace_value(node.name, x)
-    return False
-
-
-NEUTRAL = Rule("neutral", ("add", "sub", "mul", "div"), _neutral)

@@ -8,73 +8,25 @@ changes, so that a local rewrite costs the same in a graph of fifty nodes or fif
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
+from qgraph.ir.node import Attrs, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, opaque_types
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array, Moments, Shape, TensorType
+from qgraph.ir.verify import verify
 from qgraph.notebook import folded_html
-from qgraph.ops.attributes import Attributes, attributes_of
 
-Attrs = Mapping[str, Any]
-A = TypeVar("A", bound=Attributes)
-OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
+__all__ = ["Attrs", "Graph", "Node", "node_of"]
+
 LARGEST = 1 << 30  # elements of a tensor, one sample where the batch is open
-
-
-@dataclass(frozen=True)
-class Node:
-    """One operation: `inputs` are value names, `control` the nodes that must run before it."""
-
-    name: str
-    op: str
-    inputs: tuple[str, ...] = ()
-    attrs: Attrs = field(default_factory=dict)
-    control: tuple[str, ...] = ()
-    outputs: int = 1
-    _typed: Attributes | None = field(default=None, repr=False, compare=False, kw_only=True)
-    _typed_from: Attrs | None = field(default=None, repr=False, compare=False, kw_only=True)
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
-
-    @property
-    def attributes(self) -> Attributes:
-        """All attributes, defaults included. Raises GraphError where they do not fit the op."""
-        kind: type[Attributes] = op_definition(self.op, self.name).attributes
-        if self._typed is not None and self._typed_from is self.attrs and type(self._typed) is kind:
-            return self._typed
-        try:
-            found = attributes_of(kind, self.attrs)
-        except GraphError as error:
-            raise GraphError(
-                f"{self.op}: {error.message}", node=self.name, hint=error.hint
-            ) from None
-        object.__setattr__(self, "_typed", found)
-        object.__setattr__(self, "_typed_from", self.attrs)
-        return found
-
-    def typed(self, kind: type[A]) -> A:
-        """The attributes, which are of this class. Raises GraphError where they are not."""
-        found = self.attributes
-        if isinstance(found, kind):
-            return found
-        raise GraphError(
-            f"{self.op}: attributes are {type(found).__name__}, not {kind.__name__}", node=self.name
-        )
-
-
-def node_of(value: str) -> str:
-    """The name of the node that produces `value`."""
-    return OUTPUT.sub("", value)
 
 
 class Graph:
@@ -103,9 +55,7 @@ class Graph:
         self._fresh: dict[str, int] = {}
 
     def __str__(self) -> str:
-        """The text form of the graph (`qgraph.ir.text`)."""
-        from qgraph.ir.text import print_graph
-
+        """The text form of the graph (`qgraph.ir.printing`)."""
         return print_graph(self)
 
     def __repr__(self) -> str:
@@ -181,8 +131,6 @@ class Graph:
 
     def verify(self) -> None:
         """Raises GraphError unless the graph is well formed (`qgraph.ir.verify`)."""
-        from qgraph.ir.verify import verify
-
         verify(self)
 
     def contents(self) -> list[object]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from qgraph.errors import GraphError
-from qgraph.ir.graph import Graph, node_of
+from qgraph.ir.node import ReadableGraph, node_of
 from qgraph.ir.ops.structure import ConstantAttrs
 from qgraph.ir.types import Array
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: ReadableGraph) -> None:
     """Raise GraphError, naming the node, unless the graph is well formed.
 
     Checked: names, dangling inputs and outputs, cycles, arity, attributes, dtypes and shapes
@@ -39,7 +39,7 @@ def verify(graph: Graph) -> None:
     _check_users(graph)
 
 
-def _check_ends(graph: Graph) -> None:
+def _check_ends(graph: ReadableGraph) -> None:
     inputs = [name for name, node in graph.nodes.items() if node.op == "input"]
     if sorted(inputs) != sorted(graph.inputs):
         raise GraphError(f"inputs are {graph.inputs}, input nodes are {inputs}")
@@ -48,7 +48,7 @@ def _check_ends(graph: Graph) -> None:
             raise GraphError(f"output `{public}` stands for `{value}`, which does not exist")
 
 
-def _check_users(graph: Graph) -> None:
+def _check_users(graph: ReadableGraph) -> None:
     counted: dict[str, dict[str, int]] = {}
     counted_control: dict[str, dict[str, int]] = {}
     for node in graph.nodes.values():
@@ -62,6 +62,6 @@ def _check_users(graph: Graph) -> None:
                 raise GraphError("the index of users is out of step with the nodes", node=value)
 
 
-def constants_of(graph: Graph) -> dict[str, Array]:
+def constants_of(graph: ReadableGraph) -> dict[str, Array]:
     """Every constant by node name: what `parse_graph` needs beside the text."""
     return {n.name: n.typed(ConstantAttrs).value for n in graph.nodes.values() if n.op == "const"}

@@ -16,8 +16,9 @@ from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved
 from qgraph.ir.graph import Graph
+from qgraph.ir.parsing import parse_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.reading import kind_of
-from qgraph.ir.text import parse_graph, print_graph
 from qgraph.ir.types import Array
 from qgraph.npz import write_npz
 from qgraph.quant.profile import Profile, dump_profile, load_profile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qgraph.errors import PassError
 from qgraph.ir.graph import Attrs, Graph, Node, node_of
-from qgraph.ir.text import print_node
+from qgraph.ir.printing import print_node
 from qgraph.rewrite.trace import Refusal, Rewrite, SharedScale, Trace
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from qgraph.errors import CalibrationError, TrainingError, UsageError
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array
 from qgraph.records import to_object
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint, record_of

@@ -10,7 +10,8 @@ import qgraph
 from qgraph.artifacts import FILES
 from qgraph.backends.tf.program import TFProgram
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import parse_graph, print_graph
+from qgraph.ir.parsing import parse_graph
+from qgraph.ir.printing import print_graph
 from qgraph.manifest import FORMAT
 from tests.helpers.cli import run, small_network, typical_images
 

@@ -11,7 +11,7 @@ from qgraph.compiler import quantize
 from qgraph.frontends import load, load_keras
 from qgraph.frontends.keras import freeze_model
 from qgraph.interpret import evaluate
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import CLEAN
 from qgraph.runtime import Session

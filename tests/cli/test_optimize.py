@@ -13,7 +13,7 @@ from qgraph.backends.onnx.runners import session
 from qgraph.backends.tf.program import TFProgram
 from qgraph.errors import UnsupportedError, UsageError
 from qgraph.frontends.onnx import import_model, read
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from tests.helpers.cli import left_in, run, small_network, typical_images

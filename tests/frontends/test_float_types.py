@@ -13,7 +13,7 @@ from qgraph.compiler import quantize
 from qgraph.errors import UnsupportedError
 from qgraph.frontends import load, load_graph_def
 from qgraph.interpret import evaluate
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from tests.helpers.onnx_graphs import imported, one_op
 from tests.helpers.tf_graphs import graph_def_of, opaque_kinds, v1
 

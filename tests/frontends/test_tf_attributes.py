@@ -13,7 +13,7 @@ import tensorflow as tf
 from qgraph.errors import QGraphError
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from tests.helpers.tf_attributes import (
     NODES,
     attributes,

@@ -10,7 +10,7 @@ from qgraph.backends.network_forms import Network
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exports import FORMS, form
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.program import lower
 from qgraph.quant.profile import Profile

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.insert_quantizers import InsertQuantizers

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from qgraph.errors import GraphError
 from qgraph.ir.graph import Graph, Node, node_of
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import TensorType
 from qgraph.ir.verify import verify
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from qgraph.errors import TextError, UnsupportedError
 from qgraph.ir.graph import Graph, Node, node_of
-from qgraph.ir.text import LostSource, parse_graph, parse_node, print_graph, print_node
+from qgraph.ir.parsing import LostSource, parse_graph, parse_node
+from qgraph.ir.printing import print_graph, print_node
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, QuantSpec, TensorType
 from qgraph.ir.verify import constants_of, verify
 

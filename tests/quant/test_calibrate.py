@@ -11,7 +11,7 @@ from qgraph.errors import CalibrationError, ExactnessError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops import op_definition
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import ROUNDINGS, QuantSpec, TensorType
 from qgraph.numerics import dequantize
 from qgraph.passes import PassManager

@@ -11,7 +11,7 @@ import qgraph
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.correct_bias import correct_biases_without_data
 from qgraph.quant.data_free import input_facts, invent

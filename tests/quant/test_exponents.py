@@ -13,7 +13,7 @@ import qgraph
 from qgraph.errors import CalibrationError, ExactnessError, QGraphError, UsageError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Fixed
 from qgraph.passes import PassManager
 from qgraph.quant.exponents import (

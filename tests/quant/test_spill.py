@@ -11,7 +11,7 @@ import pytest
 
 import qgraph
 from qgraph.errors import CalibrationError
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant import calibrate as calibration
 from qgraph.quant import data as quant_data
@@ -222,7 +222,7 @@ if __name__ == "__main__":
     options = {"effort": "plain", "method": "output", "memory": int(sys.argv[4])}
     result = qgraph.quantize(network(), source, **options)
     print(result.facts.calibration_samples)
-    from qgraph.ir.text import print_graph
+    from qgraph.ir.printing import print_graph
     print(print_graph(result.graph))
 """
 MIB = 1 << 20

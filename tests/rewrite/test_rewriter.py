@@ -4,7 +4,7 @@ import pytest
 
 from qgraph.errors import PassError
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.verify import verify
 from qgraph.records import to_json
 from qgraph.rewrite.pattern import Op, Var, match

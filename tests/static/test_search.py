@@ -10,7 +10,7 @@ import pytest
 import qgraph
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.plan import PLAIN, Plan
 from qgraph.quant.profile import load_profile

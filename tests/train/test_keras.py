@@ -20,7 +20,7 @@ from qgraph.errors import UsageError
 from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.train.callbacks import FreezeBatchNorms, FreezeThresholds
 from qgraph.train.keras import QuantizedModel
 from qgraph.train.optimizer import adam_for

@@ -8,7 +8,7 @@ import tf_keras as keras
 from qgraph import retrain
 from qgraph.errors import LoadError, TrainingError, UsageError
 from qgraph.interpret import evaluate
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.train.callbacks import KeepBest, StopAtNan, ThresholdBoard
 from tests.helpers.keras_models import BATCH, arrays, compiled, same, samples, scalars
 from tests.helpers.trained import images

@@ -9,7 +9,7 @@ from qgraph.backends.tf.program import TFProgram
 from qgraph.errors import UnsupportedError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import calibrate

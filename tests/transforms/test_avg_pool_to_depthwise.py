@@ -3,7 +3,7 @@ import pytest
 
 from qgraph.ir.graph import Graph
 from qgraph.ir.ops.pool import PoolAttrs, window_count
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.avg_pool_to_depthwise import AvgPoolToDepthwise
 from tests.helpers.evaluate import reasons, run_pass

@@ -1,7 +1,7 @@
 import numpy as np
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.transforms.collapse_concat import CollapseConcat
 from tests.helpers.evaluate import reasons, run_pass
 

@@ -2,7 +2,7 @@ import pytest
 
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.fix_input_shape import FixInputShape

@@ -1,7 +1,7 @@
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.transforms.fold_constants import FoldConstants
 from tests.helpers.evaluate import reasons, run_pass
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.transforms.fold_flattens import FoldFlattens
 from qgraph.transforms.sink_transposes import SinkTransposes
 from tests.helpers.evaluate import reasons, run_pass

@@ -1,7 +1,7 @@
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import QuantSpec
 from qgraph.passes import PassManager
 from qgraph.rewrite.trace import Trace

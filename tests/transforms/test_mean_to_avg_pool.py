@@ -1,7 +1,7 @@
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.transforms.mean_to_avg_pool import MeanToAvgPool
 from tests.helpers.evaluate import reasons, run_pass
 

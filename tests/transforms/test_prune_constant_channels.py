@@ -9,7 +9,7 @@ import pytest
 
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from qgraph.transforms.prune_constant_channels import PruneConstantChannels

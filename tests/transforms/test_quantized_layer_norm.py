@@ -13,7 +13,8 @@ from qgraph.exact.reference import Reference, as_float
 from qgraph.exports import FORMS, form
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import parse_graph, print_graph
+from qgraph.ir.parsing import parse_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.verify import constants_of
 from qgraph.passes import PassManager
 from qgraph.program import lower

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import TensorType
 from qgraph.transforms.recognize_activations import RecognizeActivations
 from tests.helpers.evaluate import run_pass

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.transforms.recognize_batch_norm import RecognizeBatchNorm
 from tests.helpers.evaluate import reasons, run_pass
 

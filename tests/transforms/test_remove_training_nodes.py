@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import TensorType
 from qgraph.rewrite.trace import Trace
 from qgraph.transforms.remove_training_nodes import RemoveTrainingNodes

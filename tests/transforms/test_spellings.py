@@ -10,7 +10,8 @@ from qgraph import quantize
 from qgraph.frontends import load_graph_def
 from qgraph.interpret import evaluate
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import parse_graph, print_graph
+from qgraph.ir.parsing import parse_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.quant.topology import is_nonnegative
 from qgraph.recipes import FLOAT

@@ -109,7 +109,7 @@ def _static(
     from qgraph.artifacts import constants
     from qgraph.backends.engine.file import engine_file
     from qgraph.compiler import quantize
-    from qgraph.ir.text import print_graph
+    from qgraph.ir.printing import print_graph
     from qgraph.npz import npz_bytes
     from qgraph.program import lower
     from qgraph.rl.policy.static import ends

@@ -13,7 +13,7 @@ from qgraph.archives import read_arrays
 from qgraph.backends.engine import LEVELS, Engine, FloatEngine
 from qgraph.exact.reference import as_float
 from qgraph.ir.graph import Graph
-from qgraph.ir.text import parse_graph
+from qgraph.ir.parsing import parse_graph
 from qgraph.ir.types import Array, Fixed, QuantSpec
 from qgraph.numerics import quantize
 from qgraph.program import Program, lower

@@ -10,7 +10,7 @@ from onnx import helper
 
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
-from qgraph.ir.text import print_graph
+from qgraph.ir.printing import print_graph
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
 from tests.helpers.onnx_graphs import assert_like_runtime, imported, model_of, runtime

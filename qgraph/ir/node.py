@@ -1,0 +1,83 @@
+"""A node of a graph, the names of its values, and what readers of a graph need of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from qgraph.errors import GraphError
+from qgraph.ir.ops import op_definition
+from qgraph.ir.types import TensorType
+from qgraph.ops.attributes import Attributes, attributes_of
+
+Attrs = Mapping[str, Any]
+A = TypeVar("A", bound=Attributes)
+OUTPUT = re.compile(r":[1-9][0-9]*\Z")  # at the end of a value's name; `x:0` is a name as any other
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: `inputs` are value names, `control` the nodes that must run before it."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    attrs: Attrs = field(default_factory=dict)
+    control: tuple[str, ...] = ()
+    outputs: int = 1
+    _typed: Attributes | None = field(default=None, repr=False, compare=False, kw_only=True)
+    _typed_from: Attrs | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
+
+    @property
+    def attributes(self) -> Attributes:
+        """All attributes, defaults included. Raises GraphError where they do not fit the op."""
+        kind: type[Attributes] = op_definition(self.op, self.name).attributes
+        if self._typed is not None and self._typed_from is self.attrs and type(self._typed) is kind:
+            return self._typed
+        try:
+            found = attributes_of(kind, self.attrs)
+        except GraphError as error:
+            raise GraphError(
+                f"{self.op}: {error.message}", node=self.name, hint=error.hint
+            ) from None
+        object.__setattr__(self, "_typed", found)
+        object.__setattr__(self, "_typed_from", self.attrs)
+        return found
+
+    def typed(self, kind: type[A]) -> A:
+        """The attributes, which are of this class. Raises GraphError where they are not."""
+        found = self.attributes
+        if isinstance(found, kind):
+            return found
+        raise GraphError(
+            f"{self.op}: attributes are {type(found).__name__}, not {kind.__name__}", node=self.name
+        )
+
+
+def node_of(value: str) -> str:
+    """The name of the node that produces `value`."""
+    return OUTPUT.sub("", value)
+
+
+class ReadableGraph(Protocol):
+    """A graph as the verifier and the printer read it."""
+
+    name: str
+    nodes: dict[str, Node]
+    types: dict[str, TensorType]
+    inputs: list[str]
+    outputs: dict[str, str]
+    _users: dict[str, dict[str, int]]
+    _control_users: dict[str, dict[str, int]]
+
+    def topological(self) -> list[Node]: ...
+
+    def order_anew(self) -> list[Node]: ...
+
+    def infer(self, node: Node) -> Sequence[TensorType]: ...

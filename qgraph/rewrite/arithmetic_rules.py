@@ -1,0 +1,115 @@
+"""Rules on sums and products that several passes run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from qgraph.ir.graph import Node
+from qgraph.ir.types import Array
+from qgraph.rewrite.constants import Float64, channel_vector, channels_of, is_layer, other_users
+from qgraph.rewrite.rewriter import Rewriter, Rule
+
+
+def _neutral(rewriter: Rewriter, node: Node) -> bool:
+    """x + 0, x - 0, x * 1 and x / 1, where they do not widen x."""
+    graph, number = rewriter.graph, 0 if node.op in ("add", "sub") else 1
+    sides = (0, 1) if node.op in ("add", "mul") else (0,)
+    for x, other in ((node.inputs[side], node.inputs[1 - side]) for side in sides):
+        constant = graph.constant(other)
+        if constant is None or not graph.types[other].is_float or (constant != number).any():
+            continue
+        if graph.types[x] != graph.types[node.name]:
+            continue
+        if node.control or graph.control_users(node.name):
+            return rewriter.refuse(node, "it has control edges")
+        return rewriter.replace_value(node.name, x)
+    return False
+
+
+NEUTRAL = Rule("neutral", ("add", "sub", "mul", "div"), _neutral)
+
+
+def _bias(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    for x, other in (node.inputs, node.inputs[::-1]):
+        producer = graph.producer(x)
+        vector = channel_vector(graph, other, channels_of(graph, x))
+        biased = producer.op == "bias_add" and graph.use_count(x) == 1
+        if vector is None or not (is_layer(producer) or biased):
+            continue
+        if graph.types[x] != graph.types[node.name]:
+            return rewriter.refuse(node, f"adding `{other}` widens `{x}`: it is no bias")
+        array = graph.constant(other)
+        is_vector = array is not None and array.shape == vector.shape
+        bias = other if is_vector else rewriter.const(vector.copy(), f"{node.name}/bias")
+        return rewriter.put(replace(node, op="bias_add", inputs=(x, bias)))
+    return False
+
+
+def _merge_biases(rewriter: Rewriter, node: Node) -> bool:
+    graph = rewriter.graph
+    first = graph.producer(node.inputs[0])
+    if first.op != "bias_add":
+        return False
+    biases = [graph.constant(first.inputs[1]), graph.constant(node.inputs[1])]
+    if biases[0] is None or biases[1] is None:
+        return False
+    if users := other_users(graph, first.name, node.name):
+        return rewriter.refuse(node, f"cannot join the bias before it: {users}")
+    total = biases[0].astype(np.float64) + biases[1].astype(np.float64)
+    bias = rewriter.const(total.astype(biases[1].dtype), f"{node.name}/sum_of_biases")
+    return rewriter.put(replace(node, inputs=(first.inputs[0], bias)))
+
+
+BIAS_RULES = (
+    Rule("add-to-bias", ("add",), _bias),
+    Rule("merge-biases", ("bias_add",), _merge_biases),
+)
+
+
+def _absorb(rewriter: Rewriter, node: Node) -> bool:
+    """mul, add or sub of a batch norm and a constant: into gamma and beta."""
+    graph = rewriter.graph
+    sides = (0, 1) if node.op != "sub" else (0,)
+    for side in sides:
+        value, other = node.inputs[side], node.inputs[1 - side]
+        norm = graph.producer(value)
+        constant = channel_vector(graph, other, channels_of(graph, value))
+        if norm.op == "batch_norm" and constant is not None:
+            break
+    else:
+        return False
+    if graph.types[value] != graph.types[node.name]:
+        return False
+    if graph.use_count(value) != 1:
+        return False
+    gamma, beta = (graph.constant(v) for v in norm.inputs[1:3])
+    if gamma is None or beta is None:
+        return False
+    new_gamma, new_beta = _joined(node.op, gamma, beta, constant.astype(np.float64))
+    inputs = (
+        norm.inputs[0],
+        rewriter.const(new_gamma.astype(gamma.dtype), f"{node.name}/gamma"),
+        rewriter.const(new_beta.astype(beta.dtype), f"{node.name}/beta"),
+        *norm.inputs[3:],
+    )
+    return rewriter.put(replace(norm, name=node.name, inputs=inputs, control=node.control))
+
+
+def _absorb_vector(rewriter: Rewriter, node: Node) -> bool:
+    """As `_absorb`, but x + 3 is left to be the beginning of a hard sigmoid."""
+    constants = (rewriter.graph.constant(value) for value in node.inputs)
+    return any(c is not None and c.size > 1 for c in constants) and _absorb(rewriter, node)
+
+
+def _joined(op: str, gamma: Array, beta: Array, constant: Float64) -> tuple[Float64, Float64]:
+    wide_gamma, wide_beta = gamma.astype(np.float64), beta.astype(np.float64)
+    if op == "mul":
+        return wide_gamma * constant, wide_beta * constant
+    return wide_gamma, wide_beta + constant if op == "add" else wide_beta - constant
+
+
+ABSORB = Rule("absorb", ("add", "sub", "mul"), _absorb)
+ABSORB_VECTOR = Rule("absorb", ABSORB.ops, _absorb_vector)

@@ -1,0 +1,54 @@
+"""The rooms of the product code, from the ground up: what may import what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from qgraph.quant.key_tables import markdown_table
+
+# A room imports from its own line and from the lines above it.
+LAYERS = (
+    (
+        "drafts",
+        "enums",
+        "errors",
+        "files",
+        "foreign",
+        "names",
+        "notebook",
+        "npz",
+        "ops",
+        "option_text",
+        "parallel",
+        "progress",
+        "quiet",
+        "records",
+        "words",
+    ),
+    ("ir", "numerics", "kernels", "archives", "_native"),
+    ("interpret", "rewrite"),
+    ("passes",),
+    ("quant",),
+    ("exact",),
+    ("program",),
+    ("transforms",),
+    ("recipes", "pipelines"),
+    ("frontends",),
+    ("backends",),
+    ("static", "train"),
+    ("compiler", "artifacts", "fixed_point_network", "manifest", "optimized", "stored", "runtime"),
+    ("exports",),
+    ("evaluation", "reporting", "retrain", "verification"),
+    ("rl",),
+    ("cli",),
+)
+
+
+def levels_table() -> str:
+    """The levels as a Markdown table."""
+    rows = [(str(level), ", ".join(f"`{r}`" for r in rooms)) for level, rooms in enumerate(LAYERS)]
+    return markdown_table(("level", "rooms"), rows)
+
+
+TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"levels of rooms": levels_table})

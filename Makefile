@@ -15,7 +15,7 @@ LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The build folder is kept, so that only what changed is compiled. Build isolation would forbid
 # that; hence the build requirements are installed first. They include those of pyproject.toml.
-BUILD_TOOLS := 'scikit-build-core>=1.0' 'nanobind>=2.2' 'cmake>=3.18' 'ninja>=1.11'
+BUILD_TOOLS := 'scikit-build-core>=1.0' 'nanobind>=3.1,<3.2' 'cmake>=3.18' 'ninja>=1.11'
 INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VENV)/native --editable
 # All tests of a file stay in one process: its fixtures are made once.
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile

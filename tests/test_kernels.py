@@ -5,7 +5,9 @@ Those of the quantizer are in test_quantize_kernels.py.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,8 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qgraph import kernels
+from qgraph.backends.engine import Engine
+from qgraph.errors import UnsupportedError
 from qgraph.kernels import plain
+from qgraph.kernels.extension import load
 from qgraph.kernels.plain import Float32
+from qgraph.rl.broadcast.memory import Region
 
 BIG = 8_500_003  # several threads' worth, and no multiple of any block
 
@@ -48,12 +54,36 @@ def test_backend_says_which_and_why() -> None:
     assert why
 
 
-def test_an_extension_of_other_sources_is_not_used(monkeypatch) -> None:
-    if kernels.backend().startswith("native"):
-        monkeypatch.delattr("qgraph._native.quantize")
-        module, why = kernels._load()
-        assert module is None
-        assert "build it again" in why
+def test_the_extension_was_built_from_these_sources() -> None:
+    assert "other sources" not in kernels.backend()
+
+
+@pytest.mark.parametrize("interface", [None, "of another build"])
+def test_an_extension_of_other_sources_is_not_used(monkeypatch, interface: str | None) -> None:
+    """One from before there were interfaces has none."""
+    found = ModuleType("qgraph._native")
+    found.__file__ = "qgraph/_native.so"
+    if interface is not None:
+        found.INTERFACE = interface
+    monkeypatch.setitem(sys.modules, "qgraph._native", found)
+    module, why = load()
+    assert module is None
+    assert why == "numpy: qgraph/_native.so was built from other sources; rebuild: make venv"
+
+
+def test_what_is_native_alone_says_why_it_is_not_available(monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "_native", None)
+    monkeypatch.setattr(kernels, "_backend", "numpy: x.so is old; rebuild: make venv")
+    for part in (Engine.open, Region.create):
+        with pytest.raises(UnsupportedError, match=r"native code: x\.so is old; rebuild"):
+            part("x", 1)
+
+
+def test_an_extension_that_is_not_built_is_done_without(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "qgraph._native", None)
+    module, why = load()
+    assert module is None
+    assert why.startswith("numpy: the native extension isn't available")
 
 
 @given(floats(nan=True))

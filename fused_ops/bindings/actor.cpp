@@ -187,8 +187,11 @@ void bind_actor(nb::module_& module) {
     nb::class_<BoundActor>(module, "Actor")
         .def(nb::init<const Bytes&, int>())
         .def("use", &BoundActor::use)
-        .def("act", &BoundActor::act, nb::arg().none())
-        .def("act_all", &BoundActor::act_all, nb::arg().none());
+        .def("act", &BoundActor::act, nb::arg().none(),
+             nb::sig("def act(self, arg: object, /) -> numpy.typing.NDArray[numpy.float32] | None"))
+        .def("act_all", &BoundActor::act_all, nb::arg().none(),
+             nb::sig("def act_all(self, arg: object, /)"
+                     " -> list[numpy.typing.NDArray[numpy.float32]] | None"));
     module.def("pack", &pack);
     module.def("seal", &seal);
     module.def("checksum", &checksum_of);

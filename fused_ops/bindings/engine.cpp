@@ -6,10 +6,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/kernels/kernels.h"
@@ -25,25 +30,31 @@ using Room = nb::ndarray<nb::c_contig, nb::device::cpu>;
 nb::bytes text(std::string_view name) { return nb::bytes(name.data(), name.size()); }
 
 // Name, storage, kind, shape, low, high.
-nb::tuple described(const Tensor& tensor) {
-    return nb::make_tuple(text(tensor.name), static_cast<int>(tensor.storage),
-                          static_cast<int>(tensor.kind), nb::tuple(nb::cast(tensor.shape)),
-                          tensor.low, tensor.high);
+using Row =
+    std::tuple<nb::bytes, int, int, nb::typed<nb::tuple, int64_t, nb::ellipsis>, int64_t, int64_t>;
+
+Row described(const Tensor& tensor) {
+    return {text(tensor.name),
+            static_cast<int>(tensor.storage),
+            static_cast<int>(tensor.kind),
+            nb::tuple(nb::cast(tensor.shape)),
+            tensor.low,
+            tensor.high};
 }
 
-nb::list tensors(const Engine& engine) {
-    nb::list found;
-    for (const Tensor& tensor : engine.network().tensors) found.append(described(tensor));
-    return found;
+std::vector<Row> tensors(const Engine& engine) {
+    std::vector<Row> rows;
+    for (const Tensor& tensor : engine.network().tensors) rows.push_back(described(tensor));
+    return rows;
 }
 
 // The op and the output of each step.
-nb::list steps(const Engine& engine) {
-    nb::list found;
+std::vector<std::pair<std::string, uint32_t>> steps(const Engine& engine) {
+    std::vector<std::pair<std::string, uint32_t>> rows;
     for (const Step& step : engine.network().steps) {
-        found.append(nb::make_tuple(name_of(step.op), step.output));
+        rows.emplace_back(name_of(step.op), step.output);
     }
-    return found;
+    return rows;
 }
 
 void run_engine(Engine& engine, int64_t samples, const std::vector<Codes>& entries,

@@ -4,10 +4,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 
 #include <array>
+#include <utility>
 
 #include "bindings/engine.h"
+#include "bindings/interface.h"
 #include "bindings/rl_broadcast.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
@@ -26,13 +29,10 @@ using Exponents = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Pair = std::array<int64_t, 2>;
 
-nb::tuple minmax(const Input& x) {
-    qgraph::Range range{};
-    {
-        nb::gil_scoped_release unlocked;
-        range = qgraph::minmax(x.data(), static_cast<int64_t>(x.size()));
-    }
-    return nb::make_tuple(range.low, range.high);
+std::pair<float, float> minmax(const Input& x) {
+    nb::gil_scoped_release unlocked;
+    const qgraph::Range range = qgraph::minmax(x.data(), static_cast<int64_t>(x.size()));
+    return {range.low, range.high};
 }
 
 bool histogram(const Input& x, double scale, int log2_bins, const Counts& bins) {
@@ -84,6 +84,7 @@ void depthwise_conv2d(const Input& x, const Input& w, Pair strides, Pair dilatio
 }  // namespace
 
 NB_MODULE(_native, module) {
+    module.attr("INTERFACE") = kInterface;  // qgraph/kernels/extension.py expects the same
     module.def("minmax", &minmax);
     module.def("histogram", &histogram);
     module.def("quantize", &quantize);

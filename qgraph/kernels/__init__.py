@@ -11,15 +11,15 @@ number of threads nor on the CPU.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from qgraph.errors import UnsupportedError
 from qgraph.ir.types import ROUNDINGS, Array, rounding_of_numbers
 from qgraph.kernels import plain
+from qgraph.kernels.extension import load
 from qgraph.kernels.plain import Exponents, Float32, Float64, Int64, Pair
 
 Int32 = npt.NDArray[np.int32]
@@ -31,25 +31,16 @@ MAX_EXPONENT = 256
 MAX_SIGNIFICAND = 10  # that of float16
 MAX_FRACTION_BITS = 126  # 2^f and 2^-f are both normal float32 numbers
 
-NATIVE = (
-    "minmax", "histogram", "quantize", "quantize_gradients", "round_significand",
-    "depthwise_conv2d",
-)  # fmt: skip
 # The enumerations in fused_ops/core/quantize.h have the order of these and of ROUNDINGS.
 INSTRUCTION_SETS = ("plain", "avx2", "avx512")
 
 
-def _load() -> tuple[ModuleType | None, str]:
-    try:
-        module = importlib.import_module("qgraph._native")
-    except ImportError as error:
-        return None, f"numpy: the native extension isn't available ({error})"
-    if not all(hasattr(module, name) for name in NATIVE):
-        return None, f"numpy: {module.__file__} was built from other sources; build it again"
-    return module, f"native: {module.__file__}"
+if TYPE_CHECKING:
+    from qgraph import _native
 
-
-_native, _backend = _load()
+    _backend: str
+else:
+    _native, _backend = load()
 
 
 def backend() -> str:
@@ -57,19 +48,27 @@ def backend() -> str:
     return _backend
 
 
-def native_engine() -> Any:
+def not_available(part: str) -> UnsupportedError:
+    """The error of a part that is native code only, with the reason from `backend`."""
+    reason = _backend.partition(": ")[2]
+    return UnsupportedError(
+        f"{part} needs native code: {reason}", hint="build it: make venv, or pip install ."
+    )
+
+
+def native_engine() -> type[_native.engine] | None:
     """The integer engine's native half, for qgraph/backends/engine; None where it isn't built."""
-    return getattr(_native, "engine", None)
+    return None if _native is None else _native.engine
 
 
-def native_broadcast() -> Any:
+def native_broadcast() -> type[_native.broadcast] | None:
     """What processes share, for qgraph/rl/broadcast; None where it isn't built."""
-    return getattr(_native, "broadcast", None)
+    return None if _native is None else _native.broadcast
 
 
-def native_actor() -> Any:
+def native_actor() -> type[_native.actor] | None:
     """The actor's native half, for qgraph/rl/actor; None where it isn't built."""
-    return getattr(_native, "actor", None)
+    return None if _native is None else _native.actor
 
 
 def set_threads(count: int) -> None:

@@ -17,6 +17,7 @@ from qgraph.rl.actor import native_ops as actor_ops
 from tests.helpers.actors import everything, random_weights
 from tests.helpers.doc_tables import TABLES, pages
 from tests.helpers.engine_programs import every_op
+from tests.helpers.native_stubs import interface_header, interface_module, native_stubs
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +31,9 @@ def every_block() -> bytes:
 
 # By path: what makes the file. Tables in the documentation are made too.
 GOLDEN: Mapping[str, Callable[[], bytes]] = {
+    "qgraph/_native.pyi": native_stubs,
+    "qgraph/kernels/interface.py": interface_module,
+    "fused_ops/bindings/interface.h": interface_header,
     "fused_ops/actor/ops.h": lambda: actor_ops.ops_header().encode(),
     "fused_ops/engine/ops.h": lambda: engine_ops.ops_header().encode(),
     "fused_ops/tests/every_op.qgi": lambda: engine_file(every_op()),

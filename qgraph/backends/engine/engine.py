@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from qgraph.ir.types import Array
 from qgraph.program import Program
 from qgraph.program.ops import OPS
 
+if TYPE_CHECKING:
+    from qgraph import _native as native_types
+
+Row = tuple[bytes, int, int, tuple[int, ...], int, int]
 LEVELS = ("auto", *kernels.NATIVE_LEVELS)
 MAX_THREADS = 256
 MEMORY = 16 << 30
@@ -39,7 +43,7 @@ class EngineTensor:
 class Engine:
     """A network that is ready to be run. Made by `Engine.open`, or `Engine.of` a program."""
 
-    def __init__(self, handle: Any, path: str, level: str) -> None:
+    def __init__(self, handle: native_types.engine.Engine, path: str, level: str) -> None:
         self.native = handle
         self.level = level
         self.batch_free: bool = handle.batch_free
@@ -131,7 +135,7 @@ class Engine:
 
     def memory(self, samples: int = 1) -> int:
         """Bytes of all tensors but constants, planned for a run of so many samples."""
-        return int(self.native.memory(samples))
+        return self.native.memory(samples)
 
     def _shape(self, name: str, samples: int) -> tuple[int, ...]:
         tensor = self.tensors[name]
@@ -158,13 +162,10 @@ class Engine:
         return np.ascontiguousarray(codes, tensor.dtype)
 
 
-def _native() -> Any:
+def _native() -> type[native_types.engine]:
     native = kernels.native_engine()
     if native is None:
-        raise UnsupportedError(
-            "the engine is native code, which isn't built here",
-            hint="`qgraph doctor` says why; pip install . builds it",
-        )
+        raise kernels.not_available("the engine")
     check_ops(native.OPS)
     return native
 
@@ -186,12 +187,12 @@ def check_ops(native: Sequence[str]) -> None:
     )
 
 
-def _level(native: Any, level: str) -> int:
+def _level(native: type[native_types.engine], level: str) -> int:
     """The number of a level, of the best there is for `auto`."""
     if level not in LEVELS:
         raise UsageError(f"the level is one of {', '.join(LEVELS)}, not {level}")
     if level == "auto":
-        return int(native.best_level())
+        return native.best_level()
     number = LEVELS.index(level) - 1
     if not native.supports(number):
         raise UnsupportedError(
@@ -206,7 +207,7 @@ def levels() -> Sequence[str]:
     return [level for i, level in enumerate(LEVELS[1:]) if native.supports(i)]
 
 
-def _tensor(row: Any, path: str) -> EngineTensor:
+def _tensor(row: Row, path: str) -> EngineTensor:
     name, storage, kind, shape, low, high = row
     try:
         text = name.decode()

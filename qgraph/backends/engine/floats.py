@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -31,12 +30,14 @@ class FloatEngine:
     Made by `of`, where the quantizer and the scales allow it.
     """
 
-    def __init__(self, engine: Engine, spec: QuantSpec, exits: Mapping[str, int]) -> None:
+    def __init__(
+        self, engine: Engine, spec: QuantSpec, exponent: int, exits: Mapping[str, int]
+    ) -> None:
         self._native = engine.native
         (self._entry,) = engine.entries
         self._shape = engine.tensors[self._entry].shape[1:]
         rounding = ROUNDINGS.index(rounding_of_numbers(spec.rounding))
-        self._spec = (spec.exponent, float(spec.lo), float(spec.hi), rounding)
+        self._spec = (exponent, float(spec.lo), float(spec.hi), rounding)
         self._exits = {name: engine.tensors[name].shape[1:] for name in exits}
         self._wanted = [engine.index[name] for name in exits]
         self._exponents = list(exits.values())
@@ -57,14 +58,16 @@ class FloatEngine:
             and len(exponents) == len(exits)
             and not any(engine.tensors[name].constant for name in exits)
         )
-        return FloatEngine(engine, spec, exponents) if allowed else None
+        if not allowed or not isinstance(spec.exponent, int):
+            return None
+        return FloatEngine(engine, spec, spec.exponent, exponents)
 
     def run(self, x: Array) -> dict[str, Array]:
         """float32 by name, given float32 [n, ...]. Raises GraphError and ExactnessError (NaN)."""
         if x.shape[1:] != self._shape or not x.size:
             raise GraphError(f"expects [n, *{self._shape}], found {x.shape}", node=self._entry)
         x = np.ascontiguousarray(x, np.float32)
-        results: dict[str, Any] = {
+        results = {
             name: np.empty((len(x), *shape), np.float32) for name, shape in self._exits.items()
         }
         rooms = list(results.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from qgraph.rl.actor.observations import wrong_shape
 from qgraph.rl.actor.packer import Packer
 from qgraph.rl.actor.plain import PlainActor, read_weights
 from qgraph.rl.actor.records import ALIGNMENT
+
+if TYPE_CHECKING:
+    from qgraph import _native
 
 LEVELS = ("auto", "numpy", *kernels.NATIVE_LEVELS)
 CHUNK = 256  # observations at a time
@@ -45,7 +48,7 @@ class Actor:
         Of one observation [*shape] it is [*its shape]. Raises UsageError for observations of
         another shape, or with NaN or infinity in them, which it names.
         """
-        found: Array | None = self._act(observations)
+        found = self._act(observations)
         return self._slowly(observations)[0] if found is None else found
 
     def run(self, observations: Array) -> dict[str, Array]:
@@ -92,11 +95,13 @@ class Actor:
         if self._compute_bits is not None and bits != {self._compute_bits}:
             packer = Packer(program, self._compute_bits)
             found = read_block(packer.pack(read_weights(found)), checksum=False)
-        if self.level == "numpy":
-            runner: Any = PlainActor(found)
+        native = kernels.native_actor()
+        runner: PlainActor | _native.actor.Actor
+        if native is None or self.level == "numpy":
+            runner = PlainActor(found)
         else:
             level = self._number - LEVELS.index("plain")
-            runner = kernels.native_actor().Actor(_aligned(found.buffer), level)
+            runner = native.Actor(_aligned(found.buffer), level)
         self._program, self._tables, self._packer, self._runner = program, tables, packer, runner
         self.shape, self.outputs, self.version = program.shape, program.outputs, version
         self._act, self._act_all = runner.act, runner.act_all
@@ -105,12 +110,18 @@ class Actor:
         """What native code leaves to others: conversions, many observations, and errors."""
         x = self._checked(observations)
         if x.shape == self.shape:
-            return list(self._act_all(x))
-        parts = [self._act_all(x[at : at + CHUNK]) for at in range(0, len(x), CHUNK)]
+            return self._outputs(x)
+        parts = [self._outputs(x[at : at + CHUNK]) for at in range(0, len(x), CHUNK)]
         if parts:
             return [np.concatenate(output) for output in zip(*parts, strict=True)]
-        one = self._act_all(np.zeros(self.shape, np.float32))
+        one = self._outputs(np.zeros(self.shape, np.float32))
         return [np.zeros((0, *y.shape), np.float32) for y in one]
+
+    def _outputs(self, x: Array) -> list[Array]:
+        found = self._act_all(x)
+        if found is None:
+            raise UsageError(f"the {self.level} actor refuses observations {x.shape}")
+        return [*found]
 
     def _checked(self, observations: Array) -> Array:
         given = np.asarray(observations)
@@ -142,7 +153,7 @@ def _number(level: str) -> int:
     engine = kernels.native_engine() if kernels.native_actor() is not None else None
     first = LEVELS.index("plain")
     if level == "auto":
-        return LEVELS.index("numpy") if engine is None else first + int(engine.best_level())
+        return LEVELS.index("numpy") if engine is None else first + engine.best_level()
     number = LEVELS.index(level)
     if level != "numpy" and (engine is None or not engine.supports(number - first)):
         raise UnsupportedError(

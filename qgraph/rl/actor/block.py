@@ -115,7 +115,7 @@ def at_front(buffer: Any) -> Array:
 
 def checksum_of(block: Array) -> int:
     native = kernels.native_actor()
-    return plain_checksum(block) if native is None else int(native.checksum(block))
+    return plain_checksum(block) if native is None else native.checksum(block)
 
 
 def plain_checksum(block: Array) -> int:

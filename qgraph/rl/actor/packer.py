@@ -92,10 +92,10 @@ class Packer:
 
 
 def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object]) -> None:
-    native = kernels.native_actor()
-    if native is None or not packer.program.weight_shapes:
+    native, engine = kernels.native_actor(), kernels.native_engine()
+    if native is None or engine is None or not packer.program.weight_shapes:
         return pack_plain(packer, weights, block, arrived)
-    level = kernels.native_engine().best_level()
+    level = engine.best_level()
     checksum = 0
     for i, name in enumerate(packer.program.weight_shapes):
         arrived(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ class _End:
 
     def __init__(self, channel: Channel, writable: bool) -> None:
         self.channel = channel
-        self._native: Any = channel._native
+        self._native = channel._native
         self._writable = writable
         self._mapped: dict[int, Array] = {}
 
@@ -134,15 +133,15 @@ class Writer(_End):
     @property
     def version(self) -> int:
         """The latest published; -1 before the first."""
-        return int(self._native.version())
+        return self._native.version()
 
     def asked(self) -> bool:
         """Did a reader `ask` since this was last called?"""
-        return bool(self._native.asked())
+        return self._native.asked()
 
     def wait_asked(self, timeout: float) -> bool:
         """Sleep until a reader asks, at most `timeout` seconds; `asked` is still to be called."""
-        return bool(self._native.wait_asked(int(timeout * 1e9)))
+        return self._native.wait_asked(int(timeout * 1e9))
 
 
 class Reader(_End):

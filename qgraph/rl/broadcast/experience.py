@@ -96,20 +96,20 @@ class Experience:
 
     def filled(self, writer: int) -> int:
         """Records that wait in a ring."""
-        return int(self.native.filled(writer))
+        return self.native.filled(writer)
 
     def written(self, writer: int) -> int:
         """Records that were ever put into a ring."""
-        return int(self.native.written(writer))
+        return self.native.written(writer)
 
     def put_waited(self, writer: int) -> float:
         """Seconds that an actor waited for room."""
-        return float(self.native.put_waited(writer)) / 1e9
+        return self.native.put_waited(writer) / 1e9
 
     @property
     def take_waited(self) -> float:
         """Seconds that the learner waited for records."""
-        return float(self.native.take_waited()) / 1e9
+        return self.native.take_waited() / 1e9
 
 
 class RecordWriter:
@@ -134,7 +134,7 @@ class RecordWriter:
         if not records.flags.c_contiguous:
             records = np.ascontiguousarray(records)
         count = records.size
-        done = int(self._native.put(self.number, records, 0))
+        done = self._native.put(self.number, records, 0)
         if done == count:
             return done
         end = None if timeout is None else native().now() + int(timeout * 1e9)
@@ -143,7 +143,7 @@ class RecordWriter:
             if left <= 0:
                 break
             self._native.wait_free(self.number, int(left * 1e9))
-            done += int(self._native.put(self.number, records, done))
+            done += self._native.put(self.number, records, done)
         return done
 
 
@@ -176,7 +176,7 @@ class RecordReader:
         found = np.empty(count, rings.dtype)
         done = 0
         for number in order:
-            done += int(self._native.take(number, found[done:], 0)) if done < count else 0
+            done += self._native.take(number, found[done:], 0) if done < count else 0
         self._next = (self._next + 1) % rings.writers
         return found
 

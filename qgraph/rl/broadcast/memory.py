@@ -13,10 +13,13 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qgraph import kernels
-from qgraph.errors import LoadError, OutputError, UnsupportedError
+from qgraph.errors import LoadError, OutputError
+
+if TYPE_CHECKING:
+    from qgraph import _native
 
 F_ADD_SEALS, SHRINK, GROW = 1033, 2, 4  # linux/fcntl.h; Python names them only from 3.13 on
 PAGE = mmap.PAGESIZE
@@ -73,14 +76,11 @@ class Region:
         os.close(self._handle)
 
 
-def native() -> Any:
+def native() -> type[_native.broadcast]:
     """The native part. Raises UnsupportedError where it isn't built."""
     found = kernels.native_broadcast()
     if found is None:
-        raise UnsupportedError(
-            "shared memory between learner and actors needs native code, which isn't built here",
-            hint="`qgraph doctor` says why; pip install . builds it",
-        )
+        raise kernels.not_available("shared memory between learner and actors")
     return found
 
 

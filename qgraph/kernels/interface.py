@@ -1,0 +1,6 @@
+"""The interface that the native extension has to have: a digest of its types.
+
+Made from qgraph/_native.pyi by `make golden`. Do not edit: a test compares them.
+"""
+
+INTERFACE = "24d6428987b386eb"

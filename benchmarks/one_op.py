@@ -29,6 +29,7 @@ PRODUCT = ("qgraph", "transforms", "cli")
 COPIED = ("qgraph", "transforms", "cli", "tests", "benchmarks", "fused_ops", "docs", "examples")
 WALKS = (
     "tests/ops",
+    "tests/ir/test_definitions.py",
     "tests/ir/test_ops.py",
     "tests/program/test_ops.py",
     "tests/backends/test_lowerings.py",
@@ -105,7 +106,7 @@ def _entries(path: str, text: str, op: str) -> Iterator[Place]:
         starts.append(starts[-1] + len(line.encode()))
     raw = text.encode()
 
-    def place(first: ast.expr, last: ast.expr) -> Place:
+    def place(first: ast.expr | ast.keyword, last: ast.expr) -> Place:
         begin = len(raw[: starts[first.lineno - 1] + first.col_offset].decode())
         assert last.end_lineno is not None and last.end_col_offset is not None
         end = len(raw[: starts[last.end_lineno - 1] + last.end_col_offset].decode())
@@ -124,6 +125,9 @@ def _entries(path: str, text: str, op: str) -> Iterator[Place]:
                 )
                 if _is(element, op) or defined:
                     yield place(element, element)
+                if defined and isinstance(element, ast.Call):
+                    for keyword in element.keywords:  # what a definition may leave out
+                        yield place(keyword, keyword.value)
 
 
 def _is(node: ast.expr, op: str) -> bool:

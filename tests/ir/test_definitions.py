@@ -185,6 +185,15 @@ def test_what_is_said_never_to_be_negative_is_not(op: str) -> None:
                 assert not (made < 0).any()
 
 
+@pytest.mark.parametrize("op", INTEGER)
+def test_what_cannot_be_negative_is_said_not_to_be(op: str) -> None:
+    definition, shapes = OPS[op], example(op).shapes
+    assert definition.reach is not None
+    reach = definition.reach(attributes(op), [Reach(-20, 20, 20)] * len(shapes), shapes)
+    said = definition.nonnegative(attributes(op), [False] * len(shapes))
+    assert said or reach.low < 0 or definition.scale is Scale.OWN, f"{op}: `nonnegative` is missing"
+
+
 def test_marks_of_pools_say_something_of_the_sign() -> None:
     rule = OPS["depthwise_conv2d"].nonnegative
     window = attributes_of(ConvAttrs, {**WINDOW, "pool": True})
@@ -199,6 +208,20 @@ def test_elementwise_ops_look_at_one_place(op: str) -> None:
     full = [np.broadcast_to(x, whole.shape)[place] for x in inputs]
     alone = evaluate(op, [np.asarray(x).reshape(1) for x in full])
     np.testing.assert_array_equal(alone[0], whole[place])
+
+
+KEEPING = [op for op in INTEGER if OPS[op].keeps_scale and not OPS[op].moves]
+
+
+@pytest.mark.parametrize("op", KEEPING)
+def test_what_looks_at_one_place_is_said_to(op: str) -> None:
+    inputs = floats(op)
+    if len(inputs) > 1 or evaluate(op, inputs).shape != inputs[0].shape:
+        return
+    order = np.random.default_rng(1).permutation(inputs[0].size)
+    turned = inputs[0].ravel()[order].reshape(inputs[0].shape)
+    same = np.array_equal(evaluate(op, inputs).ravel()[order], evaluate(op, [turned]).ravel())
+    assert OPS[op].elementwise or not same, f"{op}: `elementwise` is missing"
 
 
 @pytest.mark.parametrize("op", [op for op in COMPUTING if OPS[op].moves])

@@ -83,6 +83,8 @@ def codes(seed: int, shape: tuple) -> np.ndarray:
 
 
 def test_every_op_with_an_integer_form_is_here():
+    missing = [f"{name}: no definition in qgraph/ir/ops" for name in INTEGER if name not in OPS]
+    assert not missing
     assert set(INTEGER) == {name for name, op in OPS.items() if op.integer is not None}
 
 

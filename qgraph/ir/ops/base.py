@@ -95,6 +95,17 @@ class OpDef(Generic[A]):
     layer: bool = False
     apart: Callable[[A, Shape], bool] | None = None
 
+    def __post_init__(self) -> None:
+        if self.integer is None:
+            return
+        missing = [] if self.scale is not Scale.FLOAT else ["scale"]
+        missing += [] if self.reach is not None else ["reach"]
+        if missing:
+            raise GraphError(
+                f"op `{self.name}` has an integer rule and no {' and no '.join(missing)}",
+                hint="complete its definition in qgraph/ir/ops",
+            )
+
     @property
     def same_scale(self) -> bool:
         """Whether all inputs have to be on one scale."""

@@ -11,7 +11,6 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,7 @@ class Graph:
         self.inputs.append(value)
         return value
 
-    def const(self, value: Any, name: str = "const") -> str:
+    def const(self, value: object, name: str = "const") -> str:
         return self.add("const", name=name, attrs={"value": np.asarray(value)})
 
     def add(
@@ -241,7 +240,7 @@ class Graph:
         self._order = None
         self.refresh_types()
 
-    def set_attrs(self, name: str, **changes: Any) -> None:
+    def set_attrs(self, name: str, **changes: object) -> None:
         node = self.nodes[name]
         self.replace(replace(node, attrs={**node.attrs, **changes}))
 

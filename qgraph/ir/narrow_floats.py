@@ -8,9 +8,10 @@ importers, by `qgraph.ir.cast`.)
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
+
+from qgraph.ir.types import Array
 
 NARROW = ("float16", "bfloat16")
 WIDE = "float32"
@@ -20,17 +21,17 @@ def widened_dtype(dtype: str) -> str:
     return WIDE if dtype in NARROW else dtype
 
 
-def widened_array(array: Any) -> Any:
+def widened_array(array: Array) -> Array:
     """`array` itself, or its values in float32 where it is of a narrow float type."""
     return array.astype(np.float32) if array.dtype.name in NARROW else array
 
 
-def of_numpy(array: Any) -> Any:
+def of_numpy(array: Array) -> Array:
     """`array` itself, or in float32 where it is of bfloat16, which numpy takes for raw bytes."""
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
-def in_float32(array: Any) -> Any:
+def in_float32(array: Array) -> Array:
     """`array` itself, or cast to float32 where it is of another float type."""
     return array.astype(np.float32) if array.dtype.name in (*NARROW, "float64") else array
 

@@ -158,14 +158,14 @@ class _Line:
     def values(self, text: str | None) -> tuple[str, ...]:
         return tuple(self.value(part) for part in _split(text or ""))
 
-    def attrs(self, text: str | None) -> dict[str, Any]:
+    def attrs(self, text: str | None) -> dict[str, object]:
         pairs = [part.partition("=") for part in _split(text or "")]
         wrong = [key for key, equals, _ in pairs if not equals]
         if wrong:
             raise TextError(f"expected key=value, found `{wrong[0]}`")
         return {key: self.attr(value) for key, _, value in pairs}
 
-    def attr(self, text: str) -> Any:
+    def attr(self, text: str) -> object:
         if text.startswith("<"):
             return _parse_spec(text[1:-1])
         if text == "@source":

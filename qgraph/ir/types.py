@@ -87,7 +87,7 @@ class Moments:
         """Of the value plus `by`, [channels]."""
         return replace(self, mean=self.mean + by)
 
-    def of_channels(self, kept: Any) -> Moments:
+    def of_channels(self, kept: Array) -> Moments:
         """Of the channels that the index `kept` picks."""
         epsilon = None if self.epsilon is None else self.epsilon[kept]
         return Moments(self.mean[kept], self.deviation[kept], epsilon)
@@ -183,7 +183,7 @@ class TensorType:
 
 
 @lru_cache(maxsize=64)
-def _dtype_name(dtype: np.dtype[Any]) -> str:
+def _dtype_name(dtype: np.dtype[np.generic]) -> str:
     """Numpy works its dtypes' names out anew each time, which shows in large graphs."""
     return "string" if dtype.kind in "OSU" else dtype.name
 

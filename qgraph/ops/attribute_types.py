@@ -10,11 +10,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-Reader = Callable[[Any], Any]
+Reader = Callable[[object], object]
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair]
 
-_WORDS: Mapping[Any, str] = {
+_WORDS: Mapping[object, str] = {
     int: "an integer",
     float: "a number",
     bool: "True or False",
@@ -32,7 +32,7 @@ class Misfit(Exception):
     """A value is not of the type that it is read as."""
 
 
-def is_union(hint: Any) -> bool:
+def is_union(hint: object) -> bool:
     return get_origin(hint) in (Union, types.UnionType)
 
 
@@ -42,7 +42,7 @@ def type_hints(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def words(hint: Any) -> str:
+def words(hint: object) -> str:
     """A type in words."""
     if is_union(hint):
         return " or ".join(map(words, get_args(hint)))
@@ -54,7 +54,7 @@ def words(hint: Any) -> str:
     return "a name" if issubclass(kind, Enum) else f"a {kind.__name__}"
 
 
-def reader(hint: Any) -> Reader:
+def reader(hint: object) -> Reader:
     """A function that gives a value in the form of this type, or raises Misfit.
 
     Lists become tuples and numpy's numbers Python's.
@@ -78,7 +78,7 @@ def _class_of(hint: Any) -> type:
     return found
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     if type(value) is int:
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -86,30 +86,30 @@ def _integer(value: Any) -> int:
     raise Misfit
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         return float(value)
     raise Misfit
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise Misfit
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     raise Misfit
 
 
-def _nothing(value: Any) -> None:
+def _nothing(value: object) -> None:
     if value is not None:
         raise Misfit
 
 
-_PLAIN: Mapping[Any, Reader] = {
+_PLAIN: Mapping[object, Reader] = {
     int: _integer,
     float: _number,
     bool: _boolean,
@@ -120,7 +120,7 @@ _PLAIN: Mapping[Any, Reader] = {
 
 
 def _any_of(readers: list[Reader]) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         for each in readers:
             try:
                 return each(value)
@@ -131,8 +131,8 @@ def _any_of(readers: list[Reader]) -> Reader:
     return read
 
 
-def _one_of(choices: tuple[Any, ...]) -> Reader:
-    def read(value: Any) -> Any:
+def _one_of(choices: tuple[object, ...]) -> Reader:
+    def read(value: object) -> Any:
         if isinstance(value, str) and value in choices:
             return value
         raise Misfit
@@ -140,19 +140,19 @@ def _one_of(choices: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _tuple_of(parts: tuple[Any, ...]) -> Reader:
+def _tuple_of(parts: tuple[object, ...]) -> Reader:
     readers = [reader(part) for part in parts if part is not Ellipsis]
     if Ellipsis in parts:
         (each,) = readers
 
-        def read(value: Any) -> tuple[Any, ...]:
+        def read(value: object) -> tuple[object, ...]:
             if not isinstance(value, tuple | list):
                 raise Misfit
             return tuple([each(part) for part in value])
 
         return read
 
-    def read_all(value: Any) -> tuple[Any, ...]:
+    def read_all(value: object) -> tuple[object, ...]:
         if not isinstance(value, tuple | list) or len(value) != len(readers):
             raise Misfit
         return tuple([each(part) for each, part in zip(readers, value, strict=True)])
@@ -161,7 +161,7 @@ def _tuple_of(parts: tuple[Any, ...]) -> Reader:
 
 
 def _member_of(kind: type[Enum]) -> Reader:
-    def read(value: Any) -> Enum:
+    def read(value: object) -> Enum:
         try:
             return kind(value)
         except ValueError:
@@ -171,7 +171,7 @@ def _member_of(kind: type[Enum]) -> Reader:
 
 
 def _instance_of(kind: type) -> Reader:
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if isinstance(value, kind):
             return value
         raise Misfit

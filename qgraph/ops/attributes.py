@@ -36,8 +36,8 @@ class Declaration:
     meaning: str
     low: int | float | None = None
     high: int | float | None = None
-    choices: tuple[Any, ...] = ()
-    default: Any = REQUIRED
+    choices: tuple[object, ...] = ()
+    default: object = REQUIRED
 
     @property
     def required(self) -> bool:
@@ -54,7 +54,7 @@ class Declaration:
             return f"at least {self.low}"
         return "" if self.high is None else f"at most {self.high}"
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """Whether the value, or each number in it, is in the range. None is always allowed."""
         if self.choices:
             return value in self.choices
@@ -62,9 +62,9 @@ class Declaration:
             return self._in_range(value)
         return all(self._in_range(number) for number in _numbers(value))
 
-    def _in_range(self, number: Any) -> bool:
+    def _in_range(self, number: int | float | np.number) -> bool:
         low, high = self.low, self.high
-        return (low is None or number >= low) and (high is None or number <= high)
+        return bool((low is None or number >= low) and (high is None or number <= high))
 
 
 def attribute(
@@ -72,8 +72,8 @@ def attribute(
     *,
     low: int | float | None = None,
     high: int | float | None = None,
-    choices: tuple[Any, ...] = (),
-    default: Any = REQUIRED,
+    choices: tuple[object, ...] = (),
+    default: object = REQUIRED,
 ) -> Any:
     """A dataclass field that is an attribute; see `Declaration`."""
     metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices}
@@ -98,12 +98,12 @@ class Attributes:
                     f"attribute `{declared.name}` is {value!r}", hint=f"legal: {declared.range}"
                 )
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterator[tuple[str, object]]:
         """Names and values, in the order of declaration."""
         for declared in declarations(type(self)):
             yield declared.name, getattr(self, declared.name)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """The attributes that differ from their defaults, and all that have none."""
         found = ((d, getattr(self, d.name)) for d in declarations(type(self)))
         return {d.name: value for d, value in found if d.required or value != d.default}
@@ -133,12 +133,12 @@ def _limited(kind: Any) -> tuple[Declaration, ...]:
     )
 
 
-def _declaration(part: Field[Any]) -> Declaration:
+def _declaration(part: Field[object]) -> Declaration:
     default = REQUIRED if part.default is MISSING else part.default
     return Declaration(part.name, default=default, **part.metadata)
 
 
-def attributes_of(kind: type[A], given: Mapping[str, Any]) -> A:
+def attributes_of(kind: type[A], given: Mapping[str, object]) -> A:
     """An instance from values by name; lists become tuples and numpy's numbers Python's.
 
     Raises GraphError for an unknown attribute, a missing one, one of another type, and a value out
@@ -170,7 +170,7 @@ def _without_any(kind: Any) -> Any:
     return kind()
 
 
-def _check_required(form: _Form, values: Mapping[str, Any]) -> None:
+def _check_required(form: _Form, values: Mapping[str, object]) -> None:
     for name in form.required:
         if name not in values:
             raise GraphError(f"attribute `{name}` is missing")
@@ -196,7 +196,7 @@ def _form(kind: Any) -> _Form:
     return _Form(kind, {d.name: reader(hints[d.name]) for d in declared}, required)
 
 
-def attributes_for(kind: type[A], given: Attributes | Mapping[str, Any]) -> A:
+def attributes_for(kind: type[A], given: Attributes | Mapping[str, object]) -> A:
     """Attributes of a class, given as an instance or as values by name. Raises GraphError."""
     if isinstance(given, Mapping):
         return attributes_of(kind, given)
@@ -205,7 +205,7 @@ def attributes_for(kind: type[A], given: Attributes | Mapping[str, Any]) -> A:
     return given
 
 
-def _numbers(value: Any) -> Iterator[Any]:
+def _numbers(value: object) -> Iterator[int | float | np.number]:
     if isinstance(value, tuple | list):
         for part in value:
             yield from _numbers(part)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.ops.attributes import Attributes, attributes_for
-from qgraph.program.ops import OPS, OpClass, Operand, ProgramOp, program_op
-from qgraph.program.ops.base import A
+from qgraph.program.ops import OPS, OpClass, Operand, program_op
+from qgraph.program.ops.base import A, AnyProgramOp
 
 Exponent = int | tuple[int, ...]
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def storage(low: int, high: int) -> str:
@@ -65,7 +64,7 @@ class Step:
         op: str,
         inputs: tuple[str, ...],
         output: str,
-        attrs: Attributes | Mapping[str, Any] = NOTHING,
+        attrs: Attributes | Mapping[str, object] = NOTHING,
     ) -> None:
         try:
             checked = _checked(program_op(op), len(inputs), attrs)
@@ -76,7 +75,7 @@ class Step:
             object.__setattr__(self, name, value)
 
     @property
-    def definition(self) -> ProgramOp[Any]:
+    def definition(self) -> AnyProgramOp:
         return OPS[self.op]
 
     @property
@@ -91,7 +90,7 @@ class Step:
 
 
 def _checked(
-    definition: ProgramOp[Any], inputs: int, attrs: Attributes | Mapping[str, Any]
+    definition: AnyProgramOp, inputs: int, attrs: Attributes | Mapping[str, object]
 ) -> Attributes:
     if not definition.takes(inputs):
         wanted = ", ".join(definition.operands)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from qgraph.errors import UnsupportedError
 from qgraph.exact.bounds import Bound
 from qgraph.ir.graph import Graph, Node
-from qgraph.ir.types import Array
+from qgraph.ir.types import AnyExponent, Array
 from qgraph.numerics import frozen_exponent
 from qgraph.program.program import Step, Tensor, storage
 
@@ -22,7 +21,7 @@ class ProgramWriter:
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Array] = {}
         self.steps: list[Step] = []
-        self._tables: dict[tuple[bytes, Any], str] = {}
+        self._tables: dict[tuple[bytes, object], str] = {}
         self._bounds = found
 
     def shape(self, value: str) -> tuple[int, ...]:
@@ -38,14 +37,14 @@ class ProgramWriter:
             )
         return tuple(int(d or 0) for d in shape)
 
-    def declare(self, value: str, exponent: Any) -> None:
+    def declare(self, value: str, exponent: AnyExponent) -> None:
         """A tensor for a value of the graph."""
         bound, shape = self._bounds[value], self.shape(value)
         self.tensors[value] = Tensor(
             value, shape, bound.low, bound.high, bound.magnitude, frozen_exponent(exponent)
         )
 
-    def constant(self, name: str, codes: Array, exponent: Any) -> str:
+    def constant(self, name: str, codes: Array, exponent: AnyExponent) -> str:
         """A constant of those codes, in the smallest type that holds them."""
         low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
         self.tensors[name] = Tensor(
@@ -74,7 +73,7 @@ class ProgramWriter:
             name = f"{stem}_{count}"
         return name
 
-    def step(self, op: str, inputs: tuple[str, ...], output: str, **attrs: Any) -> None:
+    def step(self, op: str, inputs: tuple[str, ...], output: str, **attrs: object) -> None:
         """Append a step. Raises GraphError where the op does not have such attributes."""
         self.steps.append(Step(op, inputs, output, attrs))
 

@@ -224,7 +224,7 @@ def dump_profile(profile: Profile) -> str:
     return text
 
 
-def parse_profile(data: Any, where: str = "profile") -> Profile:
+def parse_profile(data: object, where: str = "profile") -> Profile:
     """A profile from plain data. Raises ProfileError naming the key that is wrong."""
     try:
         return read(Profile, data, what="the profile", name=path_text(Path(where).stem))

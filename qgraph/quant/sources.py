@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.archives import Archive, npy_header
 from qgraph.errors import CalibrationError
+from qgraph.foreign import DatasetLike
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.quant.spill import Scratch
@@ -125,7 +125,7 @@ def call_entry_point(text: str, limit: int | None, on_read: OnRead) -> Mapping[s
 
 
 def _collect(
-    batches: Iterable[Any], where: str, limit: int | None, on_read: OnRead
+    batches: Iterable[DatasetLike], where: str, limit: int | None, on_read: OnRead
 ) -> dict[str, Array]:
     """Join batches: arrays, (inputs, labels) tuples, or mappings by input name.
 
@@ -158,7 +158,7 @@ class _Joined:
         self.first: Array | None = None
         self.scratch = Scratch()
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: DatasetLike) -> None:
         array = of_numpy(np.atleast_1d(np.asarray(batch, order="C")))
         if self.first is None:
             self.first = array[:1]

@@ -207,7 +207,7 @@ def _row(one: Extreme) -> dict[str, JSON]:
     }
 
 
-def _step(step: Step) -> dict[str, JSON]:
+def _step(step: Step) -> dict[str, object]:
     return {
         "op": step.op,
         "inputs": [*step.inputs],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import (
@@ -18,9 +17,9 @@ from qgraph.ir.ops import (
     standardize,
     structure,
 )
-from qgraph.ir.ops.base import OpDef
+from qgraph.ir.ops.base import AnyOp, OpDef
 
-OPS: Mapping[str, OpDef[Any]] = MappingProxyType(
+OPS: Mapping[str, AnyOp] = MappingProxyType(
     {
         definition.name: definition
         for module in (
@@ -39,7 +38,7 @@ OPS: Mapping[str, OpDef[Any]] = MappingProxyType(
 )
 
 
-def op_definition(op: str, node: str | None = None) -> OpDef[Any]:
+def op_definition(op: str, node: str | None = None) -> AnyOp:
     """The definition of `op`. Raises GraphError if there is none."""
     try:
         return OPS[op]

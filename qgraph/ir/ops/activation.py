@@ -15,6 +15,7 @@ import numpy as np
 
 from qgraph.ir.ops.attributes import AxisAttrs, MarkedAttrs
 from qgraph.ir.ops.base import (
+    AnyOp,
     OpDef,
     Scale,
     Shapes,
@@ -23,11 +24,11 @@ from qgraph.ir.ops.base import (
     never_negative,
     same_as_first,
 )
-from qgraph.ir.types import Fixed
+from qgraph.ir.types import AnyExponent, Array, Codes, Fixed
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.reach import Ranged, Reach
 
-PointwiseFunction = Callable[[Any, Any], Any]
+PointwiseFunction = Callable[[Any, Array], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,35 +74,40 @@ class LogSoftmaxAttrs(AxisAttrs):
     axis: int = attribute("the last one", choices=(-1,), default=-1)
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Array) -> Array:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 
 
-def _elu(attrs: EluAttrs, x: Any) -> Any:
+def _elu(attrs: EluAttrs, x: Array) -> Array:
     return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0))).astype(x.dtype)
 
 
-def _selu(attrs: Attributes, x: Any) -> Any:
+def _selu(attrs: Attributes, x: Array) -> Array:
     scale, alpha = 1.0507009873554805, 1.6732632423543772
     return (scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))).astype(x.dtype)
 
 
-def _erf(x: Any) -> Any:
-    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+def _erf(x: Array) -> Array:
+    result: Array = np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+    return result
 
 
-def _gelu(attrs: GeluAttrs, x: Any) -> Any:
+def _gelu(attrs: GeluAttrs, x: Array) -> Array:
     if attrs.approximate:
-        return (0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))).astype(x.dtype)
-    return (0.5 * x * (1 + _erf(x / np.sqrt(2.0)))).astype(x.dtype)
+        tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+        approximate: Array = (0.5 * x * (1 + tanh)).astype(x.dtype)
+        return approximate
+    result: Array = (0.5 * x * (1 + _erf(x / np.sqrt(2.0)))).astype(x.dtype)
+    return result
 
 
-def _hard_sigmoid(attrs: HardSigmoidAttrs, x: Any) -> Any:
+def _hard_sigmoid(attrs: HardSigmoidAttrs, x: Array) -> Array:
     """relu6(x + 3) / 6, the form used by MobileNetV3; or clip(alpha * x + beta, 0, 1)."""
     if attrs.alpha is not None and attrs.beta is not None:
         return np.clip(attrs.alpha * x + attrs.beta, 0, 1).astype(x.dtype)
-    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+    result: Array = np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return result
 
 
 POINTWISE: Mapping[str, PointwiseFunction] = {
@@ -128,7 +134,7 @@ _ATTRIBUTES: Mapping[str, type[Attributes]] = {
 _NEVER_NEGATIVE = frozenset({"sigmoid", "hard_sigmoid", "softplus"})
 
 
-def _pointwise(name: str, function: PointwiseFunction) -> OpDef[Any]:
+def _pointwise(name: str, function: PointwiseFunction) -> AnyOp:
     return OpDef(
         name,
         (1, 1),
@@ -141,15 +147,15 @@ def _pointwise(name: str, function: PointwiseFunction) -> OpDef[Any]:
     )
 
 
-def _relu(attrs: Attributes, inputs: Sequence[Any]) -> Any:
+def _relu(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return np.maximum(inputs[0], 0)
 
 
-def _relu6(attrs: Attributes, inputs: Sequence[Any]) -> Any:
+def _relu6(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return np.clip(inputs[0], 0, 6)
 
 
-def _leaky_relu(attrs: LeakyReluAttrs, inputs: Sequence[Any]) -> Any:
+def _leaky_relu(attrs: LeakyReluAttrs, inputs: Sequence[Array]) -> Array:
     x = inputs[0]
     return np.where(x > 0, x, x * x.dtype.type(attrs.alpha))
 
@@ -158,12 +164,13 @@ def _integer_relu(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(np.maximum(inputs[0].codes, 0), inputs[0].exponent)
 
 
-def six_code(exponent: Any) -> Any:
+def six_code(exponent: AnyExponent) -> Codes:
     """The code of 6 on a grid of step 2^-exponent, to the nearest where 6 is not on it.
 
     On grids so fine that 6 takes more than 62 bits it is out of reach of any code.
     """
-    return np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
+    result: Codes = np.rint(np.ldexp(6.0, np.minimum(exponent, 59))).astype(np.int64)
+    return result
 
 
 def _integer_relu6(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
@@ -171,15 +178,17 @@ def _integer_relu6(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(np.clip(x.codes, 0, six_code(x.exponent)), x.exponent)
 
 
-def _softmax(attrs: SoftmaxAttrs, inputs: Sequence[Any]) -> Any:
+def _softmax(attrs: SoftmaxAttrs, inputs: Sequence[Array]) -> Array:
     x, axis = inputs[0], attrs.axis
     e = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis=axis, keepdims=True)
+    result: Array = e / e.sum(axis=axis, keepdims=True)
+    return result
 
 
-def _log_softmax(attrs: Attributes, inputs: Sequence[Any]) -> Any:
+def _log_softmax(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     x = inputs[0] - inputs[0].max(axis=-1, keepdims=True, initial=-np.inf)
-    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    result: Array = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return result
 
 
 def _rectified(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
@@ -188,16 +197,16 @@ def _rectified(attrs: MarkedAttrs, inputs: Sequence[Ranged], shapes: Shapes) -> 
 
 def _rectifier(
     name: str,
-    evaluate: Callable[[Attributes, Sequence[Any]], Any],
+    evaluate: Callable[[Attributes, Sequence[Array]], Array],
     integer: Callable[[Attributes, Sequence[Fixed]], Fixed],
-) -> OpDef[Any]:
+) -> AnyOp:
     return OpDef(
         name, (1, 1), MarkedAttrs, same_as_first, evaluate, integer,
         scale=Scale.KEPT, reach=_rectified, nonnegative=never_negative, elementwise=True,
     )  # fmt: skip
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     _rectifier("relu", _relu, _integer_relu),
     _rectifier("relu6", _relu6, _integer_relu6),
     OpDef("leaky_relu", (1, 1), LeakyReluAttrs, same_as_first, _leaky_relu, elementwise=True),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import MarkedAttrs
 from qgraph.ir.ops.base import (
+    AnyOp,
     OpDef,
     Scale,
     Shapes,
@@ -25,8 +25,8 @@ from qgraph.ir.ops.base import (
     same_as_first,
 )
 from qgraph.ir.ops.linear import product_exponent
-from qgraph.ir.types import Fixed, TensorType
-from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ir.types import Array, Fixed, TensorType
+from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.reach import (
     Ranged,
     Reach,
@@ -35,8 +35,8 @@ from qgraph.ops.reach import (
     reach_of_sum,
 )
 
-BinaryFunction = Callable[[Any, Any], Any]
-UnaryFunction = Callable[[Any], Any]
+BinaryFunction = Callable[[Array, Array], Array]
+UnaryFunction = Callable[[Array], Array]
 Nonnegative = Callable[[Attributes, Sequence[bool]], bool]
 
 
@@ -66,7 +66,7 @@ def _cast_type(attrs: CastAttrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(attrs.dtype, inputs[0].shape)
 
 
-def _cast(attrs: CastAttrs, inputs: Sequence[Any]) -> Any:
+def _cast(attrs: CastAttrs, inputs: Sequence[Array]) -> Array:
     return inputs[0].astype(attrs.dtype)
 
 
@@ -91,7 +91,7 @@ def _of_codes(
     function: BinaryFunction,
     reach: Callable[[MarkedAttrs, Sequence[Ranged], Shapes], Reach],
     nonnegative: Nonnegative,
-) -> OpDef[Any]:
+) -> AnyOp:
     """Arithmetic of codes on one scale."""
     return OpDef(
         name,
@@ -110,17 +110,15 @@ def _of_codes(
 def _binary(
     name: str,
     function: BinaryFunction,
-    infer: Callable[[Any, Sequence[TensorType]], TensorType] = broadcast,
-) -> OpDef[Any]:
+    infer: Callable[[A, Sequence[TensorType]], TensorType] = broadcast,
+) -> AnyOp:
     return OpDef(
         name, (2, 2), MarkedAttrs, infer, lambda attrs, inputs: function(inputs[0], inputs[1]),
         elementwise=True,
     )  # fmt: skip
 
 
-def _unary(
-    name: str, function: UnaryFunction, nonnegative: Nonnegative = can_be_negative
-) -> OpDef[Any]:
+def _unary(name: str, function: UnaryFunction, nonnegative: Nonnegative = can_be_negative) -> AnyOp:
     return OpDef(
         name, (1, 1), Attributes, same_as_first, lambda attrs, inputs: function(inputs[0]),
         nonnegative=nonnegative, elementwise=True,
@@ -134,7 +132,7 @@ COMPARISONS: dict[str, BinaryFunction] = {
     "not_equal": np.not_equal,
 }
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     _of_codes("add", np.add, _sum_reach, as_its_inputs),
     _of_codes("sub", np.subtract, _difference_reach, can_be_negative),
     _of_codes("maximum", np.maximum, reach_of_inputs, as_one_input),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class OpDef(Generic[A]):
     arity: tuple[int, int | None]
     attributes: type[A]
     infer: Callable[[A, Sequence[TensorType]], TensorType | tuple[TensorType, ...]]
-    evaluate: Callable[[A, Sequence[Any]], Any] | None = None
+    evaluate: Callable[[A, Sequence[Array]], Any] | None = None
     integer: Callable[[A, Sequence[Fixed]], Fixed] | None = None
     scale: Scale = Scale.FLOAT
     reach: Callable[[A, Sequence[Ranged], Shapes], Reach] | None = None
@@ -132,6 +132,10 @@ class OpDef(Generic[A]):
         return found if isinstance(found, tuple) else (found,)
 
 
+# An op of any attributes.
+AnyOp: TypeAlias = OpDef[Any]
+
+
 def same_as_first(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorType:
     return inputs[0]
 
@@ -172,7 +176,7 @@ def moved(evaluate: Callable[[A, Sequence[Array]], Array]) -> Callable[[A, Seque
     """The integer rule of an op that only moves values: the same motion, on codes."""
 
     def integer(attrs: A, inputs: Sequence[Fixed]) -> Fixed:
-        codes: Any = evaluate(attrs, [i.codes for i in inputs])
+        codes: Codes = evaluate(attrs, [i.codes for i in inputs])
         return Fixed(codes, one_scale(inputs))
 
     return integer

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops import activation, arithmetic
 from qgraph.ir.ops.activation import GeluAttrs
-from qgraph.ir.ops.base import OpDef, same_as_first
+from qgraph.ir.ops.base import AnyOp, OpDef, same_as_first
+from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes, attribute, attributes_of
 
 Argument = int | float
-Step = tuple[str, tuple[Argument, ...], tuple[tuple[str, Any], ...]]
+Step = tuple[str, tuple[Argument, ...], tuple[tuple[str, object], ...]]
 Steps = tuple[Step, ...]
 
 # Ops that give each element from the elements at its place alone.
-ELEMENTWISE: dict[str, OpDef[Any]] = {
+ELEMENTWISE: dict[str, AnyOp] = {
     definition.name: definition
     for definition in (*activation.OPS, *arithmetic.OPS)
     if definition.elementwise
@@ -48,7 +48,7 @@ class ComposedAttrs(Attributes):
             attributes_of(ELEMENTWISE[op].attributes, dict(extra))
 
 
-def composed(attrs: ComposedAttrs, x: Any) -> Any:
+def composed(attrs: ComposedAttrs, x: Array) -> Array:
     """The steps, one after the other, in the dtype of `x`."""
     values = [x]
     for op, arguments, extra in attrs.steps:
@@ -57,14 +57,15 @@ def composed(attrs: ComposedAttrs, x: Any) -> Any:
     return np.asarray(values[-1], x.dtype)
 
 
-def evaluated(op: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
+def evaluated(op: str, attrs: Mapping[str, object], inputs: Sequence[Array]) -> Array:
     """What an elementwise op gives in float."""
     definition = ELEMENTWISE[op]
     assert definition.evaluate is not None
-    return definition.evaluate(attributes_of(definition.attributes, attrs), inputs)
+    result: Array = definition.evaluate(attributes_of(definition.attributes, attrs), inputs)
+    return result
 
 
-def _evaluate(attrs: ComposedAttrs, inputs: Sequence[Any]) -> Any:
+def _evaluate(attrs: ComposedAttrs, inputs: Sequence[Array]) -> Array:
     return composed(attrs, inputs[0])
 
 
@@ -105,7 +106,7 @@ def _gelu(attrs: GeluAttrs) -> Iterator[Step]:
     yield ("mul", (last + 2, last + 1), ())
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     OpDef(
         "composed", (1, 1), ComposedAttrs, same_as_first, _evaluate,
         nonnegative=_nonnegative, elementwise=True, pointwise=True,
@@ -113,4 +114,4 @@ OPS: tuple[OpDef[Any], ...] = (
 )  # fmt: skip
 
 # Functions that may become a table.
-TABLES: Mapping[str, OpDef[Any]] = {op.name: op for op in (*activation.OPS, *OPS) if op.pointwise}
+TABLES: Mapping[str, AnyOp] = {op.name: op for op in (*activation.OPS, *OPS) if op.pointwise}

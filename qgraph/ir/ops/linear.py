@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from qgraph import kernels
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.ops.attributes import MarkedAttrs, SlidingAttrs
 from qgraph.ir.ops.base import (
+    AnyOp,
     OpDef,
     Scale,
     Shapes,
@@ -26,7 +26,7 @@ from qgraph.ir.ops.base import (
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
 from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes
 from qgraph.ir.types import Array, Codes, Fixed, TensorType
-from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.reach import Ranged, Reach, reach_of_products, reach_of_sum
 
 
@@ -87,7 +87,7 @@ def conv2d(attrs: ConvAttrs, inputs: Sequence[Array]) -> Array:
     return convolved(x, w, attrs.strides, attrs.dilations, _pads(attrs, x, w))
 
 
-def depthwise_conv2d(attrs: ConvAttrs, inputs: Sequence[Any]) -> Array:
+def depthwise_conv2d(attrs: ConvAttrs, inputs: Sequence[Array]) -> Array:
     x, w = inputs
     strides, dilations, pads = attrs.strides, attrs.dilations, _pads(attrs, x, w)
     if x.dtype == np.float32 and w.shape[3] == 1:
@@ -95,7 +95,7 @@ def depthwise_conv2d(attrs: ConvAttrs, inputs: Sequence[Any]) -> Array:
     return convolved_by_channel(x, w, strides, dilations, pads)
 
 
-def _pads(attrs: ConvAttrs, x: Any, w: Any) -> Pads:
+def _pads(attrs: ConvAttrs, x: Array, w: Array) -> Pads:
     return attrs.pads(x.shape[1:3], w.shape[:2])
 
 
@@ -136,26 +136,26 @@ def infer_bias_add(attrs: Attributes, inputs: Sequence[TensorType]) -> TensorTyp
 
 
 def product_exponent(x: Fixed, w: Fixed) -> int | Codes:
-    total: Any = np.asarray(x.exponent) + np.asarray(w.exponent)
+    total: Array = np.asarray(x.exponent) + np.asarray(w.exponent)
     return int(total) if total.ndim == 0 else total
 
 
 def _integer_conv2d(attrs: ConvAttrs, inputs: Sequence[Fixed]) -> Fixed:
-    codes: Any = conv2d(attrs, [i.codes for i in inputs])
+    codes: Array = conv2d(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
 def _integer_depthwise(attrs: ConvAttrs, inputs: Sequence[Fixed]) -> Fixed:
-    codes: Any = depthwise_conv2d(attrs, [i.codes for i in inputs])
+    codes: Array = depthwise_conv2d(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
 def _integer_matmul(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
-    codes: Any = matmul(attrs, [i.codes for i in inputs])
+    codes: Array = matmul(attrs, [i.codes for i in inputs])
     return Fixed(codes, product_exponent(*inputs))
 
 
-def _add(attrs: Attributes, inputs: Sequence[Any]) -> Any:
+def _add(attrs: Attributes, inputs: Sequence[Array]) -> Array:
     return inputs[0] + inputs[1]
 
 
@@ -165,12 +165,12 @@ def _integer_bias_add(attrs: Attributes, inputs: Sequence[Fixed]) -> Fixed:
 
 def _layer(
     name: str,
-    attributes: type[Any],
-    infer: Callable[[Any, Sequence[TensorType]], TensorType],
-    evaluate: Callable[[Any, Sequence[Any]], Array],
-    integer: Callable[[Any, Sequence[Fixed]], Fixed],
+    attributes: type[A],
+    infer: Callable[[A, Sequence[TensorType]], TensorType],
+    evaluate: Callable[[A, Sequence[Array]], Array],
+    integer: Callable[[A, Sequence[Fixed]], Fixed],
     terms: Callable[[Shapes], Sequence[int | None]],
-) -> OpDef[Any]:
+) -> AnyOp:
     """terms: sizes whose product is the number of products that an element adds up."""
 
     def reach(attrs: Attributes, inputs: Sequence[Ranged], shapes: Shapes) -> Reach:
@@ -195,7 +195,7 @@ def _matmul_terms(shapes: Shapes) -> Sequence[int | None]:
     return (w[0] if w and w[0] is not None else x[1] if x else None,)
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     # x [n,h,w,c], w [kh,kw,c/groups,out]
     _layer(
         "conv2d", ConvAttrs, infer_conv2d, conv2d, _integer_conv2d,

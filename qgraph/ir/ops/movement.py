@@ -12,6 +12,7 @@ import numpy as np
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
 from qgraph.ir.ops.base import (
+    AnyOp,
     OpDef,
     Scale,
     Shapes,
@@ -21,9 +22,9 @@ from qgraph.ir.ops.base import (
     reach_of_inputs,
     same_as_first,
 )
-from qgraph.ir.types import Codes, Shape, TensorType
+from qgraph.ir.types import Array, Codes, Shape, TensorType
 from qgraph.ops.attribute_types import Pads, Pair
-from qgraph.ops.attributes import Attributes, attribute
+from qgraph.ops.attributes import A, Attributes, attribute
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.ops.reach import Ranged, Reach, reach_of_any, with_zero
 
@@ -116,7 +117,7 @@ def _infer_concat(attrs: AxisAttrs, inputs: Sequence[TensorType]) -> TensorType:
     return TensorType(inputs[0].dtype, tuple(result))
 
 
-def _concat(attrs: AxisAttrs, inputs: Sequence[Any]) -> Any:
+def _concat(attrs: AxisAttrs, inputs: Sequence[Array]) -> Array:
     return np.concatenate(list(inputs), axis=attrs.axis)
 
 
@@ -131,7 +132,7 @@ def _infer_pad(attrs: PaddingAttrs, inputs: Sequence[TensorType]) -> TensorType:
     return x.with_shape(tuple(dims))
 
 
-def _pad(attrs: PaddingAttrs, inputs: Sequence[Any]) -> Any:
+def _pad(attrs: PaddingAttrs, inputs: Sequence[Array]) -> Array:
     if attrs.mode == "constant":
         return np.pad(inputs[0], attrs.paddings, constant_values=attrs.value)
     return np.pad(inputs[0], attrs.paddings, mode=attrs.mode)
@@ -151,7 +152,7 @@ def _infer_reshape(attrs: TargetAttrs, inputs: Sequence[TensorType]) -> TensorTy
     return TensorType(x.dtype, tuple(None if d == -1 else int(d) for d in target))
 
 
-def _reshape(attrs: TargetAttrs, inputs: Sequence[Any]) -> Any:
+def _reshape(attrs: TargetAttrs, inputs: Sequence[Array]) -> Array:
     return np.reshape(inputs[0], attrs.shape)
 
 
@@ -178,7 +179,7 @@ def _infer_slice(attrs: PartAttrs, inputs: Sequence[TensorType]) -> TensorType:
     return x.with_shape(tuple(dims))
 
 
-def _slice(attrs: PartAttrs, inputs: Sequence[Any]) -> Any:
+def _slice(attrs: PartAttrs, inputs: Sequence[Array]) -> Array:
     return inputs[0][attrs.slices]
 
 
@@ -219,7 +220,7 @@ def nearest(size: int, out: int, align_corners: bool, half_pixel: bool) -> Codes
     return found
 
 
-def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Any]) -> Any:
+def _resize_nearest(attrs: ResizeAttrs, inputs: Sequence[Array]) -> Array:
     x, (h, w) = inputs[0], attrs.size
     flags = (attrs.align_corners, attrs.half_pixel)
     return x[:, nearest(x.shape[1], h, *flags)][:, :, nearest(x.shape[2], w, *flags)]
@@ -248,14 +249,14 @@ def _infer_block(up: bool) -> Infer:
     return infer
 
 
-def _space_to_depth(attrs: BlockAttrs, inputs: Sequence[Any]) -> Any:
+def _space_to_depth(attrs: BlockAttrs, inputs: Sequence[Array]) -> Array:
     x, b = inputs[0], attrs.block
     n, h, w, c = x.shape
     y = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
     return y.reshape(n, h // b, w // b, b * b * c)
 
 
-def _depth_to_space(attrs: BlockAttrs, inputs: Sequence[Any]) -> Any:
+def _depth_to_space(attrs: BlockAttrs, inputs: Sequence[Array]) -> Array:
     x, b = inputs[0], attrs.block
     n, h, w, c = x.shape
     y = x.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
@@ -280,7 +281,7 @@ def _infer_space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[TensorType]
     )
 
 
-def _space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[Any]) -> Any:
+def _space_to_batch(attrs: SpaceToBatchAttrs, inputs: Sequence[Array]) -> Array:
     (bh, bw) = attrs.block
     x = np.pad(inputs[0], ((0, 0), *attrs.paddings, (0, 0)))
     n, h, w, c = x.shape
@@ -305,7 +306,7 @@ def _infer_batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[TensorType]
     )
 
 
-def _batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[Any]) -> Any:
+def _batch_to_space(attrs: BatchToSpaceAttrs, inputs: Sequence[Array]) -> Array:
     (bh, bw), ((t, b), (left, right)) = attrs.block, attrs.crops
     x = inputs[0]
     n, h, w, c = x.shape
@@ -335,21 +336,21 @@ def _reshaped_apart(attrs: TargetAttrs, shape: Shape) -> bool:
 
 def _mover(
     name: str,
-    attributes: type[Any],
+    attributes: type[A],
     infer: Infer,
-    evaluate: Callable[[Any, Sequence[Any]], Any],
-    apart: Callable[[Any, Shape], bool] | None,
-    reach: Callable[[Any, Sequence[Ranged], Shapes], Reach] = reach_of_inputs,
-    nonnegative: Callable[[Any, Sequence[bool]], bool] = as_its_inputs,
+    evaluate: Callable[[A, Sequence[Array]], Array],
+    apart: Callable[[A, Shape], bool] | None,
+    reach: Callable[[A, Sequence[Ranged], Shapes], Reach] = reach_of_inputs,
+    nonnegative: Callable[[A, Sequence[bool]], bool] = as_its_inputs,
     elementwise: bool = False,
-) -> OpDef[Any]:
+) -> AnyOp:
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate), scale=Scale.KEPT, reach=reach,
         nonnegative=nonnegative, moves=True, elementwise=elementwise, apart=apart,
     )  # fmt: skip
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     _mover(
         "identity", Attributes, same_as_first, lambda attrs, inputs: inputs[0], always,
         elementwise=True,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops.base import OpDef, always
-from qgraph.ir.types import TensorType
+from qgraph.ir.ops.base import AnyOp, OpDef, always
+from qgraph.ir.types import Array, TensorType
 from qgraph.ops.attributes import Attributes, attribute
 
 
@@ -32,22 +31,24 @@ def _infer(attrs: NormAttrs, inputs: Sequence[TensorType]) -> TensorType:
     return x
 
 
-def _batch_norm(attrs: NormAttrs, inputs: Sequence[Any]) -> Any:
+def _batch_norm(attrs: NormAttrs, inputs: Sequence[Array]) -> Array:
     x, gamma, beta, mean, variance = inputs
     scale = gamma / np.sqrt(variance + x.dtype.type(attrs.epsilon))
-    return (x - mean) * scale + beta
+    result: Array = (x - mean) * scale + beta
+    return result
 
 
-def _layer_norm(attrs: NormAttrs, inputs: Sequence[Any]) -> Any:
+def _layer_norm(attrs: NormAttrs, inputs: Sequence[Array]) -> Array:
     """In float64, rounded once: sums over channels then do not depend on their order."""
     x, gamma, beta = (np.asarray(v, np.float64) for v in inputs)
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
     normal = centred / np.sqrt(variance + attrs.epsilon)
-    return (normal * gamma + beta).astype(inputs[0].dtype)
+    result: Array = (normal * gamma + beta).astype(inputs[0].dtype)
+    return result
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     # x [..., c], gamma [c], beta [c]; mean and variance are those of x over its last axis
     OpDef("layer_norm", (3, 3), NormAttrs, _infer, _layer_norm, apart=always),
     # x [..., c], gamma [c], beta [c], mean [c], variance [c]

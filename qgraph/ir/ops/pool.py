@@ -10,11 +10,11 @@ import numpy as np
 
 from qgraph.errors import GraphError
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs, SlidingAttrs
-from qgraph.ir.ops.base import OpDef, Scale, always, as_its_inputs, moved, reach_of_inputs
+from qgraph.ir.ops.base import AnyOp, OpDef, Scale, always, as_its_inputs, moved, reach_of_inputs
 from qgraph.ir.ops.sliding import largest, lowest
 from qgraph.ir.ops.windows import Pads, Pair, explicit_pads, out_sizes, padded, taps
 from qgraph.ir.types import Array, Shape, TensorType
-from qgraph.ops.attributes import attribute
+from qgraph.ops.attributes import A, attribute
 
 ONE = (1, 1)
 
@@ -60,7 +60,7 @@ def _infer_max_pool(attrs: PoolAttrs, inputs: Sequence[TensorType]) -> TensorTyp
     return _infer_pool(attrs, inputs)
 
 
-def _pads(attrs: PoolAttrs, x: Any) -> Pads:
+def _pads(attrs: PoolAttrs, x: Array) -> Pads:
     return attrs.pads(x.shape[1:3])
 
 
@@ -70,23 +70,25 @@ def max_pool(attrs: PoolAttrs, inputs: Sequence[Array]) -> Array:
     return largest(x, attrs.ksize, attrs.strides, _pads(attrs, x))
 
 
-def window_sum(x: Any, attrs: PoolAttrs) -> Any:
-    result: Any = None
+def window_sum(x: Array, attrs: PoolAttrs) -> Array:
+    total: Any = None
     for _, _, view in taps(padded(x, _pads(attrs, x)), attrs.ksize, attrs.strides, ONE):
-        result = view.copy() if result is None else np.add(result, view, out=result)
+        total = view.copy() if total is None else np.add(total, view, out=total)
+    result: Array = total
     return result
 
 
-def window_count(height: int, width: int, attrs: PoolAttrs) -> Any:
+def window_count(height: int, width: int, attrs: PoolAttrs) -> Array:
     """How many real (not padded) positions each window covers: float64 [1, oh, ow, 1]."""
     return window_sum(np.ones((1, height, width, 1)), attrs)
 
 
-def avg_pool(attrs: PoolAttrs, inputs: Sequence[Any]) -> Any:
+def avg_pool(attrs: PoolAttrs, inputs: Sequence[Array]) -> Array:
     """Mean over each window; padded positions count neither above nor below the line."""
     x = inputs[0]
     count = window_count(x.shape[1], x.shape[2], attrs)
-    return window_sum(x, attrs) / count.astype(x.dtype)
+    result: Array = window_sum(x, attrs) / count.astype(x.dtype)
+    return result
 
 
 def _infer_reduce(attrs: ReductionAttrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -99,21 +101,25 @@ def _infer_reduce(attrs: ReductionAttrs, inputs: Sequence[TensorType]) -> Tensor
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in axes))
 
 
-def _sum(attrs: ReductionAttrs, inputs: Sequence[Any]) -> Any:
-    return np.sum(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+def _sum(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
+    result: Array = np.sum(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+    return result
 
 
-def _reduce_max(attrs: ReductionAttrs, inputs: Sequence[Any]) -> Any:
+def _reduce_max(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
     x, axes = inputs[0], attrs.axes
-    return np.max(x, axis=axes, keepdims=attrs.keepdims, initial=lowest(x.dtype))
+    result: Array = np.max(x, axis=axes, keepdims=attrs.keepdims, initial=lowest(x.dtype))
+    return result
 
 
-def _mean(attrs: ReductionAttrs, inputs: Sequence[Any]) -> Any:
+def _mean(attrs: ReductionAttrs, inputs: Sequence[Array]) -> Array:
     """NaN over nothing, and numpy does not warn."""
     x, axes, keepdims = inputs[0], attrs.axes, attrs.keepdims
     if x.size == 0:
-        return np.sum(x, axis=axes, keepdims=keepdims) * x.dtype.type(np.nan)
-    return np.mean(x, axis=axes, keepdims=keepdims)
+        nothing: Array = np.sum(x, axis=axes, keepdims=keepdims) * x.dtype.type(np.nan)
+        return nothing
+    result: Array = np.mean(x, axis=axes, keepdims=keepdims)
+    return result
 
 
 def _infer_argmax(attrs: ArgmaxAttrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -124,10 +130,11 @@ def _infer_argmax(attrs: ArgmaxAttrs, inputs: Sequence[TensorType]) -> TensorTyp
     return TensorType(attrs.dtype, shape[:axis] + shape[axis + 1 :])
 
 
-def _argmax(attrs: ArgmaxAttrs, inputs: Sequence[Any]) -> Any:
+def _argmax(attrs: ArgmaxAttrs, inputs: Sequence[Array]) -> Array:
     if inputs[0].shape[attrs.axis] == 0:
         raise GraphError(f"argmax along axis {attrs.axis}, which has no elements")
-    return inputs[0].argmax(axis=attrs.axis).astype(attrs.dtype)
+    result: Array = inputs[0].argmax(axis=attrs.axis).astype(attrs.dtype)
+    return result
 
 
 def _first_stays(attrs: ReductionAttrs, shape: Shape) -> bool:
@@ -140,11 +147,11 @@ def _first_is_kept(attrs: ArgmaxAttrs, shape: Shape) -> bool:
 
 def _largest(
     name: str,
-    attributes: type[Any],
-    infer: Callable[[Any, Sequence[TensorType]], TensorType],
-    evaluate: Callable[[Any, Sequence[Any]], Any],
-    apart: Callable[[Any, Shape], bool],
-) -> OpDef[Any]:
+    attributes: type[A],
+    infer: Callable[[A, Sequence[TensorType]], TensorType],
+    evaluate: Callable[[A, Sequence[Array]], Array],
+    apart: Callable[[A, Shape], bool],
+) -> AnyOp:
     return OpDef(
         name, (1, 1), attributes, infer, evaluate, moved(evaluate),
         scale=Scale.KEPT, reach=reach_of_inputs, nonnegative=as_its_inputs, moves=True, apart=apart,
@@ -152,7 +159,7 @@ def _largest(
 
 
 def _average(
-    name: str, evaluate: Callable[[ReductionAttrs, Sequence[Any]], Any]
+    name: str, evaluate: Callable[[ReductionAttrs, Sequence[Array]], Array]
 ) -> OpDef[ReductionAttrs]:
     return OpDef(
         name, (1, 1), ReductionAttrs, _infer_reduce, evaluate,
@@ -160,7 +167,7 @@ def _average(
     )  # fmt: skip
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     _largest("max_pool", PoolAttrs, _infer_max_pool, max_pool, always),
     _largest("reduce_max", ReductionAttrs, _infer_reduce, _reduce_max, _first_stays),
     OpDef(

@@ -23,7 +23,7 @@ def convolved(x: Array, w: Array, strides: Pair, dilations: Pair, pads: Pads) ->
     return np.concatenate([_group(xs, ws, strides, dilations) for xs, ws in parts], axis=3)
 
 
-def _group(x: Array, w: Any, strides: Pair, dilations: Pair) -> Array:
+def _group(x: Array, w: Array, strides: Pair, dilations: Pair) -> Array:
     kh, kw, c, out = w.shape
     if (kh, kw) == (1, 1):
         x = x[:, :: strides[0], :: strides[1]]
@@ -38,7 +38,7 @@ def _group(x: Array, w: Any, strides: Pair, dilations: Pair) -> Array:
     return result
 
 
-def convolved_by_channel(x: Any, w: Any, strides: Pair, dilations: Pair, pads: Pads) -> Array:
+def convolved_by_channel(x: Array, w: Array, strides: Pair, dilations: Pair, pads: Pads) -> Array:
     """A depthwise convolution with filters [height, width, channels, outputs of a channel]."""
     kh, kw, c, multiplier = w.shape
     result: Any = None
@@ -48,7 +48,7 @@ def convolved_by_channel(x: Any, w: Any, strides: Pair, dilations: Pair, pads: P
     return np.reshape(result, (*result.shape[:3], c * multiplier))
 
 
-def largest(x: Any, kernel: Pair, strides: Pair, pads: Pads) -> Array:
+def largest(x: Array, kernel: Pair, strides: Pair, pads: Pads) -> Array:
     """The largest element under each window; padding never wins."""
     result: Any = None
     for _, _, view in taps(padded(x, pads, lowest(x.dtype)), kernel, strides, (1, 1)):
@@ -56,7 +56,7 @@ def largest(x: Any, kernel: Pair, strides: Pair, pads: Pads) -> Array:
     return np.asarray(result)
 
 
-def lowest(dtype: Any) -> Any:
+def lowest(dtype: Any) -> float:
     """The maximum over no elements."""
     if dtype.kind == "f":
         return -np.inf

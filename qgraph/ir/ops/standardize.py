@@ -11,9 +11,17 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.ops.base import OpDef, Scale
+from qgraph.ir.ops.base import AnyOp, OpDef, Scale
 from qgraph.ir.ops.structure import QuantizerAttrs, check_spec, reach_of_spec
-from qgraph.ir.types import Codes, Fixed, Overflow, QuantSpec, Rounding, TensorType
+from qgraph.ir.types import (
+    Array,
+    Codes,
+    Fixed,
+    Overflow,
+    QuantSpec,
+    Rounding,
+    TensorType,
+)
 from qgraph.numerics import MAX_EXPONENT, fake_quantize, finest_exponent
 from qgraph.ops.attributes import attribute
 
@@ -98,7 +106,7 @@ def finest_input(attrs: StandardizationAttrs, channels: int) -> int:
     return int(np.floor(np.log2(room / (attrs.epsilon * channels**2)) / 2)) - guard - 1
 
 
-def standardized(codes: Any, numbers: Standardization) -> Codes:
+def standardized(codes: Array, numbers: Standardization) -> Codes:
     """`round(deviation * 2^shift / root)`, ties upwards: codes of the last axis, standardized."""
     channels = codes.shape[-1]
     total = codes.sum(axis=-1, keepdims=True)
@@ -111,13 +119,14 @@ def standardized(codes: Any, numbers: Standardization) -> Codes:
     return result
 
 
-def normal(attrs: StandardizationAttrs, x: Any) -> Any:
+def normal(attrs: StandardizationAttrs, x: Array) -> Array:
     """What codes stand for, in float64: then the order of sums does not show."""
     centred = x - x.mean(axis=-1, keepdims=True, dtype=np.float64)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
     # Where all of it is 0, so are the deviations.
     deviation = np.sqrt(np.maximum(variance + attrs.epsilon, np.finfo(np.float64).tiny))
-    return centred / deviation
+    result: Array = centred / deviation
+    return result
 
 
 def _infer(attrs: StandardizationAttrs, inputs: Sequence[TensorType]) -> TensorType:
@@ -127,7 +136,7 @@ def _infer(attrs: StandardizationAttrs, inputs: Sequence[TensorType]) -> TensorT
     return x
 
 
-def _evaluate(attrs: StandardizationAttrs, inputs: Sequence[Any]) -> Any:
+def _evaluate(attrs: StandardizationAttrs, inputs: Sequence[Array]) -> Array:
     return fake_quantize(normal(attrs, inputs[0]), attrs.spec).astype(inputs[0].dtype)
 
 
@@ -137,7 +146,7 @@ def _integer(attrs: StandardizationAttrs, inputs: Sequence[Fixed]) -> Fixed:
     return Fixed(standardized(x.codes, numbers), attrs.exponent)
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     OpDef(
         "standardize", (1, 1), StandardizationAttrs, _infer, _evaluate, _integer,
         scale=Scale.OWN, reach=reach_of_spec,

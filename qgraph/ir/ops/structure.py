@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from qgraph import numerics
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.ops.base import OpDef, Scale, Shapes
+from qgraph.ir.ops.base import AnyOp, OpDef, Scale, Shapes
 from qgraph.ir.ops.composed import TABLES, Steps
 from qgraph.ir.types import (
     OVERFLOWS,
@@ -75,7 +75,7 @@ class TableAttrs(QuantizerAttrs):
         check_spec(self.domain)
 
     @property
-    def given_to_function(self) -> Mapping[str, Any]:
+    def given_to_function(self) -> Mapping[str, object]:
         """The attributes of the function that are given, by name."""
         return {
             name: value
@@ -88,11 +88,12 @@ class TableAttrs(QuantizerAttrs):
         kind: type[Attributes] = TABLES[self.function].attributes
         return attributes_of(kind, self.given_to_function)
 
-    def exact(self, x: Any) -> Any:
+    def exact(self, x: Array) -> Array:
         """What the function gives, in the dtype of `x`."""
         evaluate = TABLES[self.function].evaluate
         assert evaluate is not None
-        return evaluate(self.of_function, [x])
+        result: Array = evaluate(self.of_function, [x])
+        return result
 
 
 _OF_FUNCTION = tuple(d.name for d in declarations(TableAttrs) if d.meaning == "of the function")
@@ -125,7 +126,7 @@ def _const_type(attrs: ConstantAttrs, inputs: Sequence[TensorType]) -> TensorTyp
     return type_of(attrs.value)
 
 
-def _const(attrs: ConstantAttrs, inputs: Sequence[Any]) -> Any:
+def _const(attrs: ConstantAttrs, inputs: Sequence[Array]) -> Array:
     return attrs.value
 
 
@@ -144,7 +145,7 @@ def reach_of_spec(attrs: QuantizerAttrs, inputs: Sequence[Ranged], shapes: Shape
     return Reach(low, high, max(-low, high))
 
 
-def _quantize(attrs: QuantizerAttrs, inputs: Sequence[Any]) -> Any:
+def _quantize(attrs: QuantizerAttrs, inputs: Sequence[Array]) -> Array:
     return numerics.fake_quantize(inputs[0], attrs.spec)
 
 
@@ -168,7 +169,7 @@ def table(attrs: TableAttrs, exponent: int) -> Codes:
     return numerics.quantize(value, attrs.spec).codes
 
 
-def _lookup(attrs: TableAttrs, inputs: Sequence[Any]) -> Any:
+def _lookup(attrs: TableAttrs, inputs: Sequence[Array]) -> Array:
     x = inputs[0]
     value = attrs.exact(x.astype(np.float64))
     return numerics.fake_quantize(value, attrs.spec).astype(x.dtype)
@@ -232,13 +233,13 @@ def _recorded_types(attrs: OpaqueAttrs, inputs: Sequence[TensorType]) -> tuple[T
     return attrs.types
 
 
-def _opaque(attrs: OpaqueAttrs, inputs: Sequence[Any]) -> Any:
+def _opaque(attrs: OpaqueAttrs, inputs: Sequence[Array]) -> Array | tuple[Array, ...]:
     if attrs.source is None:
         raise GraphError(f"nothing can run `{attrs.kind}`")
     return attrs.source.run(inputs)
 
 
-OPS: tuple[OpDef[Any], ...] = (
+OPS: tuple[AnyOp, ...] = (
     OpDef("input", (0, 0), InputAttrs, _input_type),
     OpDef("const", (0, 0), ConstantAttrs, _const_type, _const, nonnegative=_const_nonnegative),
     OpDef(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ def explicit_pads(
     return (pads[0], pads[1])
 
 
-def padded(x: Array, pads: Pads, fill: Any = 0) -> Array:
+def padded(x: Array, pads: Pads, fill: float = 0) -> Array:
     if pads == ((0, 0), (0, 0)):
         return x
     return np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ops.movement import TransposeAttrs
@@ -16,6 +15,7 @@ from qgraph.ops.reach import Reach
 from qgraph.ops.windows import MaxPoolAttrs
 from qgraph.program.ops import elementwise, movement, products, reductions
 from qgraph.program.ops.base import (
+    AnyProgramOp,
     Index,
     OpClass,
     Operand,
@@ -61,16 +61,16 @@ __all__ = [
 ]
 
 
-def _by_code() -> Mapping[str, ProgramOp[Any]]:
+def _by_code() -> Mapping[str, AnyProgramOp]:
     every = (*products.OPS, *elementwise.OPS, *reductions.OPS, *movement.OPS)
     return MappingProxyType({op.name: op for op in sorted(every, key=lambda op: op.code)})
 
 
 # In the order of their codes in `.qgi` files.
-OPS: Mapping[str, ProgramOp[Any]] = _by_code()
+OPS: Mapping[str, AnyProgramOp] = _by_code()
 
 
-def program_op(name: str) -> ProgramOp[Any]:
+def program_op(name: str) -> AnyProgramOp:
     """The definition of an op. Raises GraphError for an unknown name."""
     if name not in OPS:
         raise GraphError(f"unknown op `{name}`", hint=f"ops of a program: {', '.join(OPS)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from qgraph.ir.types import Array, Codes
 from qgraph.ops.attributes import Attributes, declarations
@@ -109,7 +109,7 @@ class ProgramOp(Generic[A]):
     attributes: type[A]
     manual: Manual
     shape: Callable[[A, Sequence[Sizes]], Sizes]
-    compute: Callable[[A, Sequence[Codes]], Any]
+    compute: Callable[[A, Sequence[Codes]], Codes]
     reach: Callable[[A, Sequence[Operand]], Reach]
     apart: Callable[[A, Sequence[Operand], Sizes], bool]
     sources: Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]
@@ -138,3 +138,7 @@ class ProgramOp(Generic[A]):
             return self.numbers(attrs, shapes)
         layouts = layout_of(self.attributes)
         return [n for name in self.in_file for n in layouts[name].numbers(getattr(attrs, name))]
+
+
+# An op of any attributes.
+AnyProgramOp: TypeAlias = ProgramOp[Any]

@@ -23,6 +23,7 @@ from qgraph.ops.reach import (
     reach_of_sum,
 )
 from qgraph.program.ops.base import (
+    AnyProgramOp,
     Index,
     Manual,
     OpClass,
@@ -94,7 +95,7 @@ class RequantizeAttrs(Attributes):
             self.bits, self.low < 0, Role.ACTIVATION, rounding=self.rounding, overflow=self.overflow
         )
 
-    def shifted(self, codes: Any) -> Codes:
+    def shifted(self, codes: Codes) -> Codes:
         """Codes after the shift, before they are brought into the range."""
         return round_shift(codes, np.asarray(self.shift), self.rounding)
 
@@ -160,7 +161,7 @@ def _clip_reach(attrs: ClipAttrs, inputs: Sequence[Operand]) -> Reach:
     return Reach(int(np.min(ends[0])), int(np.max(ends[1])), x.magnitude)
 
 
-def _requantize(attrs: RequantizeAttrs, inputs: Sequence[Codes]) -> Any:
+def _requantize(attrs: RequantizeAttrs, inputs: Sequence[Codes]) -> Codes:
     return bring_into_range(attrs.shifted(inputs[0]), attrs.spec)
 
 
@@ -168,7 +169,7 @@ def _requantize_reach(attrs: RequantizeAttrs, inputs: Sequence[Operand]) -> Reac
     return Reach(attrs.low, attrs.high, max(-attrs.low, attrs.high))
 
 
-def _lookup(attrs: LookupAttrs, inputs: Sequence[Codes]) -> Any:
+def _lookup(attrs: LookupAttrs, inputs: Sequence[Codes]) -> Codes:
     return inputs[1][inputs[0] - attrs.offset]
 
 
@@ -249,7 +250,7 @@ def _binary(
     )
 
 
-OPS: tuple[ProgramOp[Any], ...] = (
+OPS: tuple[AnyProgramOp, ...] = (
     _binary("add", 3, "y = a + b", "The sum of two tensors; a bias too.",
             "sums of the ends; magnitudes add up", np.add, reach_of_sum),
     _binary("sub", 4, "y = a - b", "The difference of two tensors.",

@@ -29,7 +29,7 @@ class FileLayout:
     words: str
     choices: tuple[Any, ...] = ()
 
-    def numbers(self, value: Any) -> list[int]:
+    def numbers(self, value: object) -> list[int]:
         if self.choices:
             return [self.choices.index(value)]
         found = [] if value is None else [*_flat(value)]
@@ -61,7 +61,7 @@ def _layouts(kind: Any) -> Mapping[str, FileLayout]:
     return {d.name: _layout(hints[d.name], d.choices) for d in declarations(kind)}
 
 
-def _layout(hint: Any, choices: tuple[Any, ...]) -> FileLayout:
+def _layout(hint: object, choices: tuple[Any, ...]) -> FileLayout:
     if choices:
         return FileLayout(False, "", choices)
     if is_union(hint):
@@ -72,7 +72,7 @@ def _layout(hint: Any, choices: tuple[Any, ...]) -> FileLayout:
     return FileLayout(False, _UNCOUNTED[hint])
 
 
-_UNCOUNTED: Mapping[Any, str] = types.MappingProxyType(
+_UNCOUNTED: Mapping[object, str] = types.MappingProxyType(
     {
         int: "a number",
         Pair: "2 numbers: of height, of width",

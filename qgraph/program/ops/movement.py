@@ -18,6 +18,7 @@ from qgraph.ops.reach import Reach
 from qgraph.ops.shapes import concatenated
 from qgraph.program.ops.base import (
     A,
+    AnyProgramOp,
     Index,
     Manual,
     OpClass,
@@ -152,7 +153,7 @@ def _padded(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
     return Reach(min(x.low, 0), max(x.high, 0), x.magnitude)
 
 
-def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Any:
+def _concat(attrs: ConcatAttrs, inputs: Sequence[Codes]) -> Codes:
     return np.concatenate(inputs, axis=attrs.axis)
 
 
@@ -164,7 +165,7 @@ def _concat_apart(attrs: ConcatAttrs, inputs: Sequence[Operand], made: Sizes) ->
 
 
 def _moved_sources(
-    compute: Callable[[A, Sequence[Codes]], Any],
+    compute: Callable[[A, Sequence[Codes]], Codes],
 ) -> Callable[[A, Sequence[Codes], Index], list[tuple[int, Index]]]:
     """Numbers in place of codes, moved as codes are, show where each came from; 0 is padding."""
 
@@ -200,7 +201,7 @@ def _move(
     attributes: type[A],
     manual: Manual,
     shape: Callable[[A, Sequence[Sizes]], Sizes],
-    compute: Callable[[A, Sequence[Codes]], Any],
+    compute: Callable[[A, Sequence[Codes]], Codes],
     apart: Callable[[A, Sequence[Operand], Sizes], bool],
     reach: Callable[[A, Sequence[Operand]], Reach] = joined,
     **rest: Any,
@@ -213,7 +214,7 @@ def _move(
     )  # fmt: skip
 
 
-OPS: tuple[ProgramOp[Any], ...] = (
+OPS: tuple[AnyProgramOp, ...] = (
     _move(
         "reshape", 13, ReshapeAttrs,
         Manual(

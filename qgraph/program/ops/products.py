@@ -18,6 +18,7 @@ from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.reach import Reach, reach_of_products
 from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.program.ops.base import (
+    AnyProgramOp,
     Index,
     Manual,
     OpClass,
@@ -86,17 +87,17 @@ def _matmul_shape(attrs: MatmulAttrs, shapes: Sequence[Sizes]) -> Sizes:
 # -- arithmetic ---------------------------------------------------------------------------------
 
 
-def _conv2d(attrs: Conv2dAttrs, inputs: Sequence[Codes]) -> Any:
+def _conv2d(attrs: Conv2dAttrs, inputs: Sequence[Codes]) -> Codes:
     x, w = inputs
     return convolved(x, w, attrs.strides, attrs.dilations, attrs.pads)
 
 
-def _depthwise(attrs: WindowAttrs, inputs: Sequence[Codes]) -> Any:
+def _depthwise(attrs: WindowAttrs, inputs: Sequence[Codes]) -> Codes:
     x, w = inputs
     return convolved_by_channel(x, w, attrs.strides, attrs.dilations, attrs.pads)
 
 
-def _matmul(attrs: MatmulAttrs, inputs: Sequence[Codes]) -> Any:
+def _matmul(attrs: MatmulAttrs, inputs: Sequence[Codes]) -> Codes:
     return np.matmul(*inputs)
 
 
@@ -206,7 +207,7 @@ SUMS_OVERFLOW = (
     "follows from the range"
 )
 
-OPS: tuple[ProgramOp[Any], ...] = (
+OPS: tuple[AnyProgramOp, ...] = (
     ProgramOp(
         "conv2d",
         0,

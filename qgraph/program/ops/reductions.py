@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.reach import Reach
 from qgraph.ops.windows import ONE, MaxPoolAttrs, slid
 from qgraph.program.ops.base import (
+    AnyProgramOp,
     Index,
     Manual,
     OpClass,
@@ -82,15 +82,16 @@ def _channels_shape(attrs: StandardizeAttrs, shapes: Sequence[Sizes]) -> Sizes:
 # -- arithmetic and ranges ----------------------------------------------------------------------
 
 
-def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Codes]) -> Any:
+def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Codes]) -> Codes:
     return largest(inputs[0], attrs.ksize, attrs.strides, attrs.pads)
 
 
-def _reduce_max(attrs: ReduceMaxAttrs, inputs: Sequence[Codes]) -> Any:
-    return np.max(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+def _reduce_max(attrs: ReduceMaxAttrs, inputs: Sequence[Codes]) -> Codes:
+    result: Codes = np.max(inputs[0], axis=attrs.axes, keepdims=attrs.keepdims)
+    return result
 
 
-def _standardize(attrs: StandardizeAttrs, inputs: Sequence[Codes]) -> Any:
+def _standardize(attrs: StandardizeAttrs, inputs: Sequence[Codes]) -> Codes:
     numbers = Standardization(attrs.guard, attrs.epsilon, attrs.shift)
     return standardized(inputs[0], numbers)
 
@@ -135,7 +136,7 @@ def _row_sources(
 
 COMPARED = "nothing: every result is a code of x"
 
-OPS: tuple[ProgramOp[Any], ...] = (
+OPS: tuple[AnyProgramOp, ...] = (
     ProgramOp(
         "max_pool",
         11,

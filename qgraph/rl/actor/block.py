@@ -181,7 +181,7 @@ class _Sections:
     def __init__(self, block: Array) -> None:
         self._block, self._at = block, HEADER.itemsize
 
-    def take(self, count: Any, dtype: np.dtype[Any]) -> Array:
+    def take(self, count: Any, dtype: np.dtype[np.generic]) -> Array:
         begin, size = self._at, int(count) * dtype.itemsize
         if size > len(self._block) - begin:
             raise ValueError("it ends within its tables")

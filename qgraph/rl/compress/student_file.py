@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qgraph.archives import read_arrays, reading
 from qgraph.errors import LoadError
 from qgraph.files import write_whole
+from qgraph.ir.types import Array
 from qgraph.npz import npz_bytes
 from qgraph.rl.compress.chain_policy import Memory
 from qgraph.rl.compress.distill import StudentPlace
@@ -23,7 +23,7 @@ LINKS = "links"  # whose students they are
 def write_students(folder: Path, memory: Memory) -> None:
     """Those of all links; no file where there are none. Raises OutputError."""
     links: list[str] = []
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
     for link, of_link in memory.items():
         student = of_link.get(StudentPlace.STUDENT)
         state = of_link.get(StudentPlace.KEPT) if student is None else student.state()

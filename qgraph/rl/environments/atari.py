@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from qgraph.ir.types import Array
-from qgraph.rl.environments.environment import Actions, Outcome, imported, unknown
+from qgraph.rl.environments.environment import Action, Actions, Outcome, imported, unknown
 
 ATARI = "ALE/"
 FRAMES = 4  # that an observation has, the newest last
@@ -47,7 +45,7 @@ class Atari:
         observations, _ = self.inner.reset(seed=seed)
         return self._image(observations)
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Action) -> Outcome:
         observations, rewards, ended, cut, _ = self.inner.step(np.array([action]))
         over = bool(ended[0] or cut[0])
         return Outcome(self._image(observations), float(rewards[0]), 0.0 if ended[0] else 1.0, over)

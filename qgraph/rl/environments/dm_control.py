@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import UsageError
+from qgraph.foreign import GymObject
 from qgraph.ir.types import Array
-from qgraph.rl.environments.environment import Actions, Outcome, floats, imported, unknown
+from qgraph.rl.environments.environment import Action, Actions, Outcome, floats, imported, unknown
 
 DM_CONTROL, PIXELS, HOLDING = "dm_control:", ":pixels", ":held"
 DRAWING = "install libosmesa6 and set MUJOCO_GL=osmesa, or MUJOCO_GL=egl with a GPU"
@@ -45,7 +46,7 @@ class DmControl:
             self.inner.task.random.seed(seed)
         return self._row(self.inner.reset().observation)
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Action) -> Outcome:
         reward, found = hold(self.inner, action, self.held)
         return Outcome(self._row(found.observation), reward, float(found.discount), found.last())
 
@@ -87,7 +88,7 @@ class DmControlPixels:
         self.frames.extend([self._frame()] * FRAMES)
         return self._image()
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Action) -> Outcome:
         reward, found = hold(self.inner, action, self.held)
         self.frames.append(self._frame())
         return Outcome(self._image(), reward, float(found.discount), found.last())
@@ -127,7 +128,7 @@ def held(task: str) -> int:
     return HELD.get(task.partition("-")[0], 1)
 
 
-def hold(inner: Any, action: Any, steps: int) -> tuple[float, Any]:
+def hold(inner: GymObject, action: Action, steps: int) -> tuple[float, Any]:
     """Rewards of so many steps, or until the end, added up, and the last time step."""
     found = inner.step(action)
     reward = float(found.reward)
@@ -139,6 +140,6 @@ def hold(inner: Any, action: Any, steps: int) -> tuple[float, Any]:
     return reward, found
 
 
-def actions_of(task: Any) -> Actions:
+def actions_of(task: GymObject) -> Actions:
     spec = task.action_spec()
     return Actions(low=floats(spec.minimum), high=floats(spec.maximum))

@@ -7,9 +7,13 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
+
+Action = Array | np.generic | int  # what a policy sends: numbers, or which of several
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Environment(Protocol):
 
     def reset(self, seed: int | None = None) -> Array: ...
 
-    def step(self, action: Any) -> Outcome: ...
+    def step(self, action: Action) -> Outcome: ...
 
     def close(self) -> None: ...
 

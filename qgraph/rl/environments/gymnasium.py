@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from qgraph.errors import UsageError
+from qgraph.foreign import GymObject
 from qgraph.ir.types import Array
-from qgraph.rl.environments.environment import Actions, Outcome, floats, imported, unknown
+from qgraph.rl.environments.environment import Action, Actions, Outcome, floats, imported, unknown
 
 WHITE = np.uint8(255)
 
@@ -40,7 +41,7 @@ class Gymnasium:
         observation, _ = self.inner.reset(seed=seed)
         return self._array(observation)
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Action) -> Outcome:
         if self.actions.discrete:
             action = int(action)
         observation, reward, ended, cut, _ = self.inner.step(action)
@@ -60,7 +61,7 @@ class Gymnasium:
         return array * WHITE if self._black_and_white else array
 
 
-def _register_others(gymnasium: Any, name: str) -> None:
+def _register_others(gymnasium: GymObject, name: str) -> None:
     """Have a package register what it offers by the entry point `gymnasium.envs`: gymnasium called
     those by itself before 1.0.
     """
@@ -72,7 +73,7 @@ def _register_others(gymnasium: Any, name: str) -> None:
             found.load()()
 
 
-def _actions_of(space: Any, name: str) -> Actions:
+def _actions_of(space: GymObject, name: str) -> Actions:
     """Raises UsageError for spaces that no head fits."""
     if hasattr(space, "n") and getattr(space, "start", 0) == 0 and space.shape == ():
         return Actions(count=int(space.n))

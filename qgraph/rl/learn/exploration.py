@@ -12,6 +12,7 @@ import numpy as np
 
 from qgraph.errors import RunError
 from qgraph.ir.types import Array
+from qgraph.rl.environments.environment import Action
 from qgraph.rl.head import Head
 
 LOG_STD = (-5.0, 2.0)  # that log-deviations of a drawn policy are clipped to
@@ -23,7 +24,7 @@ class ChosenAction(NamedTuple):
     That is NaN where the action was not drawn from what the policy says.
     """
 
-    action: Any
+    action: Action
     sent: Any
     log_probability: float = float("nan")
 

@@ -17,12 +17,13 @@ from tensorflow.python.framework.convert_to_constants import (  # of TensorFlow'
 )
 
 from qgraph.files import write_whole
+from qgraph.ir.types import Array
 from qgraph.rl.actor import ActorProgram
 from qgraph.rl.learn.tensors import run
 
 
 def write_policy(
-    path: Path, program: ActorProgram, weights: Mapping[str, Any], about: Mapping[str, Any]
+    path: Path, program: ActorProgram, weights: Mapping[str, Array], about: Mapping[str, object]
 ) -> None:
     """`path` (.pb) from `observation` [n, *shape] to `action` [n, m], and `about` beside it.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.environments import Environment, Outcome
+from qgraph.rl.environments.environment import Action
 
 
 def record_type(environment: Environment) -> np.dtype[np.void]:
@@ -41,7 +42,7 @@ def record_type(environment: Environment) -> np.dtype[np.void]:
 @dataclass(frozen=True)
 class _Begun:
     observation: Array
-    action: Any
+    action: Action
     version: int
     log_probability: float
 
@@ -57,11 +58,11 @@ class Window:
     def add(
         self,
         observation: Array,
-        action: Any,
+        action: Action,
         version: int,
         outcome: Outcome,
         log_probability: float = float("nan"),
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[tuple[object, ...]]:
         """The transitions that this step completes: one, at first none, at the end all left.
 
         Each has the first fields of a record, up to its log probability.
@@ -72,7 +73,7 @@ class Window:
             found.append(self._oldest())
         return found
 
-    def _oldest(self) -> tuple[Any, ...]:
+    def _oldest(self) -> tuple[object, ...]:
         reward, discount = 0.0, 1.0
         for _, outcome in self.begun:
             reward += discount * outcome.reward

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -104,6 +104,6 @@ class ActorWorker:
                 f"{np.count_nonzero(~np.isfinite(observation))} of {observation.size} numbers"
             )
 
-    def _records(self, found: list[tuple[Any, ...]]) -> Array:
+    def _records(self, found: list[tuple[object, ...]]) -> Array:
         rows = [(*row, self.index, np.nan, 0) for row in found]
         return np.array(rows, self.dtype)

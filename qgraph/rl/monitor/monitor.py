@@ -18,7 +18,7 @@ from qgraph.rl.monitor.strategy import Decision, Look, Strategy, stays
 from qgraph.rl.monitor.thresholds import KlMax, RewardGap
 from qgraph.rl.monitor.watch import Watch
 
-STRATEGIES: Mapping[str, type[Any]] = MappingProxyType(
+STRATEGIES: Mapping[str, type[object]] = MappingProxyType(
     {
         "kl_max": KlMax,
         "reward_gap": RewardGap,

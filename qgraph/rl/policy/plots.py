@@ -10,6 +10,7 @@ import numpy as np
 
 from qgraph.errors import UsageError
 from qgraph.files import check_free
+from qgraph.foreign import PlotObject
 from qgraph.rl.policy.study import Study, StudyRow
 
 COLORS = {
@@ -41,7 +42,9 @@ def check_figures(folder: Path) -> None:
     check_free(folder, [p.name for p in folder.glob("*.png")] if folder.is_dir() else [])
 
 
-def figure_of(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+def figure_of(
+    rows: int, columns: int, width: float, height: float
+) -> tuple[PlotObject, PlotObject]:
     """A figure, and its axes [rows, columns]. Raises UsageError without matplotlib."""
     try:
         from matplotlib.figure import Figure

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class StudyRow:
     shift: Shift
     frequencies: Array  # of actions, as `qgraph.rl.policy.shift.frequencies` counts them
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {
             "way": self.way,
             "bits": self.bits,
@@ -91,7 +90,7 @@ class Study:
     frequencies: Array
     rows: tuple[StudyRow, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {
             "environment": self.environment,
             "head": self.head.as_json(),

@@ -1,7 +1,7 @@
 """`Any` stands at foreign borders alone: each room has no more of it than is written here.
 
-Counted are the tokens of product code outside of imports, links not followed. A number here only ever
-goes down. Objects of libraries without types have their names in `qgraph/foreign.py`.
+Counted are the tokens of product code outside of imports, links not followed. A number here only
+ever goes down. Objects of libraries without types have their names in `qgraph/foreign.py`.
 """
 
 from __future__ import annotations

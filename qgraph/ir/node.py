@@ -32,6 +32,8 @@ class Node:
 
     @property
     def values(self) -> tuple[str, ...]:
+        if self.outputs == 1:  # nearly every node
+            return (self.name,)
         return (self.name, *(f"{self.name}:{i}" for i in range(1, self.outputs)))
 
     @property

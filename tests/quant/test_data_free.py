@@ -116,9 +116,8 @@ def test_results_are_exact_to_the_bit(profile: str) -> None:
 def test_what_is_said_and_what_is_not() -> None:
     result = qgraph.quantize(trained(), effort="fast")
     facts = result.facts
-    assert facts["agreement"] is None and facts["calibration_samples"] == 0
-    warnings = facts["warnings"]
-    assert isinstance(warnings, list)
+    assert facts.agreement is None and facts.calibration_samples == 0
+    warnings = facts.warnings
     assert warnings[0].startswith("no data: thresholds from batch-norm statistics")
     assert "input `image`: taken to lie within 0 to 255" in warnings[1]
     assert result.sqnr == {} and result.measured.samples == 0
@@ -181,8 +180,8 @@ def test_an_input_before_nothing_that_is_known() -> None:
     with pytest.raises(CalibrationError, match=r"input other: its range is not known"):
         qgraph.quantize(g)
     result = qgraph.quantize(g, input_ranges={"other": (-1, 1)}, effort="fast")
-    facts: Any = result.facts
-    assert set(facts["data_free"]) == {"image", "other"}
+    assert result.facts.samples.data_free is not None
+    assert set(result.facts.samples.data_free) == {"image", "other"}
 
 
 def test_fixed_batches_are_filled() -> None:

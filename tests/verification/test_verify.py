@@ -1,7 +1,7 @@
 """Verification finds what is wrong, where it is wrong first, and says what it compared."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pytest
@@ -172,11 +172,11 @@ def test_a_certificate_says_what_was_compared_and_what_not(out, monkeypatch) -> 
 def test_hashes_follow_what_they_are_of(out, network) -> None:
     from qgraph.verification.certificate import hashes
 
-    before = hashes(out, network)
+    before = asdict(hashes(out, network))
     name = next(iter(network.program.constants))
     constants = {**network.program.constants, name: network.program.constants[name] + 1}
     other = replace(network, program=replace(network.program, constants=constants))
-    after = hashes(out, other)
+    after = asdict(hashes(out, other))
     assert {key for key in before if before[key] != after[key]} == {"weights"}
 
 

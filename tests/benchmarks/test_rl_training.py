@@ -66,9 +66,9 @@ def test_too_few_evaluations_tell_nothing(tmp_path):
 
 
 def test_curves_are_drawn(groups, tmp_path):
-    pytest.importorskip("matplotlib")
+    image = pytest.importorskip("matplotlib.image")
     draw(groups, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert image.imread(tmp_path / "curves.png").std() > 0  # not of one colour
 
 
 def test_a_figure_of_too_few_evaluations_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""`qgraph rl evaluate`: what a policy earns with fewer bits."""
+"""`qgraph rl evaluate`: the returns of a policy with fewer bits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def evaluate(
     environment: EnvironmentOption = None,
     bits: Annotated[
         str,
-        typer.Option(metavar="LIST", help="Of weights: 32, 16 (float16), 15 to 2; packed 8 to 2."),
+        typer.Option(metavar="LIST", help="Bits of weights: 32, 16, 15 to 2; packed 8 to 2."),
     ] = "32,16,8,6,5,4,3,2",
     ways: Annotated[
         str,
@@ -60,11 +60,11 @@ def evaluate(
             "actor (packed as in training), dynamic and static (as `rl quantize --env` packs).",
         ),
     ] = "papers,weights,actor",
-    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Played with each.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, metavar="N", help="Episodes with each.")] = 100,
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Of the first episode.", show_default="as the .json says, or 0"
+            metavar="N", help="Seed of the first episode.", show_default="from the .json, or 0"
         ),
     ] = None,
     steps: Annotated[

@@ -24,7 +24,7 @@ EnvironmentOption = Annotated[
         "--env",
         metavar="NAME",
         help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5.",
-        show_default="as the .json beside the policy says",
+        show_default="from the .json beside the policy",
     ),
 ]
 HeadOption = Annotated[
@@ -33,7 +33,7 @@ HeadOption = Annotated[
         "--head",
         metavar="KIND",
         help="How outputs become actions: argmax, categorical, clip, scale, squashed_gaussian.",
-        show_default="as the .json says; else argmax or clip, by the environment",
+        show_default="from the .json; else argmax or clip, by the environment",
     ),
 ]
 HighOption = Annotated[
@@ -67,7 +67,7 @@ def policy_network(
 
 
 def told(path: Path, environment: str | None, head: str | None, high: float | None) -> About:
-    """What the options say, and the file beside the policy where they say nothing."""
+    """Facts from the options, and from the file beside the policy for options left out."""
     from qgraph.rl.policy.about import about
 
     found = about(path)
@@ -103,7 +103,7 @@ def head_alone(outputs: int, known: About) -> Head | None:
         return known.whole
     if known.head is None:
         return None
-    head = Head(known.head)  # which refuses names that are none
+    head = Head(known.head)  # which refuses unknown names
     if head.kind in DISCRETE:
         return head
     if known.high is None:
@@ -128,5 +128,5 @@ def bits_of(text: str) -> list[int]:
     except ValueError:
         found = [0]
     if not all(2 <= bits <= 16 or bits == 32 for bits in found):
-        raise UsageError(f"`{text}` is no list of bits", hint="of 32, 16 (float16), 15 to 2")
+        raise UsageError(f"`{text}` is not a list of bits", hint="of 32, 16 (float16), 15 to 2")
     return list(dict.fromkeys(found))

@@ -46,7 +46,7 @@ REMEDIES = "try --bits 16 or --form static, and play it: qgraph rl evaluate"
 
 
 class PackedForm(str, Enum):
-    """As in `qgraph.rl.policy.build`."""
+    """The forms of `qgraph.rl.policy.build`."""
 
     dynamic = "dynamic"
     static = "static"
@@ -56,7 +56,8 @@ def quantize(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .qpol file to write.")],
     bits: Annotated[
-        int, typer.Option(metavar="N", help="Of weights: 8 to 2; dynamic also 16 and 32 (floats).")
+        int,
+        typer.Option(metavar="N", help="Bits of weights: 8 to 2; dynamic also 16, 32."),
     ] = 8,
     form: Annotated[
         PackedForm,
@@ -68,11 +69,11 @@ def quantize(
     ] = PackedForm.dynamic,
     observations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A .npy or .npz of what the policy sees."),
+        typer.Option(metavar="FILE", help="A .npy or .npz with observations of the policy."),
     ] = None,
     environment: EnvironmentOption = None,
     samples: Annotated[
-        int, typer.Option(min=8, metavar="N", help="With --env: so many steps are watched.")
+        int, typer.Option(min=8, metavar="N", help="With --env: steps to observe.")
     ] = 4096,
     head: HeadOption = None,
     high: HighOption = None,
@@ -189,7 +190,7 @@ def _place(network: PolicyNetwork, known: About) -> str | None:
 
 
 def _watched(network: PolicyNetwork, known: About, steps: int) -> Array:
-    """What the float policy sees where it acts."""
+    """The observations of the float policy in its environment."""
     from qgraph.rl.policy.affine import Simulated
     from qgraph.rl.policy.play import watch
     from qgraph.rl.policy.study import CALIBRATION_SEED

@@ -99,7 +99,7 @@ def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
 
 
 def _silent(status: Status) -> None:
-    """For machines."""
+    """Prints nothing: --json prints one document."""
 
 
 def _line(status: Status) -> None:

@@ -125,7 +125,7 @@ class GeneratedOption:
 
     @property
     def default(self) -> str:
-        """What most have, and the algorithms with another default."""
+        """The default of most algorithms, and those with another one."""
         if self.first.setting.default_text:
             return self.first.setting.default_text
         shown = {kind.algorithm: _shown(each) for kind, each in self.fields.items()}

@@ -1,4 +1,4 @@
-"""What a run of `qgraph rl train` came to: a table, and what to type next."""
+"""The result of `qgraph rl train`: a table, and the command to type next."""
 
 from __future__ import annotations
 

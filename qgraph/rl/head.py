@@ -19,7 +19,7 @@ LOG_STD = (-20.0, 2.0)  # that a squashed Gaussian is held to, as SAC has it
 
 @dataclass(frozen=True)
 class Head:
-    """What to do with outputs [n, m].
+    """How outputs [n, m] become actions.
 
     kind                output                      action
     argmax              values of actions, logits   the largest
@@ -47,7 +47,7 @@ class Head:
 
     @property
     def draws(self) -> bool:
-        """Whether actors draw their actions from what the policy says."""
+        """True if actors draw their actions from the policy's distribution."""
         return self.kind in DRAWN
 
     def actions(self, outputs: Array, rng: np.random.Generator | None = None) -> Array:

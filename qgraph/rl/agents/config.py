@@ -63,7 +63,7 @@ class RunConfig(CompressionSettings, ABC):
 
     @abstractmethod
     def limiter(self) -> RateLimiter:
-        """What holds actors and learner to one pace."""
+        """The limiter that holds actors and learner to one pace."""
 
     @abstractmethod
     def exploration(self, actor: int, head: Head) -> Exploration:
@@ -78,6 +78,6 @@ class RunConfig(CompressionSettings, ABC):
         """
 
     def as_json(self) -> dict[str, object]:
-        """For `options.json` and actor processes."""
+        """The settings as JSON, for `options.json` and actor processes."""
         found: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return {"algorithm": self.algorithm, **found}

@@ -1,4 +1,4 @@
-"""What a run asks of every learner."""
+"""The interface of learners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qgraph.rl.learn.replay import Batch
 
 @dataclass(frozen=True)
 class Teacher:
-    """What students learn from: a policy, and its learner's values of states beside it.
+    """A policy that students learn from, and its learner's values of states.
 
     weights     variables, by name
     """
@@ -51,7 +51,7 @@ class Learner(Protocol):
 
 
 def teacher_of(learner: Learner, compression: Settings | None) -> Teacher:
-    """What a compressor gets of a learner: values too, if a student learns them."""
+    """The part of a learner that a compressor gets: values too, if a student learns them."""
     if compression is not None and compression.teaches_values and learner.teacher is not None:
         return learner.teacher
     return Teacher(PolicySpec(learner.program, learner.head), learner.policy)

@@ -93,7 +93,7 @@ def own_settings(kind: type[RunConfig], given: SettingValues) -> SettingValues:
 
 
 def config_from_json(found: SettingValues) -> RunConfig:
-    """What `RunConfig.as_json` gave, by this version or an earlier one.
+    """The config that `RunConfig.as_json` wrote, in this version or an earlier one.
 
     Raises UsageError for values out of range, LoadError for settings that are unknown.
     """

@@ -19,7 +19,7 @@ ROW = np.dtype([("state", "i8"), ("beat", "i8"), ("message", f"S{TEXT}"), ("numb
 
 
 class ProcessState(IntEnum):
-    """What a process says of itself."""
+    """The row of one process."""
 
     STARTING = 0
     RUNNING = 1
@@ -56,7 +56,7 @@ class Board:
         front = np.frombuffer(region.view(0, PAGE, writable=False), FRONT, 1)[0]
         rows = int(front["rows"])
         if front["magic"] != MAGIC or not 0 < rows <= MAX_ROWS:
-            raise LoadError("is no board of a run", node=name)
+            raise LoadError("is not the board of a run", node=name)
         return Board(region, rows)
 
     @property

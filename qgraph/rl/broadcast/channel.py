@@ -54,7 +54,7 @@ class Channel:
         region = Region.attach(name)
         magic, size, readers = LABEL.unpack(region.view(0, PAGE, writable=False)[: LABEL.size])
         if magic != MAGIC or not (0 < size <= MAX_SIZE and 0 < readers <= MAX_READERS):
-            raise LoadError("is no channel", node=name)
+            raise LoadError("is not a channel", node=name)
         return Channel(region, size, readers)
 
     @staticmethod
@@ -87,7 +87,7 @@ class Channel:
 
 
 class _End:
-    """What both ends of a channel have: its buffers, mapped when first used."""
+    """The part that both ends of a channel share: its buffers, mapped when first used."""
 
     def __init__(self, channel: Channel, writable: bool) -> None:
         self.channel = channel
@@ -109,7 +109,7 @@ class Writer(_End):
         self._open = -1
 
     def room(self) -> Array:
-        """Where the next block is to be written, uint8 [size]: nobody reads it until `publish`.
+        """The memory for the next block, uint8 [size]: nobody reads it until `publish`.
 
         What is in it is of no meaning. Raises OutputError where memory is short.
         """

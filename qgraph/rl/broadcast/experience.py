@@ -65,7 +65,7 @@ class Experience:
         front = region.view(0, PAGE, writable=False)[:PAGE]
         magic, writers, capacity, record, length = LABEL.unpack(front[: LABEL.size])
         if magic != MAGIC or not (0 < writers <= MAX_WRITERS and capacity > 0):
-            raise LoadError("are no rings of records", node=name)
+            raise LoadError("does not hold rings of records", node=name)
         try:
             dtype = read_form(json.loads(front[LABEL.size : LABEL.size + length]))
         except (ValueError, TypeError):
@@ -91,7 +91,7 @@ class Experience:
         return RecordReader(self)
 
     def settings(self, writer: int) -> dict[str, Any]:
-        """What an actor gets to `RecordWriter.of`; it is JSON."""
+        """The argument of an actor's `RecordWriter.of`, as JSON."""
         return {"rings": self.name, "writer": writer}
 
     def filled(self, writer: int) -> int:

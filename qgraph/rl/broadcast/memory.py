@@ -66,7 +66,7 @@ class Region:
     def view(self, begin: int, size: int, writable: bool = True) -> mmap.mmap:
         """A part that begins at a page. Raises LoadError where the region is shorter."""
         if begin + size > self.size:
-            raise LoadError("the shared memory is shorter than it says", node=self.name)
+            raise LoadError("the shared memory is shorter than its header states", node=self.name)
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         # All of it at once, so that its first use is as quick as any.
         flags = mmap.MAP_SHARED | mmap.MAP_POPULATE

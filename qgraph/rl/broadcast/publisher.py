@@ -18,7 +18,7 @@ MODULE = "qgraph.rl.broadcast.quantizer"
 
 
 class Blocks:
-    """Where packed blocks of at most `block_size` bytes lie for `readers` actors.
+    """The place of packed blocks of at most `block_size` bytes for `readers` actors.
 
     published: the channel whose version says what the learner has published. on_demand: whether
     actors have to ask for a block.
@@ -38,7 +38,7 @@ class Blocks:
         return self._blocks.writer().version
 
     def settings(self, reader: int) -> dict[str, Any]:
-        """What actor number `reader` makes its `Subscriber` from; it is JSON."""
+        """The argument of the `Subscriber` of actor number `reader`, as JSON."""
         if not 0 <= reader < self._blocks.readers:
             raise UsageError(f"actor {reader} of a publisher for {self._blocks.readers}")
         return {
@@ -123,5 +123,5 @@ class Publisher(Blocks):
 
     @property
     def packer_numbers(self) -> Any:
-        """What the process that packs shows of itself (`Member.numbers`), float64 [8]."""
+        """The numbers of the process that packs (`Member.numbers`), float64 [8]."""
         return self._run.numbers(self._name)

@@ -81,7 +81,7 @@ class RayNodes:
         return int(self._run.numbers(NAME)[BLOCKS])
 
     def numbers(self, node: int, actor: int) -> Any:
-        """What an actor afar shows of itself (`Member.numbers`), float64 [8]."""
+        """The numbers of an actor on another machine (`Member.numbers`), float64 [8]."""
         return self._run.board.rows["numbers"][self._rows[node][actor]]
 
     @property

@@ -134,7 +134,7 @@ class Supervisor:
         return ProcessState(int(self.board.row(self.children[name].number)["state"]))
 
     def numbers(self, name: str) -> Any:
-        """What a process shows of itself (`Member.numbers`), float64 [8]."""
+        """The numbers of a process (`Member.numbers`), float64 [8]."""
         return self.board.rows["numbers"][self.children[name].number]
 
     def crashes(self, name: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ ALIGNMENT = 64
 
 
 class WeightLayout:
-    """Where each weight lies, float32 in C order, in the program's order.
+    """The place of each weight, float32 in C order, in the program's order.
 
     It takes `size` bytes, `content` of them with something in.
     """
@@ -56,7 +56,7 @@ class WeightSender:
         self._writer, self._clock = self._weights.writer(), self._arrivals.writer()
 
     def settings(self) -> dict[str, str]:
-        """What the quantizer makes its `WeightReceiver` from; it is JSON."""
+        """The argument of the quantizer's `WeightReceiver`, as JSON."""
         return {"weights": self._weights.name, "arrivals": self._arrivals.name}
 
     @property
@@ -122,7 +122,7 @@ class RunEnded(Exception):
 
 
 def in_place(name: str, value: Any) -> Array:
-    """As an array, without the copy that a variable's `numpy()` makes."""
+    """A weight as an array, without the copy that a variable's `numpy()` makes."""
     found: Array = value
     if not isinstance(value, np.ndarray):
         tensor = value.read_value() if hasattr(value, "read_value") else value

@@ -32,7 +32,7 @@ def soft(head: Head) -> Head:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a policy gives for n observations: what actions are made of, and values where it has.
+    """The outputs of a policy for n observations: those that make actions, and values if any.
 
     actions     [n, m], the first output
     values      [n], an output of one number; None without one. Of `argmax` there are none: actions
@@ -51,7 +51,7 @@ def outputs_of(found: Mapping[str, Any]) -> Outputs:
 
 
 def entropy(head: Head, actions: Array) -> Array:
-    """Of what is drawn for each observation, in nats, float64 [n]; before tanh, where there is one.
+    """The entropy of draws for each observation, in nats, float64 [n]; before tanh, if any.
 
     head: one that draws (`soft`).
     """

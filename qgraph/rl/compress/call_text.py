@@ -43,13 +43,13 @@ def print_call(value: Any, table: Table) -> str:
 
 
 def parse_call(text: str, table: Table, what: str) -> Any:
-    """What `print_call` wrote. A name with a dot is that of a class to be imported.
+    """The object that `print_call` wrote. A name with a dot is that of a class to be imported.
 
     Raises UsageError for names and arguments that are not there.
     """
     match = CALL.fullmatch(text)
     if match is None:
-        raise UsageError(f"`{text}` is no {what}", hint=f"like {next(iter(table))}(...)")
+        raise UsageError(f"`{text}` is not a {what}", hint=f"like {next(iter(table))}(...)")
     kind = _class(match[1], table, what)
     given: dict[str, Any] = {}
     fields = {part.name: _types(part.type) for part in dataclasses.fields(kind) if part.init}

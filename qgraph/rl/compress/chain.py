@@ -45,7 +45,9 @@ class Compressor:
     def __post_init__(self) -> None:
         for link in self.links:
             if not isinstance(link, Link):
-                raise UsageError(f"`{link}` is no link", hint="a dataclass from rl.compress.Link")
+                raise UsageError(
+                    f"`{link}` is not a link", hint="a dataclass from rl.compress.Link"
+                )
         for link in self.links[:-1]:
             if isinstance(link, End):
                 raise UsageError(f"nothing can follow `{link}`: it ends the chain")

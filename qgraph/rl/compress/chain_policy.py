@@ -1,4 +1,4 @@
-"""What the links of a compressor pass on, and what they have at hand."""
+"""The policy that the links of a compressor pass on, and the context of a link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Memory = dict[str, dict[Any, Any]]  # of each link, by its text
 
 
 def silent() -> None:
-    """For those whom nobody waits for."""
+    """Does nothing."""
 
 
 def read_only(array: Array) -> Array:
@@ -65,7 +65,7 @@ class ChainPolicy:
 
     @property
     def acted(self) -> ActorProgram:
-        """What actors run: the program without the critic."""
+        """The program that actors run, without the critic."""
         return without_output(self.program, self.critic) if self.critic else self.program
 
     @property
@@ -111,12 +111,12 @@ class PolicySpec:
 
 
 def _unheard(step: str, reason: str) -> None:
-    """For those whom nobody asks why."""
+    """Does nothing."""
 
 
 @dataclass
 class Task:
-    """What a link has at hand beside the policy.
+    """The context of a link beside the policy.
 
     original        what the compressor was given; distillation learns from it
     observations    [n, *shape], to be read; None where there are none (yet)

@@ -85,7 +85,7 @@ def _carried(step: ActorStep, inputs: list[Array], shapes: list[tuple[int, ...]]
 
 
 def _alike(step: ActorStep, inputs: list[Array]) -> bool:
-    """Whether channels can be left out: all have one function, and those that meet are the same."""
+    """True if channels can be left out: all have one function, and those that meet are the same."""
     rule = step.definition.channels
     if rule is ChannelRule.MEET:
         return np.array_equal(inputs[0], inputs[1])

@@ -129,7 +129,7 @@ class Distiller:
         """
         values = np.zeros(len(seen), np.float32) if wanted.values is None else wanted.values
         if not (np.isfinite(wanted.actions).all() and np.isfinite(values).all()):
-            raise TrainingError("what the original policy says is not finite")
+            raise TrainingError("the original policy has outputs that are not finite")
         loss, before, begun = 0.0, self.state(), (self.fresh, self.unknown)
         if wanted.values is not None:
             values = self._rescale(values)

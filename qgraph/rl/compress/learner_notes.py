@@ -1,4 +1,4 @@
-"""What a learner tells its compressor beside weights: facts, and observations of its actors."""
+"""Notes from a learner to its compressor beside weights: facts, and observations of its actors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NoteSender:
         self._writer = self._channel.writer()
 
     def settings(self) -> dict[str, Any]:
-        """What the other process makes its `NoteReceiver` from; it is JSON."""
+        """The argument of the other process's `NoteReceiver`, as JSON."""
         return {"notes": self._channel.name}
 
     def send(self, facts: LearnerFacts, observations: Array | None) -> None:
@@ -81,7 +81,7 @@ class NoteReceiver:
         self._latest: tuple[LearnerFacts, Array | None] = (LearnerFacts(), None)
 
     def latest(self) -> tuple[LearnerFacts, Array | None]:
-        """What was told last; the observations [n, *shape] where they lie, until the next call."""
+        """The latest notes; the observations [n, *shape] where they lie, until the next call."""
         found = self._reader.latest()
         if found is not None:
             *facts, count = found[: 8 * NUMBERS].view(np.float64).tolist()

@@ -1,4 +1,4 @@
-"""What a link is: a pass over policies, run by the manager that runs those over graphs."""
+"""Links: passes over policies, run by the manager that runs those over graphs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Link(PassOver[Compression]):
         return str(self)
 
     def __str__(self) -> str:
-        """What `Compressor.parse` reads."""
+        """The text that `Compressor.parse` reads."""
         name = vars(type(self)).get("name")
         return print_call(self, {name: type(self)} if name else {}).removesuffix("()")
 

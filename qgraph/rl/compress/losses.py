@@ -27,7 +27,7 @@ def divergence(head: Head, wanted: Tensor, found: Tensor) -> Tensor:
 
 
 def entropy(head: Head, found: Tensor) -> Tensor:
-    """Of what is drawn, in nats, [n]; of a squashed Gaussian before it is squashed."""
+    """The entropy of draws, in nats, [n]; of a squashed Gaussian before it is squashed."""
     if head.kind == "categorical":
         log = tf.nn.log_softmax(found)
         return -tf.reduce_sum(tf.exp(log) * log, -1)

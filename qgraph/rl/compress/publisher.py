@@ -54,11 +54,11 @@ class CompressingPublisher(Publisher):
         self._acting: Actor | None = None
 
     def _ask_again(self) -> None:
-        """What actors asked for, the compressor took with it."""
+        """Actors' requests are answered by the compressor."""
         self._own.ask()
 
     def tell(self, facts: LearnerFacts, observations: Array | None) -> None:
-        """What the compressor learns beside the weights that are published next."""
+        """Tell the compressor facts beside the weights that are published next."""
         self._notes.send(facts, observations)
 
     def acting(self) -> Actor | None:

@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def teaches_values(self) -> bool:
-        """Whether a student learns a critic's values too."""
+        """True if a student learns a critic's values too."""
         found = (link for chain in self._chains() for link in chain.links)
         return any(isinstance(link, Distill) and link.value > 0 for link in found)
 

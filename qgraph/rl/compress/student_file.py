@@ -1,4 +1,4 @@
-"""What students have learnt, in a file: a run that goes on has them as they were."""
+"""The state of students in a file: a resumed run has them as they were."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def write_students(folder: Path, memory: Memory) -> None:
 
 
 def read_students(folder: Path) -> Memory:
-    """What links remember; empty where no student was kept. Raises LoadError."""
+    """The memory of links; empty if no student was kept. Raises LoadError."""
     if not (folder / FILE).exists():
         return {}
     arrays = read_arrays(folder / FILE)
     if LINKS not in arrays:
-        raise LoadError("is no file of students", node=str(folder / FILE))
+        raise LoadError("is not a file of students", node=str(folder / FILE))
     with reading(folder / FILE):
         links = json.loads(str(arrays[LINKS]))
         return {

@@ -71,7 +71,7 @@ class CompressionWorker:
 
     @property
     def _due(self) -> bool:
-        """Whether the monitor looks at what is compressed next."""
+        """True if the monitor looks at the next compressed policy."""
         return self._rounds % self.every == 0
 
     def step(
@@ -129,7 +129,7 @@ class CompressionWorker:
             tried = observations if self._due else observations[:TRIED]
             acted = replace(policy, block=block).actor()(tried)
             if not np.isfinite(acted).all():
-                raise TrainingError("what the compressed policy says is not finite")
+                raise TrainingError("the compressed policy has outputs that are not finite")
         return policy, block
 
     def _look(
@@ -164,7 +164,7 @@ class CompressionWorker:
 
 
 def troubles(failures: int) -> list[str]:
-    """What befell a compressor without ending the run, in words."""
+    """The failures of a compressor that did not end the run, in words."""
     if not failures:
         return []
     return [f"{failures} policies were not compressed, so that older ones acted (monitor.csv)"]

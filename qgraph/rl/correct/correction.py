@@ -19,7 +19,7 @@ LINK = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\)\s*)?(?:,(?=.)|$)")
 
 @dataclass(frozen=True)
 class Corrected:
-    """What an actor-critic learner learns from, [n, b].
+    """The targets, weights and advantages of an actor-critic learner, [n, b].
 
     targets     of its critic: of V(x_t), or of Q(x_t, a_t)
     advantages  of the actions, by these targets
@@ -62,7 +62,8 @@ class Correction:
             link = LINK.match(text, at)
             if link is None:
                 raise UsageError(
-                    f"`{text}` is no list of correctors", hint="like vtrace,is or vtrace(1, c=0.9)"
+                    f"`{text}` is not a list of correctors",
+                    hint="like vtrace,is or vtrace(1, c=0.9)",
                 )
             found.append(_made(link[1], link[2] or ""))
             at = link.end()
@@ -70,7 +71,7 @@ class Correction:
 
     @property
     def of_actions(self) -> bool:
-        """Whether the critic has to know values of actions."""
+        """True if the critic has to know values of actions."""
         return any(link.of_actions for link in self.links if link.corrects == TARGETS)
 
     def __call__(self, steps: Trajectories, xp: Namespace = np) -> Corrected:
@@ -130,7 +131,7 @@ def _made(name: str, arguments: str) -> Corrector:
         try:
             number = float(value)
         except ValueError:
-            raise UsageError(f"{name}: `{part}` is no number") from None
+            raise UsageError(f"{name}: `{part}` is not a number") from None
         if equals:
             key = key.strip()
             named["lambda_" if key == "lambda" else key] = number
@@ -147,7 +148,7 @@ def _made(name: str, arguments: str) -> Corrector:
     corrects = getattr(corrector, "corrects", None)
     if not callable(corrector) or corrects not in (TARGETS, WEIGHTS):
         raise UsageError(
-            f"`{name}` is no corrector: it corrects {corrects}",
+            f"`{name}` is not a corrector: it corrects {corrects}",
             hint=f"`corrects` is {TARGETS!r} or {WEIGHTS!r}, and a call makes them of trajectories",
         )
     if corrects == TARGETS and not isinstance(getattr(corrector, "of_actions", None), bool):

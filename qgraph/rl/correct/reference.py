@@ -1,4 +1,4 @@
-"""What correctors compute, as the sums that their papers write: slow, obvious, the truth."""
+"""The results of correctors, as the sums that their papers write: slow and obviously right."""
 
 from __future__ import annotations
 

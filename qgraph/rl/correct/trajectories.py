@@ -1,4 +1,4 @@
-"""What correctors see, and what a corrector is.
+"""The input of correctors, and the interface of a corrector.
 
 Arrays are numpy's or TensorFlow's; `xp` is the module whose functions take them, `numpy` or
 `tensorflow`. So a corrector is written once, and no framework is imported here.

@@ -16,7 +16,7 @@ __all__ = ["ATARI", "Actions", "Environment", "Outcome", "make"]
 
 
 def make(name: str) -> Environment:
-    """The environment of that name. Raises UsageError where there is none."""
+    """The environment of that name. Raises UsageError for an unknown one."""
     if name.startswith(DM_CONTROL) and name.endswith(PIXELS):
         return Apart(name)
     return make_here(name)

@@ -61,7 +61,7 @@ class DmControl:
 class DmControlPixels:
     """84 x 84 images in colour of the first camera, the last three as channels.
 
-    Images are drawn by OpenGL, in software too (OSMesa). Raises UsageError where there is none.
+    Images are drawn by OpenGL, in software too (OSMesa). Raises UsageError without OpenGL.
     """
 
     dtype = np.dtype(np.uint8)
@@ -106,7 +106,7 @@ class DmControlPixels:
 
 
 def loaded(name: str) -> Any:
-    """The task `domain-task`. Raises UsageError where there is none."""
+    """The task `domain-task`. Raises UsageError for an unknown one."""
     try:
         suite = imported("dm_control.suite", "rl")
     except UsageError:

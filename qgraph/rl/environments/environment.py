@@ -1,4 +1,4 @@
-"""What all environments have in common."""
+"""The interface of environments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Array | np.generic | int  # what a policy sends: numbers, or which of s
 
 @dataclass(frozen=True)
 class Actions:
-    """What an environment takes: one of `count`, or numbers within low..high (count 0)."""
+    """The actions of an environment: one of `count`, or numbers within low..high (count 0)."""
 
     count: int = 0
     low: tuple[float, ...] = ()
@@ -44,7 +44,7 @@ class Actions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step brings. `discount` is 0 where the episode ended for good; `over`: it ended."""
+    """The result of a step. `discount` is 0 where the episode ended for good; `over`: it ended."""
 
     observation: Array
     reward: float

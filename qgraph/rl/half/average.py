@@ -46,7 +46,7 @@ class Average:
 
     @property
     def state(self) -> dict[str, Variable]:
-        """What it goes on from, by name."""
+        """The variables that a resumed run needs, by name."""
         return {**self.kept, **{f"lost/{name}": v for name, v in self.lost.items()}}
 
     def check(self) -> None:

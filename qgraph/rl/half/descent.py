@@ -43,7 +43,7 @@ class Descent:
 
     @property
     def state(self) -> dict[str, Variable]:
-        """What it goes on from, by name."""
+        """The variables that a resumed run needs, by name."""
         scale = {} if self.scale is None else self.scale.state
         return {**self.optimizer.state, **{f"scale/{name}": v for name, v in scale.items()}}
 
@@ -70,7 +70,7 @@ class Descent:
             tf.cond(factor == 1, lambda: None, lambda: self.optimizer.rescale(factor))
 
     def _holds_more(self, fine: Tensor, scale: LossScale) -> Tensor:
-        """Whether the optimizer can remember gradients of twice the scale, where that is asked."""
+        """True if the optimizer can remember gradients of twice the scale, where that is asked."""
         if not self.compound:
             return True
         due = tf.logical_and(fine, scale.due())

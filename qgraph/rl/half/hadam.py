@@ -76,7 +76,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
 
     @property
     def state(self) -> dict[str, Variable]:
-        """What it goes on from, by name."""
+        """The variables that a resumed run needs, by name."""
         parts = {"first": self.first, "second": self.second, "lost": self.lost}
         slots = {f"{part}/{i}": v for part, found in parts.items() for i, v in enumerate(found)}
         return {**slots, "steps": self.iterations, "gradient_scale": self.gradient_scale}
@@ -123,7 +123,7 @@ class LowPrecisionAdam(keras.optimizers.Optimizer):  # type: ignore[misc]
         return tf.square(gradient)
 
     def holds(self, factor: float) -> Tensor:
-        """Whether all that is remembered stays finite if gradients are `factor` times larger."""
+        """True if the optimizer's state stays finite if gradients are `factor` times larger."""
         return finite(self._times(factor))
 
     def rescale(self, factor: Tensor) -> None:

@@ -40,16 +40,16 @@ class LossScale:
 
     @property
     def state(self) -> dict[str, Variable]:
-        """What it goes on from, by name."""
+        """The variables that a resumed run needs, by name."""
         return {"value": self.value, "fine": self.fine}
 
     @property
     def spent(self) -> bool:
-        """Whether gradients were infinite however small it was."""
+        """True if gradients were infinite at the smallest scale."""
         return float(self.value) < LEAST
 
     def due(self) -> Tensor:
-        """Whether one more step with finite gradients doubles it."""
+        """True if one more step with finite gradients doubles the scale."""
         return tf.logical_and(self.fine + 1 >= self.interval, self.value * 2 <= self.most)
 
     def update(self, finite: Tensor, may_grow: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a run takes: processor seconds of each process, and energy as codecarbon estimates it.
+"""The cost of a run: processor seconds of each process, and energy as codecarbon estimates it.
 
 Where the machine does not tell its power, codecarbon takes it from the load of the processor: an
 estimate, good for ratios between runs on one machine.
@@ -51,7 +51,7 @@ class Meter:
 
 
 def together(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What both parts of a run took that was stopped and went on, of what `Meter.read` gives."""
+    """The sum of `Meter.read` of both parts of a run that was stopped and resumed."""
     found = dict(before)
     for name, value in after.items():
         inner = isinstance(value, Mapping)
@@ -60,7 +60,7 @@ def together(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def cpu_seconds(process: int) -> float:
-    """What a process took of processors so far; 0 for one that is gone."""
+    """Processor seconds of a process so far; 0 for one that has ended."""
     try:
         with open(f"/proc/{process}/stat") as stream:
             fields = stream.read().rpartition(")")[2].split()

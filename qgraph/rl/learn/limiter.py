@@ -44,7 +44,7 @@ class RateLimiter:
         return max(0, int((2 * self.slack - self.ahead) / self.ratio))
 
     def may_sample(self) -> bool:
-        """Whether a batch is allowed now; if not, insert first."""
+        """True if a batch is allowed now; if not, insert first."""
         return self.inserts >= self.least and self.ahead >= self.batch
 
     def insert(self, count: int) -> None:
@@ -59,7 +59,7 @@ class RateLimiter:
         self.before = self.samples
 
     def state(self) -> list[int]:
-        """What `restore` takes."""
+        """The argument of `restore`."""
         return [self.inserts, self.samples, self.least, self.before]
 
     def restore(self, state: list[int]) -> None:

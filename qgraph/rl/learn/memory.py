@@ -1,4 +1,4 @@
-"""What holds experience between actors and learner: a replay, a queue."""
+"""The interface of stores between actors and learner: a replay, a queue."""
 
 from __future__ import annotations
 

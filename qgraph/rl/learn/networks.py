@@ -137,5 +137,5 @@ def initial_weights(
 
 
 def learnt(name: str) -> bool:
-    """Whether a weight is learnt: what scales frames is not."""
+    """True if a weight is learnt: the scale of frames is not."""
     return not name.startswith("scaled/")

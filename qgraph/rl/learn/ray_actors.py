@@ -46,7 +46,7 @@ class RayActors(ActorProcesses):
             raise
 
     def breakdown(self) -> list[dict[str, float]]:
-        """For each actor its steps and seconds, by PARTS."""
+        """Steps and seconds of each actor, by PARTS."""
         nodes = self.config.nodes
         places = [(i % nodes, i // nodes) for i in range(self.config.actors)]
         return [parts_of(self.nodes.numbers(*place)) for place in places]

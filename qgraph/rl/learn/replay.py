@@ -39,7 +39,7 @@ class Replay:
 
     @property
     def nbytes(self) -> int:
-        """Of the transitions that are in."""
+        """Bytes of the stored transitions."""
         return self.size * self.records.itemsize
 
     def add(self, records: Array) -> None:
@@ -65,7 +65,7 @@ class Replay:
         return Batch(self.records[places], places, weights)
 
     def update(self, places: Array, priorities: Array) -> None:
-        """What was found of transitions: errors, at least 0."""
+        """Set the priorities of transitions: errors, at least 0."""
         if self.tree is None:
             return
         priorities = np.asarray(priorities, np.float64) + 1e-6
@@ -81,7 +81,7 @@ class Replay:
         return state
 
     def restore(self, state: dict[str, Array]) -> None:
-        """What does not fit is left out, the oldest first."""
+        """Restore a state; the oldest transitions are left out if not all fit."""
         records = state["records"][-len(self.records) :]
         self.size = self.next = 0
         self.add(records)
@@ -107,7 +107,7 @@ class SumTree:
         return np.asarray(self.nodes[places + self.leaves])
 
     def set(self, places: Array, values: Array) -> None:
-        """Of places given twice the last value counts."""
+        """Set values at places; the last value counts for a place that is given twice."""
         self.nodes[places + self.leaves] = values
         parents = places + self.leaves
         for _ in range(self.depth):

@@ -40,7 +40,7 @@ def split(strategy: tf.distribute.Strategy, column: Array) -> Tensor:
 
 
 def joined(strategy: tf.distribute.Strategy, found: Tensor) -> Tensor:
-    """What replicas found of their parts [n, b / replicas], as one tensor [n, b]."""
+    """The results of replicas [n, b / replicas] as one tensor [n, b]."""
     return tf.concat(strategy.experimental_local_results(found), 1)
 
 

@@ -29,7 +29,7 @@ FREE = ("steps", "evaluate_every", "episodes", "ray", "nodes")  # what a resumed
 
 
 def _unwatched(status: Status) -> None:
-    """For those who do not watch."""
+    """Does nothing."""
 
 
 def train(
@@ -131,7 +131,7 @@ def _resumed(
 
 
 def _draw(path: Path) -> None:
-    """What the monitor saw and decided, where matplotlib is installed.
+    """Plot the monitor's looks and decisions, if matplotlib is installed.
 
     A run that was stopped early may have no compressed policy yet, and no log.
     """

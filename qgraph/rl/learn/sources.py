@@ -1,4 +1,4 @@
-"""Where the learner's transitions come from: actors in processes of their own, or in this one."""
+"""Sources of the learner's transitions: actors in processes of their own, or in this one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = len(PARTS)  # of its numbers: blocks that it did not accept
 
 @dataclass(frozen=True)
 class Job:
-    """What actors of any kind are started with.
+    """The settings that actors of any kind are started with.
 
     dtype: that of a transition's record. begun: the steps that each actor already took, in a run
     that goes on.
@@ -45,7 +45,7 @@ class Job:
     compression: Settings | None = None
 
     def actor_settings(self, index: int) -> dict[str, object]:
-        """What an actor process gets, but for its `policy` and its `records`; it is JSON."""
+        """The settings of an actor process without its `policy` and `records`, as JSON."""
         return {
             "config": self.config.as_json(),
             "head": self.spec.head.as_json(),
@@ -118,7 +118,7 @@ class ActorProcesses:
         return self.reader.take(most, timeout)
 
     def breakdown(self) -> list[dict[str, float]]:
-        """For each actor its steps and seconds, by PARTS."""
+        """Steps and seconds of each actor, by PARTS."""
         return [parts_of(self.run.numbers(_name(i))) for i in range(self.config.actors)]
 
     def processes(self) -> dict[str, int]:
@@ -229,7 +229,7 @@ class LocalActors:
         return records[:most]
 
     def breakdown(self) -> list[dict[str, float]]:
-        """For each actor its steps and seconds, by PARTS; none waits."""
+        """Steps and seconds of each actor, by PARTS; none waits."""
         return [
             dict(zip(PARTS, map(float, (w.taken - self.job.begun, *w.seconds, 0.0)), strict=True))
             for w in self.workers

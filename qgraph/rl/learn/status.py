@@ -1,4 +1,4 @@
-"""Where a run is: what it tells, and what it has to remember."""
+"""The status of a run, and the counts that a checkpoint keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qgraph.rl.learn.sources import PARTS
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run is: a row of progress.csv."""
+    """The status of a run: a row of progress.csv."""
 
     learner_steps: int
     actor_steps: int
@@ -28,7 +28,7 @@ class Status:
 
 @dataclass
 class Counts:
-    """What a checkpoint has to remember; seconds without evaluations."""
+    """The counts that a checkpoint keeps; seconds without evaluations."""
 
     learner_steps: int = 0
     episodes: int = 0

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came: the first one asks for an end, the second one interrupts."""
+    """Count Ctrl-C: the first one asks for an end, the second one interrupts."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

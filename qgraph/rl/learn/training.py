@@ -101,7 +101,7 @@ class Training:
         return self.limiter.inserts >= self.config.steps
 
     def run(self, watch: Watch, tick: Steps = silent_steps) -> bool:
-        """Whether it came to its end; if not, the user stopped it, and it can be resumed.
+        """True if the run reached its end; else the user stopped it, and it can be resumed.
 
         Raises TrainingError where the loss is not finite.
         """
@@ -290,7 +290,7 @@ class Training:
         write_policy(path, self.learner.program, self.learner.policy, about)
 
     def _write_energy(self, found: Mapping[str, object]) -> None:
-        """Of a run that went on, all its parts."""
+        """Write the energy of all parts of a resumed run."""
         path = self.directory.path / ENERGY
         if self.resumed and path.exists():
             found = together(json.loads(path.read_text()), found)

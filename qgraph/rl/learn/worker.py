@@ -19,7 +19,7 @@ from qgraph.rl.learn.records import Window, record_type
 
 
 class ActingPolicy(Protocol):
-    """What an actor acts by: the packed one, or the one in float."""
+    """The policy of an actor: packed, or in float."""
 
     @property
     def version(self) -> int: ...
@@ -84,7 +84,7 @@ class ActorWorker:
         self.environment.close()
 
     def _learnt(self, outcome: Outcome) -> Outcome:
-        """What the learner gets of a step: its reward may be clipped, returns never are."""
+        """The outcome as the learner gets it: its reward may be clipped, returns never are."""
         most = self.config.reward_clip
         if not most:
             return outcome

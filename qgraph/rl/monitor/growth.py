@@ -70,7 +70,7 @@ class Growth:
     def _bounds(
         self, chains: Sequence[Compressor], gained: Sequence[tuple[Compressor, float]]
     ) -> list[tuple[float, float]]:
-        """For each chain the discounted mean, and its upper bound."""
+        """The discounted mean of each chain, and its upper bound."""
         weights = [self.discount**age for age in range(len(gained))][::-1]
         values = [value for _, value in gained]
         span, total = max(values) - min(values), sum(weights)
@@ -88,7 +88,7 @@ class Growth:
 
 
 def trials(looks: Sequence[Look]) -> tuple[list[tuple[Compressor, float]], bool]:
-    """What acted in each trial, and how the return grew per second; whether the last one is over.
+    """The chain of each trial, the growth of the return per second; whether the last is over.
 
     Before there is a look nothing is under way.
     """

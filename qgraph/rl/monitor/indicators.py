@@ -1,4 +1,4 @@
-"""What is watched: how far the compressed policy is from the original, and how learning goes."""
+"""Indicators: the distance of the compressed policy from the original, and of learning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECENT = 20  # episodes of actors that `returned` is the mean of
 
 @dataclass(frozen=True)
 class LearnerFacts:
-    """What the learner knows; NaN for what it does not (yet).
+    """Facts of the learner; NaN for those that are unknown yet.
 
     version             learner steps so far
     seconds             that the run has taken
@@ -70,7 +70,7 @@ class Indicators:
 def measure(
     original: ChainPolicy, compressed: ChainPolicy, seen: Array, facts: LearnerFacts
 ) -> Indicators:
-    """Of two policies on observations [n, *shape]; the compressed one as packed, in its bits.
+    """Compare two policies on observations [n, *shape]; the compressed one as packed, in its bits.
 
     Heads that draw nothing are taken as `soft` has them.
     """

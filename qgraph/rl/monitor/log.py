@@ -23,7 +23,7 @@ COLUMNS = (*SEEN, "compressor", "share", "reason", "failed", "refused", "looked"
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """What was seen, and what was decided by it.
+    """One look of the monitor, and its decision.
 
     failed: compression failed; the decision in force from then on has the failure as its reason.
     refused: a chain that was left for it, and is not taken again. looked: not so where a run
@@ -38,7 +38,7 @@ class DecisionRow:
 
 
 class Log:
-    """Of one run, in `folder`, a row for each look and for each failure of another kind.
+    """The log of one run in `folder`: a row for each look and for each failure of another kind.
 
     until: a run that goes on keeps the rows up to that version, and has them in `kept`. Raises
     OutputError.
@@ -81,7 +81,7 @@ class Log:
 
 
 def read_log(path: Path) -> list[DecisionRow]:
-    """What a `Log` wrote. A last line that a kill has cut is left out. Raises LoadError."""
+    """The rows that a log wrote. A last line that a kill has cut is left out. Raises LoadError."""
     try:
         lines = path.read_text("utf-8").splitlines(keepends=True)
         return [_read(json.loads(line)) for line in lines if line.endswith("\n")]

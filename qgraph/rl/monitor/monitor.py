@@ -1,4 +1,4 @@
-"""The monitor: it looks at intervals, asks its strategy, and writes down what it says and why."""
+"""The monitor: it looks at intervals, asks its strategy, and logs its decision."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse_strategy(text: str) -> Strategy:
     found: Strategy = parse_call(f"{name}({arguments})", STRATEGIES, "strategy")
     for method in ("check", "decide"):
         if not callable(getattr(found, method, None)):
-            raise UsageError(f"`{name}` is no strategy: it has no `{method}`")
+            raise UsageError(f"`{name}` is not a strategy: it has no `{method}`")
     return found
 
 
@@ -52,7 +52,7 @@ def print_strategy(strategy: Strategy) -> str:
 
 
 class Monitor:
-    """Of one run: `decision` is the one in force.
+    """The monitor of one run: `decision` is the one in force.
 
     With a log of a run that goes on it stands where it stood. Raises UsageError for a strategy
     that cannot steer the chain, or that fails.
@@ -139,7 +139,7 @@ class Monitor:
 
 
 def _trouble(found: Any) -> str:
-    """What is no decision in what a strategy of one's own decides; "" where all is well."""
+    """The fault in the decision of a user's strategy; "" if it is valid."""
     if not isinstance(found, Decision):
         return f"{found}, no `Decision`"
     chain: Any = found.compressor

@@ -1,4 +1,4 @@
-"""What a strategy is: from what was seen to how policies are compressed."""
+"""Strategies: from what the monitor saw to how policies are compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen, the decision that was in force until then, and chains that do not work."""
+    """Indicators, the decision that was in force until then, and chains that do not work."""
 
     seen: Indicators
     acted: Decision

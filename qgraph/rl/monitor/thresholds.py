@@ -38,7 +38,7 @@ class _Steps(ABC):
 
     @abstractmethod
     def more_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
-        """The chain one step on; None where there is no such step."""
+        """The chain one step on; None if no such step exists."""
 
     @abstractmethod
     def less_careful(self, now: Compressor, begun: Compressor) -> Compressor | None:
@@ -46,7 +46,7 @@ class _Steps(ABC):
 
     @abstractmethod
     def care(self, chain: Compressor) -> float:
-        """What steps change in a chain."""
+        """The value that steps change in a chain."""
 
     def check_steps(self) -> None:
         """Raises UsageError for settings by which nothing would ever be changed, or back."""
@@ -188,7 +188,7 @@ class RewardGap(_Steps):
 def _stepped(
     step: Step, now: Compressor, begun: Compressor, refused: Sequence[Compressor]
 ) -> Compressor | None:
-    """The first chain on a way of steps that is not refused; None where there is none."""
+    """The first chain on a way of steps that is not refused, or None."""
     made = step(now, begun)
     while made is not None and made in refused:
         made = step(made, begun)

@@ -1,4 +1,4 @@
-"""What is known of a policy beside its graph: its environment, and how outputs become actions."""
+"""Facts of a policy beside its graph: its environment, and how outputs become actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGITS = ("a2c", "ppo", "ppo2", "acktr", "trpo")  # algorithms whose discrete ou
 
 @dataclass(frozen=True)
 class About:
-    """What the file beside the policy or the user gives; None where neither does.
+    """Facts that the file beside the policy or the user gives; None for unknown ones.
 
     whole: the head with its bounds and deviations, as an exporter wrote it.
     """
@@ -36,7 +36,7 @@ class About:
 
 
 def about(path: Path) -> About:
-    """What `NAME.json` beside a policy `NAME.pb` says. Raises LoadError where it is damaged."""
+    """The facts in `NAME.json` beside a policy `NAME.pb`. Raises LoadError if it is damaged."""
     file = path.with_suffix(".json")
     if path.is_dir() or not file.is_file():
         return About()

@@ -33,7 +33,7 @@ AGAIN = "quantize the policy again"
 
 @dataclass(frozen=True)
 class Packed:
-    """What a file holds. `manifest` is JSON; `sections` are bytes by name, uint8 [size]."""
+    """The content of a file. `manifest` is JSON; `sections` are bytes by name, uint8 [size]."""
 
     manifest: Mapping[str, Any]
     sections: Mapping[str, Array]
@@ -54,7 +54,7 @@ class Packed:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file says that it is a quantized policy."""
+    """True if a file has the magic of a quantized policy."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -63,7 +63,7 @@ def is_packed(path: Path) -> bool:
 
 
 def read(path: str | Path) -> Packed:
-    """What a `.qpol` file holds, mapped. Raises LoadError for one that is damaged."""
+    """The content of a `.qpol` file, mapped. Raises LoadError for one that is damaged."""
     try:
         with open(path, "rb") as file:
             data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

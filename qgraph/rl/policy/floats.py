@@ -44,7 +44,7 @@ def activated(step: ActorStep, x: Array) -> Array:
 
 
 def _op(op: str, attrs: Mapping[str, Any], *inputs: Array) -> Array:
-    """By the definition that the compiler has of it."""
+    """Computed by the compiler's definition of the op."""
     return run_node(Node(op, op, attrs=attrs), inputs)[0]
 
 

@@ -99,7 +99,7 @@ def _begin(
 
 
 def watch(environment: str, policy: Outputs, head: Head, steps: int, seed: int = 0) -> Array:
-    """What a policy sees in so many steps, one episode after the other, [steps, ...] float32."""
+    """The observations of a policy, episode after episode, [steps, ...] float32."""
     one = make(environment)
     try:
         seen, now = [], one.reset(seed)

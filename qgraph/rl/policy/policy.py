@@ -36,7 +36,7 @@ def load_policy(path: str | Path, level: str = "auto") -> Policy:
 
 
 class Policy:
-    """A quantized policy; `counts` says what it has met so far.
+    """A quantized policy; `counts` counts the observations that it has met.
 
     observations: all of them; outside: those with a number beyond what calibration saw, if there
     was any; saturated: those of them that were held to the nearest there is. The dynamic form holds
@@ -152,7 +152,7 @@ def _not_finite(x: Array) -> UsageError:
 
 
 def _is_within(x: Array, low: Array, high: Array) -> bool:
-    """Whether all are: no NaN among them. Of so few numbers `all` would cost most."""
+    """True if all are finite. The sum is quicker than `all` for so few numbers."""
     return int(np.count_nonzero((x >= low) & (x <= high))) == x.size
 
 

@@ -25,7 +25,7 @@ SAME_FOR_ALL = ("cast", "identity", "add", "sub", "mul", "div")
 
 @dataclass(frozen=True)
 class PolicyNetwork:
-    """What an actor computes, with its weights in float32.
+    """The program of an actor, with its weights in float32.
 
     `graph` is what it was read from, with the same input and outputs. `images_first` says that the
     network was trained on images as [c, h, w]: both take [h, w, c].
@@ -166,7 +166,7 @@ class _PolicyReader:
         return PolicyNetwork(program, weights, self.graph)
 
     def _scores(self, value: str) -> str:
-        """What an argmax over the last axis looks at; `value` itself where there is none."""
+        """The input of an argmax over the last axis; `value` itself if there is no argmax."""
         node = self.graph.producer(value)
         rank = self.graph.types[node.inputs[0]].rank or 0 if node.inputs else 0
         last = node.op == "argmax" and node.typed(AxisAttrs).axis in (-1, rank - 1)

@@ -1,4 +1,4 @@
-"""What each op of a policy's graph is in an actor program."""
+"""Rules that write each op of a policy's graph as steps of an actor program."""
 
 from __future__ import annotations
 

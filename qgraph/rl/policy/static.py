@@ -23,7 +23,7 @@ from qgraph.stored import part
 
 
 def ends(graph: Graph, program: Program, name: str) -> dict[str, Any]:
-    """For the manifest: where integers begin and end, if all between input and outputs is integer.
+    """An entry of the manifest: where integers begin and end, if all between them is integer.
 
     Such a policy needs nothing but its engine to run.
     """

@@ -1,4 +1,4 @@
-"""What rules write an actor program with."""
+"""The writer of actor programs, which rules use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ActorProgramWriter:
         return np.asarray(array, np.float32)
 
     def vector(self, node: Node, index: int) -> Array | None:
-        """An input as one number for each channel of `node`; None where it is no constant."""
+        """An input as one number for each channel of `node`; None if it is not a constant."""
         channels = (self.sample(node.name) or (None,))[-1]
         found = channel_vector(self.graph, node.inputs[index], channels)
         return None if found is None else np.array(found, np.float32)

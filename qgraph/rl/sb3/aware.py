@@ -82,7 +82,7 @@ class FakeQuantizedForward:
 
 @contextmanager
 def in_float(policy: TorchModule) -> Iterator[None]:
-    """For a while layers compute in float, whatever training is aware of."""
+    """Let layers compute in float for a while, whatever training is aware of."""
     changed = [
         m for m in layers(policy) if isinstance(vars(m).get("forward"), FakeQuantizedForward)
     ]

@@ -1,4 +1,4 @@
-"""Whether a program acts as the model that it was read from."""
+"""Check that a program acts as the model that it was read from."""
 
 from __future__ import annotations
 

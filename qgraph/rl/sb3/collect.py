@@ -81,7 +81,7 @@ class QuantizedCollection(BaseCallback):  # type: ignore[misc]
     def _forward(
         self, observations: TorchTensor, deterministic: bool = False
     ) -> tuple[TorchTensor, TorchTensor, TorchTensor]:
-        """What `ActorCriticPolicy.forward` gives: actions, values, log probabilities."""
+        """The results of `ActorCriticPolicy.forward`: actions, values, log probabilities."""
         policy, outputs = self.model.policy, self._outputs(observations)
         if isinstance(policy.action_dist, DiagGaussianDistribution):
             drawn = policy.action_dist.proba_distribution(outputs, policy.log_std)

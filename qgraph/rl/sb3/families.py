@@ -162,7 +162,7 @@ ARS = Family(_read_ars, _run_ars, _ars_head)
 
 @cache
 def families() -> Mapping[type, Family]:
-    """By exact class; those of sb3_contrib where it is installed."""
+    """Families by exact class; those of sb3_contrib if it is installed."""
     found: dict[type, Family] = {
         common.ActorCriticPolicy: ACTOR_CRITIC,
         common.ActorCriticCnnPolicy: ACTOR_CRITIC,

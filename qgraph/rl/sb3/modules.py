@@ -62,7 +62,7 @@ class ModuleReader:
         self.value = name
 
     def normalize(self, normalizer: Normalizer) -> None:
-        """What stands in front of the policy: an affine step and a clip."""
+        """The steps in front of the policy: an affine step and a clip."""
         if self.images:
             raise UnsupportedError("VecNormalize over images of 0..255 is not supported")
         if len(self.shape) > 1:

@@ -59,7 +59,7 @@ class Normalizer:
 
 
 def normalizer_of(model: TorchModule, given: VecNormalize | None = None) -> Normalizer | None:
-    """What normalizes observations before the policy sees them; None where nothing does.
+    """The normalizer of observations in front of the policy, or None.
 
     given: statistics loaded from a file, for a model that has no environment. Raises
     UnsupportedError for a normalizer that an actor program cannot carry.

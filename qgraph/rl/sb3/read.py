@@ -23,7 +23,7 @@ from qgraph.rl.sb3.normalizer import Normalizer, normalizer_of
 
 @dataclass(frozen=True)
 class Sb3Policy:
-    """What the actor of a model computes. `images`: observations are [c, h, w] in the model.
+    """The program of a model's actor. `images`: observations are [c, h, w] in the model.
 
     normalizer: what the program begins with; None where observations go to the policy as they are.
     """
@@ -36,7 +36,7 @@ class Sb3Policy:
 
     @property
     def weights(self) -> dict[str, Array]:
-        """As they are now, float32."""
+        """The weights of now, float32."""
         return {
             name: np.ascontiguousarray(read(), np.float32) for name, read in self.parameters.items()
         }

@@ -210,7 +210,7 @@ NONSENSE = [
     ("impala", {"reward_scale": math.nan}, "reward_scale must be"),
     ("impala", {"entropy_cost": -1.0}, "entropy_cost must be"),
     ("impala", {"unroll_length": 7}, "batch_size 160 is not a multiple of trajectories of 7"),
-    ("impala", {"correction": "vtrace,"}, "is no list of correctors"),
+    ("impala", {"correction": "vtrace,"}, "is not a list of correctors"),
     # of another algorithm
     ("dqn", {"critic_hidden_sizes": (8,)}, "dqn has no setting critic_hidden_sizes"),
     ("dqn", {"entropy": 0.5}, "dqn has no setting entropy_cost\n  it is for impala"),

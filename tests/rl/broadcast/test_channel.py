@@ -201,7 +201,7 @@ def test_a_writer_on_demand_hears_who_asks() -> None:
 def test_what_is_no_channel_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(bytes(10000))
-    with pytest.raises(LoadError, match="is no channel"):
+    with pytest.raises(LoadError, match="is not a channel"):
         Channel.attach(str(other), 0)
     with pytest.raises(LoadError, match="has ended"):
         Channel.attach("/proc/1/fd/999999", 0)
@@ -216,7 +216,7 @@ def test_a_channel_cut_short_is_refused(tmp_path: Path) -> None:
 
     short = tmp_path / "short"
     short.write_bytes(LABEL.pack(MAGIC, 1 << 30, 4).ljust(4096, b"\0"))
-    with pytest.raises(LoadError, match="shorter than it says"):
+    with pytest.raises(LoadError, match="shorter than its header states"):
         Channel.attach(str(short), 0)
 
 

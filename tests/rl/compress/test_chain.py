@@ -50,21 +50,21 @@ def test_a_chain_in_one_line():
     ("text", "complaint"),
     [
         ("prun(0.5)", "no link is called `prun`"),
-        ("prune(0.5", "is no link"),
+        ("prune(0.5", "is not a link"),
         ("prune(half)", "`sparsity` of `prune(half)` is a number, not `half`"),
         ("prune()", "`prune()` does not say its sparsity"),
         ("prune(0.5, 3)", "has no place for `3`; it takes sparsity"),
         ("prune(0.5, sparsity=0.5)", "has no place for `sparsity=0.5`"),
         ("quantize(8.5)", "is a whole number"),
         ("quantize(9)", "32, 16 or 8 to 2 bits, not 9"),
-        ("prune(0.5)||pack", "`` is no link"),
+        ("prune(0.5)||pack", "`` is not a link"),
         ("pack|prune(0.5)", "nothing can follow `pack`"),
         ("prune(0)", "above 0 and below 1"),
         ("prune(1)", "above 0 and below 1"),
         ("nowhere.at.all.Mine", "no link is called `nowhere.at.all.Mine`: No module named"),
         ("tests.helpers.broken.Mine", "no link is called `tests.helpers.broken.Mine`: division"),
         (".a.b(1)", "no link is called `.a.b`"),
-        ("tests.helpers.plain_links.NoLink", "`NoLink(share=0.5)` is no link"),
+        ("tests.helpers.plain_links.NoLink", "`NoLink(share=0.5)` is not a link"),
         ("tests.helpers.plain_links.Same(at_all=1)", "`at_all` of `tests.helpers.plain_links"),
         ("os.path(1)", "no link is called `os.path`"),
     ],
@@ -75,7 +75,7 @@ def test_texts_that_are_no_chain(text, complaint):
 
 
 def test_a_text_is_no_link():
-    with pytest.raises(UsageError, match=r"`quantize\(8\)` is no link"):
+    with pytest.raises(UsageError, match=r"`quantize\(8\)` is not a link"):
         Compressor().then("quantize(8)")
 
 

@@ -117,7 +117,7 @@ class ImpalaLearner:
         return tf.stop_gradient(tf.tensor_scatter_nd_update(later, elsewhere, found))
 
     def _values(self, logits: Tensor, judged: Tensor) -> Tensor:
-        """V(x) of outputs: the mean of Q(x, .) under the policy, or what the critic says."""
+        """V(x) of outputs: the mean of Q(x, .) under the policy, or the critic's value."""
         if self.correct.of_actions:
             return tf.reduce_sum(tf.nn.softmax(logits) * judged, -1)
         return judged[..., 0]

@@ -190,7 +190,7 @@ class SacLearner(CriticLearner):
         )
 
     def _sound(self) -> Tensor:
-        """Whether no number is infinite yet, so that the first one is named.
+        """True while all numbers are finite, so that the first other one is named.
 
         Critics that are not sound show in their average.
         """
@@ -200,7 +200,7 @@ class SacLearner(CriticLearner):
         return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in kept])
 
     def _next_value(self, following: Tensor, alpha: Tensor) -> Tensor:
-        """What the next state is worth: of both averages the less, and the entropy."""
+        """The value of the next state: the smaller one of both averages, and the entropy."""
         average = self.average.read()
         chosen, log_probability = self._draw(self.features(self.critic, following), 0)
         values = self.pair_values(average, self.features(average, following), chosen)
@@ -255,5 +255,5 @@ class SacLearner(CriticLearner):
 
 
 def mean(x: Tensor) -> Tensor:
-    """Of numbers [n], divided before they are added: their sum may be infinite in float16."""
+    """The mean of numbers [n], divided before they are added: their sum may overflow float16."""
     return tf.reduce_sum(x * tf.cast(1 / tf.shape(x)[0], x.dtype))  # n itself may be infinite

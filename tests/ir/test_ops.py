@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.errors import GraphError
-from qgraph.ir.ops import OPS
+from qgraph.ir.ops import OPS, op_definition
 from qgraph.ir.ops.activation import six_code
 from qgraph.ir.ops.arithmetic import COMPARISONS
 from qgraph.ir.ops.attributes import MarkedAttrs
@@ -109,7 +109,7 @@ def test_products_of_per_channel_scales(name):
     )
 
 
-@pytest.mark.parametrize("name", [name for name in INTEGER if OPS[name].same_scale])
+@pytest.mark.parametrize("name", [name for name in INTEGER if op_definition(name).same_scale])
 def test_different_scales_are_refused(name):
     attrs, shapes = INTEGER[name]
     fixed = [Fixed(codes(i, shape), 3 + i) for i, shape in enumerate(shapes)]

@@ -2,32 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 #include <utility>
 
-#include "core/parallel.h"
 #include "engine/chains.h"
 #include "engine/elementwise.h"
+#include "engine/parts.h"
+#include "engine/single_calls.h"
 
 namespace qgraph::engine {
 namespace {
-
-// Work for which one more thread pays, in elements written or products summed up.
-constexpr int64_t kElements = 1 << 15;
-constexpr int64_t kProducts = 1 << 18;
-
-// Whether a layer's weights are filters that slide over an image; else they are a matrix.
-bool slides(Op op) {
-    switch (as_product(op)) {
-        case ProductOp::conv2d:
-        case ProductOp::depthwise_conv2d:
-            return true;
-        case ProductOp::matmul:
-            return false;
-    }
-    no_case(op, "engine/plan.cpp, slides");
-}
 
 class Planner {
   public:
@@ -66,19 +50,12 @@ class Planner {
             case Group::Kind::single:
                 break;
         }
-        return single(group);
+        return single_call(network_, plan_.layout.places, group, options_.threads, options_.level);
     }
 
-    // Calls what(begin, end, task) for parts of `count`, on as many threads as there is work for.
     template <typename What>
     std::function<void()> in_parts(int64_t count, int64_t work, int64_t grain, What what) const {
-        const int64_t threads = std::clamp<int64_t>(work / grain, 1, options_.threads);
-        const int64_t parts = std::min(count, threads);
-        return [=] {
-            run_tasks(parts, parts, [&](int64_t part) {
-                what(count * part / parts, count * (part + 1) / parts, part);
-            });
-        };
+        return engine::in_parts(options_.threads, count, work, grain, what);
     }
 
     // What is packed goes to `memory`.
@@ -240,169 +217,6 @@ class Planner {
         const RunChain run = chain_for(options_.level);
         return in_parts(size, size * taps, kElements,
                         [=](int64_t begin, int64_t end, int64_t) { run(made->chain, begin, end); });
-    }
-
-    // -- the others ---------------------------------------------------------------------------
-
-    std::function<void()> single(const Group& group) {
-        const Step& found = step(group.steps[0]);
-        switch (family_of(found.op)) {
-            case Family::product:
-                return plain_conv(group);
-            case Family::row:
-                return rows(found);
-            case Family::reduction:
-                return reduction(found);
-            case Family::move:
-                return move(found);
-            case Family::reshape:
-                return reshape(group);
-            case Family::binary:
-            case Family::unary:
-                break;  // they are chains, also alone
-        }
-        no_case(found.op, "engine/plan.cpp, single");
-    }
-
-    std::function<void()> reshape(const Group& group) const {
-        const Step& found = step(group.steps[0]);
-        const Place &x = place_of(group.x), &y = place_of(found.output);
-        switch (as_reshape(found.op)) {
-            case ReshapeOp::reshape:
-                if (is_alias(network_, group)) return [] {};
-                return [=] { convert(x.data, x.storage, 1, y.data, y.storage, product(y.shape)); };
-        }
-        no_case(found.op, "engine/plan.cpp, reshape");
-    }
-
-    std::function<void()> reduction(const Step& found) const {
-        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
-        switch (as_reduction(found.op)) {
-            case ReductionOp::reduce_max:
-                return [=, axes = found.list] { reduce_max(axes, x, y); };
-        }
-        no_case(found.op, "engine/plan.cpp, reduction");
-    }
-
-    std::function<void()> move(const Step& found) const {
-        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
-        switch (as_move(found.op)) {
-            case MoveOp::transpose:
-            case MoveOp::slice:
-                return strided(found);
-            case MoveOp::concat:
-                return concat(found);
-            case MoveOp::pad:
-                return [=, begin = every_second(found.list)] {
-                    std::memset(y.data, 0,
-                                static_cast<size_t>(product(y.shape) * size_of(y.storage)));
-                    insert(x, y, begin);
-                };
-            case MoveOp::take:
-                return [=, axis = found.axis, indices = found.list] { take(x, axis, indices, y); };
-        }
-        no_case(found.op, "engine/plan.cpp, move");
-    }
-
-    std::function<void()> rows(const Step& found) const {
-        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
-        switch (as_row(found.op)) {
-            case RowOp::max_pool:
-                return pool(found);
-            case RowOp::standardize: {
-                const int64_t size = product(y.shape), rows = size / y.shape.back();
-                return in_parts(rows, size, kElements,
-                                [=, numbers = found.standard](int64_t begin, int64_t end, int64_t) {
-                                    standardize(numbers, x, y, begin, end);
-                                });
-            }
-        }
-        no_case(found.op, "engine/plan.cpp, rows");
-    }
-
-    std::function<void()> strided(const Step& found) const {
-        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
-        const std::vector<int64_t> dense = dense_strides(x.shape);
-        std::vector<int64_t> strides;
-        int64_t begin = 0;
-        for (size_t i = 0; i < dense.size(); ++i) {
-            if (found.op == Op::transpose) {
-                strides.push_back(dense[static_cast<size_t>(found.list[i])]);
-            } else {
-                begin += found.list[i] * dense[i];
-                strides.push_back(found.steps[i] * dense[i]);
-            }
-        }
-        return [=] { copy(x, begin, strides, y); };
-    }
-
-    std::function<void()> concat(const Step& found) const {
-        const Place& y = place_of(found.output);
-        std::vector<std::pair<Place, std::vector<int64_t>>> parts;
-        std::vector<int64_t> begin(y.shape.size(), 0);
-        for (const uint32_t input : found.inputs) {
-            parts.emplace_back(place_of(input), begin);
-            begin[static_cast<size_t>(found.axis)] +=
-                place_of(input).shape[static_cast<size_t>(found.axis)];
-        }
-        return [=] {
-            for (const auto& [x, at] : parts) insert(x, y, at);
-        };
-    }
-
-    static std::vector<int64_t> every_second(const std::vector<int64_t>& list) {
-        std::vector<int64_t> found;
-        for (size_t i = 0; i < list.size(); i += 2) found.push_back(list[i]);
-        return found;
-    }
-
-    std::function<void()> pool(const Step& found) const {
-        const Place &x = place_of(found.inputs[0]), &y = place_of(found.output);
-        const Window window = found.window;
-        const int64_t pixels = y.shape[0] * y.shape[1] * y.shape[2];
-        const int64_t work = product(y.shape) * window.kernel[0] * window.kernel[1];
-        Pool pool;
-        const bool known = code_of(tensor(found.inputs[0]), pool.type) && x.storage == y.storage &&
-                           pool.type != Code::u16;
-        if (!known) {
-            return in_parts(pixels, work, kElements, [=](int64_t begin, int64_t end, int64_t) {
-                max_pool(window, x, y, begin, end);
-            });
-        }
-        pool.height = x.shape[1], pool.width = x.shape[2], pool.channels = x.shape[3];
-        pool.kernel_height = window.kernel[0], pool.kernel_width = window.kernel[1];
-        pool.stride_height = window.strides[0], pool.stride_width = window.strides[1];
-        pool.pad_top = window.pads[0], pool.pad_left = window.pads[2];
-        pool.out_height = y.shape[1], pool.out_width = y.shape[2];
-        const Level level = options_.level;
-        return in_parts(pixels, work, kElements,
-                        [=, from = x.data, to = y.data](int64_t begin, int64_t end, int64_t) {
-                            max_pool(pool, from, to, begin, end, level);
-                        });
-    }
-
-    std::function<void()> plain_conv(const Group& group) const {
-        const Step& found = step(group.steps[0]);
-        const Tensor& w = tensor(found.inputs[1]);
-        auto conv = std::make_shared<PlainConv>();
-        conv->window = group.window;
-        conv->groups = found.groups;
-        conv->depthwise = found.op == Op::depthwise_conv2d;
-        conv->weights.resize(static_cast<size_t>(product(w.shape)));
-        convert(w.data, w.storage, 1, conv->weights.data(), Storage::i64, product(w.shape));
-        conv->x = place_of(group.x);
-        conv->y = place_of(found.output);
-        if (!slides(found.op)) {  // a convolution of images of one pixel
-            conv->window = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}};
-            conv->groups = 1;
-            conv->x.shape = {conv->x.shape[0], 1, 1, conv->x.shape[1]};
-            conv->y.shape = {conv->y.shape[0], 1, 1, conv->y.shape[1]};
-        }
-        conv->out_channels = conv->y.shape[3];
-        const int64_t pixels = product(conv->y.shape) / conv->out_channels;
-        return in_parts(
-            pixels, pixels * product(w.shape), kProducts,
-            [conv](int64_t begin, int64_t end, int64_t) { engine::run(*conv, begin, end); });
     }
 
     const Network& network_;

@@ -32,7 +32,14 @@ from qgraph.quant.topology import (
     sources,
     sources_spec,
 )
-from qgraph.quant.value_forms import LEAST_NORM_BITS, OUTSIDE, ValueForm, ValueForms, acts_on_codes
+from qgraph.quant.value_forms import (
+    LEAST_NORM_BITS,
+    OUTSIDE,
+    WIDEST_NORM_STAGE,
+    ValueForm,
+    ValueForms,
+    acts_on_codes,
+)
 from qgraph.rewrite.constants import channels_of
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -255,14 +262,14 @@ class _Inserter(ValueForms):
         if {self.forms[v].kind for v in (gamma, beta)} != {"const"}:
             return self._float(node, "its scale and offset are not constant")
         channels = channels_of(self.graph, gamma) or 0
-        most = widest_input(channels)
+        most = min(widest_input(channels), WIDEST_NORM_STAGE)
         if most < LEAST_NORM_BITS:
             return self._float(node, f"{channels} channels are too many")
         source = "" if self.forms[x].kind == "wide" else self.codes(x)
         if not source or sources_spec(self.graph, source).bits > most:
             source = self.internal(x, most)
-        spec = self.spec(self.bits.internal or self.bits.slope, True, Role.INTERNAL)
-        spec = result_spec(spec, channels)
+        bits = min(self.bits.internal or self.bits.slope, WIDEST_NORM_STAGE)
+        spec = result_spec(self.spec(bits, True, Role.INTERNAL), channels)
         domain = sources_spec(self.graph, source)
         attrs = {"epsilon": node.typed(NormAttrs).epsilon, "domain": domain, "spec": spec}
         normal = self.graph.add("standardize", source, name=f"{node.name}/normal", attrs=attrs)

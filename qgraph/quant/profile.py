@@ -40,8 +40,9 @@ class Bits:
     bias: int = key(16, WholeType(2, 32), "biases")
     internal: int | None = key(
         16,
-        WholeType(2, 16, unset="no such stage: biases are added at the accumulator's scale"),
-        "the stage inside a layer, between its accumulator and its bias",
+        WholeType(2, 32, unset="no such stage: biases are added at the accumulator's scale"),
+        "the stage inside a layer, between its accumulator and its bias; layer norms take 16 bits "
+        "of it",
     )
     scale: int = key(16, WIDTH, "constant factors, and multipliers left of a batch norm")
     constant: int = key(8, WIDTH, "reciprocals of average pools")

@@ -23,6 +23,8 @@ from qgraph.rewrite.constants import leaky_product
 from qgraph.rewrite.rewriter import Rewriter
 
 OUTSIDE = ("input", "float")
+WIDEST_STAGE = 32
+WIDEST_NORM_STAGE = 16  # its quotient is of 64 bits
 LEAST_NORM_BITS = 4  # of codes that a layer norm is made of
 
 
@@ -84,8 +86,8 @@ class ValueForms:
         """Whether the codes of `value` among activations are signed."""
         return self.profile.signed_activations or not self.nonnegative(value)
 
-    def internal(self, value: str, most: int = 16) -> str:
-        """`value` as signed internal stage (16 bits, or `most`): what leaky ReLU works on."""
+    def internal(self, value: str, most: int = WIDEST_STAGE) -> str:
+        """`value` as signed internal stage, of at most `most` bits: what leaky ReLU works on."""
         form = self.forms[value]
         source = self.codes(value) if form.kind in OUTSIDE else form.value
         bits = min(self.bits.internal or self.bits.slope, most)

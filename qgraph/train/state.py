@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qgraph.errors import UnsupportedError
+from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.linear import COMPUTE
@@ -78,6 +79,12 @@ def state_of(graph: Graph) -> TrainingState:
         if not isinstance(spec.exponent, int) or spec.overflow == Overflow.WRAP:
             what = "values that wrap" if spec.overflow == Overflow.WRAP else "scales per channel"
             raise UnsupportedError(f"{what} cannot be trained yet", node=node.name)
+        if max(-spec.lo, spec.hi) > FLOAT32_EXACT and not spec.role.of_constant:
+            raise UnsupportedError(
+                f"codes of {spec.bits} bits cannot be trained: training holds values in float32",
+                node=node.name,
+                hint="a profile with `bits.internal` of at most 25",
+            )
         if node.op == "standardize" or (spec.group is None and spec.role == Role.CONSTANT):
             fixed[node.name] = spec.exponent
         elif spec.group is None and spec.role == Role.BIAS:

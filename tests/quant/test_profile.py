@@ -91,11 +91,12 @@ def test_an_empty_profile_is_the_default():
         ("bits: {weights: 8}", "unknown key `bits.weights`"),
         *[
             (f"bits: {{{key}: {value}}}", f"`bits.{key}` must be a whole number from 2 to 16")
-            for key in ("input", "activation", "weight", "weight_ends", "internal", "scale",
+            for key in ("input", "activation", "weight", "weight_ends", "scale",
                         "constant", "slope")
             for value in (1, 17, 8.0, "true", "eight", "[8]")
         ],
         ("bits: {bias: 33}", "`bits.bias` must be a whole number from 2 to 32"),
+        ("bits: {internal: 33}", "`bits.internal` must be a whole number from 2 to 32"),
         ("bits: {weight: null}", "`bits.weight` must be a whole number"),
         ("per_channel: 1", "`per_channel` must be true or false, found 1"),
         ("rounding: up", "`rounding` must be one of half_even, half_up, half_away, floor, double"),
@@ -143,7 +144,7 @@ def test_no_such_file(tmp_path):
 BITS = st.builds(
     Bits,
     bias=st.integers(2, 32),
-    internal=st.one_of(st.none(), st.integers(2, 16)),
+    internal=st.one_of(st.none(), st.integers(2, 32)),
     **dict.fromkeys(
         ("input", "activation", "weight", "weight_ends", "scale", "constant", "slope"),
         st.integers(2, 16),

@@ -19,11 +19,13 @@ from qgraph.numerics import dequantize
 def _quantize(e: Emission, node: Node) -> str:
     """Scale, round, clip, scale back: each step exact in the input's float type.
 
-    What wraps needs all digits of numbers of any size, which takes float64.
+    What wraps needs all digits of numbers of any size, which takes float64; so do the ends of
+    ranges past 24 bits.
     """
     spec = spec_of(node)
-    dtype = "float64" if spec.overflow == Overflow.WRAP else e.type_name(node.inputs[0])
     held = e.dtypes[node.name]
+    wide = spec.overflow == Overflow.WRAP or held == "float64"
+    dtype = "float64" if wide else e.type_name(node.inputs[0])
     up = np.ldexp(1.0, np.asarray(spec.exponent)).astype(dtype)
     down = np.ldexp(1.0, -np.asarray(spec.exponent)).astype(dtype)
     name, t = node.name, DType(dtype)

@@ -4,14 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qgraph.exact.reference import Reference
+from qgraph.ir.graph import Graph
+from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Rounding
 from qgraph.numerics import round_shift
+from qgraph.train.model import TrainingGraph
 from tests.helpers import tflite_convolution
 from tests.helpers.drawn_graphs import graphs, profiles
 from tests.helpers.every_form import check_every_form
+from tests.helpers.quantized import INT32_BIAS, assert_tf_equals_reference, quantize
 from tests.quant.test_target_keys import FEW
 
 CODES = np.arange(-6000, 6001)
@@ -50,3 +56,23 @@ def test_the_reference_kernels_of_litert_round_so(shift: int) -> None:
 
     assert differ(Rounding.DOUBLE) == 0
     assert all(differ(other) > 0 for other in OTHERS if (shift, other) != (1, Rounding.HALF_UP))
+
+
+def test_graphs_of_floats_round_sums_so_too() -> None:
+    """Of 40,000 sums, some are where `double` and half away differ, in both float graphs."""
+    rng, profile = np.random.default_rng(0), replace(INT32_BIAS, rounding=Rounding.DOUBLE)
+    graph = Graph("layer")
+    x = graph.input("x", "float32", (None, 8))
+    weights = graph.const(rng.normal(size=(8, 10)).astype(np.float32), "w")
+    graph.outputs["y"] = graph.add("matmul", x, weights, name="layer")
+    feeds = {"x": rng.normal(size=(4000, 8)).astype(np.float32)}
+    quantize(graph, profile, feeds)
+    expected = Reference(graph).outputs(feeds)["y"]
+    trained = TrainingGraph(graph)({"x": tf.constant(feeds["x"])})["y"]
+    np.testing.assert_array_equal(trained, expected)
+    assert assert_tf_equals_reference(graph, feeds)
+    for node in graph.topological():
+        if node.op == "quantize":
+            spec = replace(spec_of(node), rounding=Rounding.HALF_AWAY)
+            graph.set_attrs(node.name, spec=spec)
+    assert (Reference(graph).outputs(feeds)["y"] != expected).any()

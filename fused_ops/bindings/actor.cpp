@@ -13,6 +13,7 @@
 
 #include "actor/format.h"
 #include "bindings/engine.h"
+#include "bindings/members.h"
 #include "bindings/numpy_array.h"
 
 namespace nb = nanobind;
@@ -33,7 +34,7 @@ int64_t size_of(const Bytes& block) { return static_cast<int64_t>(block.size());
 std::optional<uint64_t> pack(const Room& room, size_t index, const Floats& values, int number) {
     nb::gil_scoped_release unlocked;
     auto* block = reinterpret_cast<char*>(room.data());
-    const auto level = static_cast<Level>(number);
+    const auto level = qgraph::engine::supported_level(number);
     const Program program = parse(block, static_cast<int64_t>(room.size()));
     const Weight& weight = program.weights.at(index);
     const int64_t channels = padded(weight.shape.last());
@@ -63,7 +64,7 @@ void seal(const Room& room, uint64_t sum, int level) {
     const Program program = parse(block, static_cast<int64_t>(room.size()));
     std::memcpy(block, kMagic, sizeof kMagic);
     std::memset(block + offsetof(Header, checksum), 0, sizeof sum);
-    sum += part_of_checksum(block, 0, program.tables, static_cast<Level>(level));
+    sum += part_of_checksum(block, 0, program.tables, qgraph::engine::supported_level(level));
     std::memcpy(block + offsetof(Header, checksum), &sum, sizeof sum);
 }
 
@@ -74,7 +75,7 @@ uint64_t checksum_of(const Bytes& block) {
 class BoundActor {
   public:
     BoundActor(const Bytes& block, int level)
-        : actor_(bytes_of(block), size_of(block), static_cast<Level>(level)),
+        : actor_(bytes_of(block), size_of(block), qgraph::engine::supported_level(level)),
           block_(block),
           floats_("float32"),
           images_("uint8") {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/members.h"
 #include "engine/engine.h"
 #include "engine/kernels/kernels.h"
 
@@ -76,14 +77,14 @@ void run_floats(Engine& engine, int64_t samples, const Floats& x, int32_t expone
     std::vector<float*> written;
     for (const FloatRoom& room : results) written.push_back(room.data());
     nb::gil_scoped_release unlocked;
-    const FloatEntry entry{exponent, low, high, static_cast<qgraph::Rounding>(rounding)};
+    const FloatEntry entry{exponent, low, high, qgraph::rounding_of(rounding)};
     engine.run_floats(samples, x.data(), entry, wanted, exponents, written);
 }
 
 std::unique_ptr<Engine> open(const std::string& path, int threads, int level, bool fuse,
                              int64_t memory) {
     nb::gil_scoped_release unlocked;
-    const Options options{threads, static_cast<Level>(level), fuse, memory};
+    const Options options{threads, qgraph::engine::supported_level(level), fuse, memory};
     return std::make_unique<Engine>(path, options);
 }
 
@@ -105,6 +106,6 @@ void bind_engine(nb::module_& module) {
     for (const OpFacts& facts : kOpFacts) ops.append(facts.name);
     module.attr("OPS") = nb::tuple(ops);
     module.def("open", &open);
-    module.def("supports", [](int level) { return supports(static_cast<Level>(level)); });
+    module.def("supports", [](int level) { return supports(qgraph::engine::level_of(level)); });
     module.def("best_level", [] { return static_cast<int>(best_level()); });
 }

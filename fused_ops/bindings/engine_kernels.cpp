@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/engine.h"
+#include "bindings/members.h"
 #include "engine/kernels/kernels.h"
 
 namespace nb = nanobind;
@@ -47,18 +48,17 @@ Numbers numbers(const Integers& given) {
 std::vector<Stage> stages(const std::vector<GivenStage>& given) {
     std::vector<Stage> made;
     for (const auto& [kind, rounding, shift, term, low, high] : given) {
-        made.push_back({static_cast<Stage::Kind>(kind), numbers(shift),
-                        static_cast<qgraph::Rounding>(rounding), numbers(term), numbers(low),
-                        numbers(high)});
+        made.push_back({stage_kind(kind), numbers(shift), qgraph::rounding_of(rounding),
+                        numbers(term), numbers(low), numbers(high)});
     }
     return made;
 }
 
 Conv conv_of(const std::array<int64_t, 20>& n) {
     Conv s;
-    s.x = static_cast<Code>(n[0]);
-    s.w = static_cast<Code>(n[1]);
-    s.y = static_cast<Code>(n[2]);
+    s.x = code_number(n[0]);
+    s.w = code_number(n[1]);
+    s.y = code_number(n[2]);
     int64_t* fields[] = {&s.height,         &s.width,         &s.channels,     &s.kernel_height,
                          &s.kernel_width,   &s.stride_height, &s.stride_width, &s.dilation_height,
                          &s.dilation_width, &s.pad_top,       &s.pad_left,     &s.out_height,
@@ -76,7 +76,7 @@ void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, cons
     const Conv s = conv_of(fields);
     const std::vector<Stage> chain = stages(given);
     const Stages list{chain.data(), static_cast<int>(chain.size())};
-    const auto at = static_cast<Level>(level);
+    const auto at = qgraph::engine::supported_level(level);
     Aligned packed(0);
     pack(s, w.data(), list, at, into(packed));
     Aligned scratch(scratch_size(packed.get()));
@@ -87,12 +87,12 @@ void conv(int level, const std::array<int64_t, 20>& fields, const Codes& x, cons
 
 void map(int level, const std::array<int64_t, 4>& fields, const Codes& a, const Codes& b, bool two,
          const std::vector<GivenStage>& given, const Room& y) {
-    const Map s{static_cast<Code>(fields[0]), static_cast<Code>(fields[1]),
-                static_cast<Code>(fields[2]), fields[3], two};
+    const Map s{code_number(fields[0]), code_number(fields[1]), code_number(fields[2]), fields[3],
+                two};
     const std::vector<Stage> chain = stages(given);
     const Stages list{chain.data(), static_cast<int>(chain.size())};
     Aligned packed(0);
-    pack(s, list, static_cast<Level>(level), into(packed));
+    pack(s, list, qgraph::engine::supported_level(level), into(packed));
     run_map(packed.get(), a.data(), b.data(), y.data(),
             static_cast<int64_t>(a.size()) / s.channels);
 }

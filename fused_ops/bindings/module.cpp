@@ -11,6 +11,7 @@
 
 #include "bindings/engine.h"
 #include "bindings/interface.h"
+#include "bindings/members.h"
 #include "bindings/rl_broadcast.h"
 #include "core/depthwise_conv.h"
 #include "core/histogram.h"
@@ -42,8 +43,7 @@ bool histogram(const Input& x, double scale, int log2_bins, const Counts& bins) 
 }
 
 qgraph::Quantizer quantizer(const Exponents& f, float low, float high, int rounding) {
-    return {f.data(), static_cast<int64_t>(f.size()), low, high,
-            static_cast<qgraph::Rounding>(rounding)};
+    return {f.data(), static_cast<int64_t>(f.size()), low, high, qgraph::rounding_of(rounding)};
 }
 
 void quantize(const Input& x, const Exponents& f, float low, float high, int rounding,
@@ -60,7 +60,7 @@ void quantize_gradients(const Input& x, const Input& g, const Exponents& f, floa
                                static_cast<int64_t>(x.size()), quantizer(f, low, high, rounding));
 }
 
-bool choose(int set) { return qgraph::choose(static_cast<qgraph::InstructionSet>(set)); }
+bool choose(int set) { return qgraph::choose(qgraph::instruction_set_of(set)); }
 
 int chosen() { return static_cast<int>(qgraph::chosen()); }
 

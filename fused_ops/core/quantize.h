@@ -51,6 +51,7 @@ constexpr int64_t kBlocks = 32;
 // Instruction sets that kernels are compiled for; the best the CPU has is in use unless one is
 // chosen. Returns false, and changes nothing, where this CPU or build has no such set.
 enum class InstructionSet { plain, avx2, avx512 };
+constexpr int kInstructionSets = 3;
 bool choose(InstructionSet set);
 InstructionSet chosen();
 

@@ -20,6 +20,7 @@ bool supports(Level level);  // this CPU and this build
 Level best_level();
 
 enum class Code : uint8_t { u8, s8, u16, s16, s32 };
+constexpr int kCodes = 5;
 constexpr int64_t size_of(Code code) { return code <= Code::s8 ? 1 : code <= Code::s16 ? 2 : 4; }
 
 // An integer for each channel of the result (the last axis), or one for all.
@@ -39,6 +40,7 @@ struct Numbers {
 //   clip        clip(v, low, high)
 struct Stage {
     enum class Kind { requantize, add, clip };
+    static constexpr int kKinds = 3;
     Kind kind = Kind::clip;
     Numbers shift;
     Rounding rounding = Rounding::half_even;

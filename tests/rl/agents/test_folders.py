@@ -93,7 +93,8 @@ def test_learners_have_what_a_run_needs(algorithm):
     check_fits(config, world)
     learner = learner_for(config, world)
     assert learner.policy.keys() == learner.program.weight_shapes.keys()
-    assert {id(v) for v in learner.policy.values()} <= {id(v) for v in learner.state.values()}
+    kept = {id(variable) for variable in learner.state.values()}
+    assert not [name for name, v in learner.policy.items() if id(v) not in kept], "not in `parts`"
     assert isinstance(learner.head, Head) and learner.head.discrete == kind.discrete_actions
     assert learner.teacher is None or learner.teacher.spec.program.shape == (4,)
     outputs = np.zeros(learner.program.size(learner.program.outputs[0]), np.float32)
@@ -114,7 +115,8 @@ def test_a_readme_has_source_usage_equations_and_settings(algorithm):
     headings = re.findall(r"^#+ .*", text, re.M)
     assert headings[:3] == [f"# {kind.title}", "## Equations", "## Settings"]
     intro, equations = text.split("## ")[:2]
-    assert re.search(r"(19|20)\d\d", intro) and f"qgraph rl train --algo {algorithm} " in intro
+    assert re.search(r"(19|20)\d\d", intro), "the source and its year"
+    assert f"qgraph rl train --algo {algorithm} " in intro, "a command to run it"
     named = set(re.findall(r"`([a-z_0-9]+)`", equations))
     assert len(named) > 3, "the equations name few settings"
     assert not named - kind.fields().keys(), "the equations name what is no setting"
@@ -125,7 +127,7 @@ def test_a_readme_has_source_usage_equations_and_settings(algorithm):
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_algorithms_in_the_documentation_are_up_to_date(name):
     found = [page for page in pages() if f"<!-- table: {name} -->" in page.read_text()]
-    assert len(found) == 1
+    assert len(found) == 1, f"pages with `<!-- table: {name} -->`"
     text = found[0].read_text()
     assert with_tables(text, TABLES) == text, "run make golden"
     algorithm = name.removeprefix("settings of ")

@@ -287,7 +287,7 @@ def test_settings_that_make_no_sense(text, chain, complaint):
         ("kl_maxi:14", "no strategy is called `kl_maxi`"),
         ("kl_max:high", "`threshold` of `kl_max\\(high\\)` is a number"),
         ("mix", "does not say its limit"),
-        ("qgraph.rl.monitor.indicators.Facts", "it has no `check`"),
+        ("qgraph.rl.monitor.indicators.LearnerFacts", "it has no `check`"),
     ],
 )
 def test_texts_that_are_no_strategy(text, complaint):

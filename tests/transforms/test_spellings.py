@@ -164,8 +164,8 @@ OTHERS = {
             w.mul(w.sub(w.sqrt(w.add(w.mul(x, x), 1.0)), 1.0), 0.5), x
         ),
         "gaussian": lambda w, x: w.exp(w.neg(w.square(x))),
-        "abs": lambda w, x: w.abs(x),
     },
+    "abs": {"a plain one": lambda w, x: w.abs(x)},
 }
 SPELLINGS = {
     **{name: ("gelu", write) for name, write in [*gelus_tanh(), *gelus_erf()]},

@@ -11,7 +11,7 @@ from qgraph.errors import LoadError, first_line
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
 from qgraph.quant.profile import Profile
-from qgraph.records import FLAT, from_json
+from qgraph.records import FLAT, KeyedRecord, from_json
 from qgraph.static.facts import Facts
 
 # It goes up whenever a key of the manifest is added, taken away, or changes its meaning.
@@ -71,7 +71,7 @@ class FloatOpEntry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(KeyedRecord):
     """All that is known of a network; `files` are hashes."""
 
     format: int

@@ -46,6 +46,19 @@ def to_object(record: object) -> Object:
     return dict(_entries(record))
 
 
+class KeyedRecord(Mapping[str, JSON]):
+    """Base of records that can also be read by the keys of their JSON, as ``facts["warnings"]``."""
+
+    def __getitem__(self, key: str) -> JSON:
+        return to_object(self)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(to_object(self))
+
+    def __len__(self) -> int:
+        return len(to_object(self))
+
+
 def _entries(record: object) -> Iterator[tuple[str, JSON]]:
     kind: type = type(record)
     for one in _fields(kind):

@@ -10,6 +10,7 @@ import pytest
 
 from qgraph.ir.types import Role
 from qgraph.records import FLAT, OMITTED, from_json, to_json
+from qgraph.verification.certificate import Certificate, Hashes
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,12 @@ def test_missing_keys_are_named(key: str) -> None:
 def test_what_json_cannot_hold() -> None:
     with pytest.raises(TypeError, match="JSON cannot hold a set"):
         to_json({"x": {1}})
+
+
+def test_facts_and_certificates_are_read_by_the_keys_of_their_json_too() -> None:
+    found = Hashes("a", "b", None, "d", "e")
+    certificate = Certificate(1, {}, found, "int8", True, {"samples": 4}, {}, [], [])
+    assert certificate["cases"] == {"samples": 4} and certificate["hashes"] == to_json(found)
+    assert dict(certificate) == to_json(certificate) and "equal" in certificate
+    with pytest.raises(KeyError):
+        certificate["nothing"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from qgraph.quant.bits import Budget
 from qgraph.quant.domain import Domain
 from qgraph.quant.plan import Plan
-from qgraph.records import FLAT, OMITTED
+from qgraph.records import FLAT, OMITTED, KeyedRecord
 from qgraph.static.agreement import Agreement
 from qgraph.train.record import TrainingRecord
 
@@ -127,7 +127,7 @@ class PartFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(KeyedRecord):
     """All of it."""
 
     model: str

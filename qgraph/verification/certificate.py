@@ -23,6 +23,7 @@ from qgraph.manifest import read_manifest
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
+from qgraph.records import KeyedRecord
 from qgraph.verification.compare import Compared, Difference, DifferenceTally, Saturation, in_order
 
 FORMAT = 1
@@ -101,7 +102,7 @@ class RequantizationEntry:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(KeyedRecord):
     """Everything; `cases` are how many inputs of each kind were tried."""
 
     format: int

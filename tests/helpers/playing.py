@@ -20,7 +20,8 @@ class Chase:
         self.closed = False
 
     def reset(self, seed=None):
-        self.rng = np.random.default_rng(seed)
+        if seed is not None:  # without one, the generator goes on, as Gymnasium has it
+            self.rng = np.random.default_rng(seed)
         self.at, self.steps = self.rng.uniform(-3, 3), 0
         return self._seen()
 

@@ -189,10 +189,10 @@ def test_what_stays_float_is_known(name):
     from qgraph.artifacts import float_ops
 
     result = quantized(name, "graffitist-int8")
-    assert sorted(op["op"] for op in float_ops(result.graph)) == sorted(NETWORKS[name].float_ops)
+    assert sorted(op.op for op in float_ops(result.graph)) == sorted(NETWORKS[name].float_ops)
     refused = {r.node for r in result.trace.refusals if r.reason.startswith("stays float")}
     moved = {"reshape", "transpose", "reduce_max"}  # they follow their input, whatever it is
-    assert {o["name"] for o in float_ops(result.graph) if o["op"] not in moved} <= refused
+    assert {o.name for o in float_ops(result.graph) if o.op not in moved} <= refused
 
 
 @pytest.mark.parametrize("name", ["cifar_10_model", "basic-pitch"])

@@ -199,7 +199,7 @@ def _compiler_error(path: Path, copy: Path, op: str) -> str:
 
 
 def _told(copy: Path, op: str) -> str:
-    """What the first test that fails says of the op; empty where all pass."""
+    """The message of the first failing test about the op; empty if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *WALKS]
     done = _run(command, copy)
     if done.returncode == 0:

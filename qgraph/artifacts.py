@@ -199,7 +199,7 @@ def _statistics(result: FixedPointNetwork, name: str) -> StatisticsEntry:
 
 
 def manifest(result: FixedPointNetwork) -> Manifest:
-    """What is known of a network, all but the hashes of files."""
+    """Everything known of a network except the hashes of its files."""
     graph = result.graph
     return Manifest(
         FORMAT,

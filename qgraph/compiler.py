@@ -369,7 +369,7 @@ def _first_batch(graph: Graph, data: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _decibel(value: float | None) -> str:
-    """`exact` where there is no noise; nothing where it was not measured."""
+    """`exact` without noise; empty if it was not measured."""
     return "" if value is None else f"{value:.1f}" if isfinite(value) else "exact"
 
 

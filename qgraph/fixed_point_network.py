@@ -44,7 +44,7 @@ class FixedPointNetwork:
 
     @property
     def exponents(self) -> Exponents:
-        """What calibration chose, to be kept, edited and given to `quantize` again."""
+        """The exponents that calibration chose; `quantize` takes them, edited or not."""
         near = self.facts.agreement
         apart = near is not None and near.held_out
         plan = self.facts.choice.plan_spec

@@ -99,7 +99,7 @@ def _label_names(arrays: Mapping[str, Array], graph: Graph, output: str | None) 
     """The array of labels for each output that has one."""
     outputs = [*graph.outputs]
     if output is not None and output not in outputs:
-        raise UsageError(f"there is no output `{output}`", hint=f"outputs: {', '.join(outputs)}")
+        raise UsageError(f"unknown output `{output}`", hint=f"outputs: {', '.join(outputs)}")
     chosen = outputs if output is None else [output]
     found = {public: name for public in chosen if (name := _own_labels(arrays, graph, public))}
     if found:

@@ -39,7 +39,7 @@ class Scoring(Protocol):
         """Outputs against labels."""
 
     def same(self, a: Array, b: Array) -> Tally:
-        """Where two networks answer alike: in `first`."""
+        """The answers on which two networks agree, counted in `first`."""
 
     def score(self, tally: Tally) -> Score:
         """The score that a tally of all samples is."""

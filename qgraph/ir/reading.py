@@ -28,7 +28,7 @@ def value_of(node: Node) -> Array:
 
 
 def marks_of(node: Node) -> MarkedAttrs:
-    """What passes have noted on arithmetic; nothing on other nodes."""
+    """The marks that passes put on arithmetic; empty on other nodes."""
     found = node.attributes
     return found if isinstance(found, MarkedAttrs) else _UNMARKED
 

@@ -119,7 +119,7 @@ def test_several_outputs(written) -> None:
     assert alone.outputs == both.outputs[1:]
     with pytest.raises(CalibrationError, match="could be for any of the outputs"):
         evaluate(folder, {"x": x, "labels": values})
-    with pytest.raises(UsageError, match="there is no output `z`"):
+    with pytest.raises(UsageError, match="unknown output `z`"):
         evaluate(folder, {"x": x, "labels": values}, output="z")
 
 

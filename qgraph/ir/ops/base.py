@@ -1,4 +1,4 @@
-"""What defines an op of the graph; everything that asks about ops is derived from it."""
+"""The definition of an op of the graph, from which all else about ops is derived."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shapes = Sequence[Shape | None]
 
 
 class Scale(Enum):
-    """What becomes of the scale of codes."""
+    """How an op changes the scale of codes."""
 
     FLOAT = "the result is float"
     KEPT = "the result is on the scale of the input"

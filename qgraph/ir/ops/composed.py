@@ -58,7 +58,7 @@ def composed(attrs: ComposedAttrs, x: Array) -> Array:
 
 
 def evaluated(op: str, attrs: Mapping[str, object], inputs: Sequence[Array]) -> Array:
-    """What an elementwise op gives in float."""
+    """The float result of an elementwise op."""
     definition = ELEMENTWISE[op]
     assert definition.evaluate is not None
     result: Array = definition.evaluate(attributes_of(definition.attributes, attrs), inputs)

@@ -89,7 +89,7 @@ class TableAttrs(QuantizerAttrs):
         return attributes_of(kind, self.given_to_function)
 
     def exact(self, x: Array) -> Array:
-        """What the function gives, in the dtype of `x`."""
+        """The value of the function, in the dtype of `x`."""
         evaluate = TABLES[self.function].evaluate
         assert evaluate is not None
         result: Array = evaluate(self.of_function, [x])

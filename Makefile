@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 PLACE := $(VENV)/.place
 STAMP := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
+DOCS := $(VENV)/.docs
 NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
-LINTED := $(wildcard qgraph transforms cli tests benchmarks examples)
+LINTED := $(wildcard qgraph transforms cli tests benchmarks examples docs/builder)
 # Twice -q: errors only. A build backend that fails still shows its whole output.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The build folder is kept, so that only what changed is compiled. Build isolation would forbid
@@ -21,7 +22,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -31,7 +32,7 @@ PACKAGES := $(shell find qgraph transforms cli -name '__init__.py')
 
 # Scripts in .venv hold its path: in a copied or moved folder .venv is made anew.
 ifneq ($(shell cat $(PLACE) 2>/dev/null),$(CURDIR))
-.PHONY: $(PLACE) $(STAMP) $(EXTRAS)
+.PHONY: $(PLACE) $(STAMP) $(EXTRAS) $(DOCS)
 endif
 
 $(PLACE):
@@ -51,6 +52,12 @@ $(EXTRAS): pyproject.toml | $(STAMP)
 	@echo "installing the optional packages into $(VENV): PyTorch, stable-baselines3, Ray, games"
 	@touch $@.begun
 	@$(INSTALL) '.[demo,dev,extras]'
+	@mv $@.begun $@
+
+$(DOCS): pyproject.toml | $(STAMP)
+	@echo "installing what builds the documentation into $(VENV)"
+	@touch $@.begun
+	@$(INSTALL) '.[demo,dev,docs]'
 	@mv $@.begun $@
 
 venv: $(STAMP)  ## make .venv with qgraph (editable) and every tool; PYTHON=python3.12 picks another
@@ -118,6 +125,10 @@ assets: $(STAMP)  ## fetch the real networks and images into the cache, all at o
 
 bench: $(STAMP)  ## time the native kernels beside their numpy versions
 	@$(BIN)/python -m benchmarks.kernels
+
+docs: $(DOCS)  ## the documentation site, in build/site; warnings and broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@$(BIN)/python docs/builder/check_links.py build/site
 
 clean:  ## remove .venv and what tools left behind
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What the documentation names exists, and every page can be found from README.md."""
+"""What the documentation names exists, and every page is in the navigation of the site."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import qgraph
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 PAGES += sorted((ROOT / "qgraph/rl/agents").glob("*/README.md"))
 CODE = ("qgraph", "transforms", "cli", "fused_ops", "benchmarks", "tests")
 TABLES = ("frontends", "frontends/keras", "rewrite", "quant", "static", "train", "rl/agents")
@@ -26,9 +28,17 @@ def test_links_lead_to_files(page: Path) -> None:
     assert not [target for target in links(page) if not target.exists()]
 
 
-def test_every_page_is_linked_from_the_readme_or_the_architecture() -> None:
-    found = links(ROOT / "README.md") | links(ROOT / "docs" / "architecture.md")
-    assert not set((ROOT / "docs").glob("*.md")) - found
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    named = set(re.findall(r"[\w/]+\.(?:md|ipynb)", navigation))
+    pages = {p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")}
+    assert not pages - named
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs/reference/python.md").read_text()
+    named = set(re.findall(r"^::: qgraph\.(\w+)$", text, re.MULTILINE))
+    assert named == set(qgraph.__all__) - {"__version__"}
 
 
 def test_files_in_the_architecture_exist() -> None:

@@ -1,0 +1,70 @@
+"""Hooks of mkdocs: pages that are generated, and links to files outside of docs/.
+
+mkdocs calls `on_files` before it reads pages and `on_page_markdown` for each page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+
+from command_line import pages_of_verbs
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def included() -> dict[str, str]:
+    """Files outside of docs/ that are pages of the site: repository path to page."""
+    pages = {
+        "CHANGELOG.md": "reference/changelog.md",
+        "CONTRIBUTING.md": "reference/contributing.md",
+        "benchmarks/README.md": "reference/benchmarks.md",
+    }
+    for readme in sorted((ROOT / "qgraph/rl/agents").glob("*/README.md")):
+        pages[readme.relative_to(ROOT).as_posix()] = f"reference/agents/{readme.parent.name}.md"
+    return pages
+
+
+INCLUDED = included()
+HOMES = {page: source for source, page in INCLUDED.items()}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are generated from code and those that stand elsewhere."""
+    for source, page in INCLUDED.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+    for page, text in pages_of_verbs().items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that work in the repository, as links that work on the site."""
+    place = page.file.src_uri
+    home = PurePosixPath(HOMES.get(place, f"docs/{place}"))
+
+    def link(match: re.Match[str]) -> str:
+        text, target, anchor = match[1], match[2], match[3] or ""
+        if not target or "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = normpath((home.parent / target).as_posix())
+        if path in INCLUDED:
+            return f"[{text}]({_relative(INCLUDED[path], place)}{anchor})"
+        if path.startswith("docs/"):
+            return f"[{text}]({_relative(path.removeprefix('docs/'), place)}{anchor})"
+        if not (ROOT / path).exists():
+            return match[0]  # mkdocs reports it
+        if config.repo_url:
+            return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path}{anchor})"
+        return text
+
+    return LINK.sub(link, markdown)
+
+
+def _relative(target: str, place: str) -> str:
+    return relpath(target, PurePosixPath(place).parent.as_posix())

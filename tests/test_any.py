@@ -32,7 +32,7 @@ MOST = {
     "qgraph/quant": 75,
     "qgraph/retrain": 3,
     "qgraph/rewrite": 8,
-    "qgraph/rl": 171,
+    "qgraph/rl": 119,
     "qgraph/train": 2,
     "transforms": 14,
 }

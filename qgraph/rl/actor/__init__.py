@@ -1,4 +1,4 @@
-"""What an actor computes, packed and run without a framework."""
+"""Actors: policies as programs, packed into blocks and run without a framework."""
 
 from qgraph.rl.actor.actor import Actor
 from qgraph.rl.actor.block import Block, read_block

@@ -1,10 +1,11 @@
-"""Reading a block (its form is in layout.py): nothing of it is used before all of it holds."""
+"""Reading a block (layout.py describes the format): it is checked in full before it is used."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,10 +27,13 @@ from qgraph.rl.actor.records import (
     read_attributes,
 )
 
+BlockBytes: TypeAlias = Array | bytes | bytearray | memoryview | mmap.mmap  # a block as it came
+PACK_AGAIN = "pack the weights again with this version of qgraph"
+
 
 @dataclass(frozen=True)
 class Block:
-    """What a block says; its data is read only where it is asked for."""
+    """A block whose tables were read; its data is read when it is needed."""
 
     buffer: Array  # uint8
     layout: Layout
@@ -56,61 +60,63 @@ class Block:
         return self.program.outputs
 
     def array(self, dtype: str, count: int, at: int) -> Array:
-        """Numbers of the data, where they lie."""
+        """A view of `count` numbers of the data."""
         return np.frombuffer(self.buffer, dtype, count, at)
 
 
-def read_block(buffer: Any, checksum: bool = True) -> Block:
-    """A block that is whole: magic, format, size, checksum, every offset and every shape hold.
+def read_block(buffer: BlockBytes, checksum: bool = True) -> Block:
+    """Read a block, and check its magic, format, size, checksum, every offset and every shape.
 
-    buffer: anything with bytes. Raises LoadError; nothing of a block is used before.
+    Raises LoadError for a block that is damaged.
     """
-    found = as_bytes(buffer)
-    header = _header(found)
-    if checksum and checksum_of(found) != int(header["checksum"]):
-        raise LoadError("the checksum of the block is wrong: it is damaged", hint=ANOTHER)
+    block = as_bytes(buffer)
+    header = _header(block)
+    if checksum and checksum_of(block) != int(header["checksum"]):
+        raise _wrong_checksum()
     try:
-        made = _read_layout(found, header)
+        layout = _read_layout(block, header)
     except (GraphError, UnsupportedError, UsageError, ValueError, IndexError) as error:
-        raise LoadError(f"the block is not what it says: {error}", hint=ANOTHER) from None
-    return Block(found, made, same_program(found, made.tables, checksum=False))
+        raise LoadError(f"the block is damaged: {error}", hint=PACK_AGAIN) from None
+    return Block(block, layout, same_program(block, layout.tables, checksum=False))
 
 
-ANOTHER = "pack the weights again, by the same version of qgraph"
-
-
-def as_bytes(buffer: Any) -> Array:
-    found = np.asarray(buffer) if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, "u1")
-    if found.dtype != np.uint8 or found.ndim != 1 or not found.flags.c_contiguous:
-        raise LoadError(f"a block is a row of bytes, not {found.dtype} {found.shape}")
-    return found
+def as_bytes(buffer: BlockBytes) -> Array:
+    """The bytes as uint8 [size], without a copy. Raises LoadError for another array."""
+    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        raise LoadError(f"a block is uint8 [size], not {array.dtype} {list(array.shape)}")
+    return array
 
 
 def same_program(block: Array, tables: bytes, checksum: bool = True) -> int:
-    """The version of a block that is whole and has these tables. Raises LoadError."""
+    """The version of a block of the program with these tables. Raises LoadError."""
     header = block[: HEADER.itemsize].tobytes()
     if not same_tables(block, tables) or len(block) != int.from_bytes(header[24:32], "little"):
         raise LoadError("the block is of another program, has other bits, or is damaged")
     if checksum and checksum_of(block) != int.from_bytes(header[16:24], "little"):
-        raise LoadError("the checksum of the block is wrong: it is damaged", hint=ANOTHER)
+        raise _wrong_checksum()
     return int.from_bytes(header[32:40], "little")
 
 
+def _wrong_checksum() -> LoadError:
+    return LoadError("the block is damaged: its checksum is wrong", hint=PACK_AGAIN)
+
+
 def same_tables(block: Array, tables: bytes) -> bool:
-    """Is it of that program, in those bits?"""
+    """Whether the block has the program and the bits of these tables."""
     header = block[: HEADER.itemsize].tobytes()
     blank = header[:16] + bytes(8) + header[24:32] + bytes(8) + header[40:]
     return blank + block[HEADER.itemsize : len(tables)].tobytes() == tables
 
 
-def at_front(buffer: Any) -> Array:
-    """The block at the front of a buffer, which may be longer: by the size that its header says.
+def at_front(buffer: BlockBytes) -> Array:
+    """The block at the front of a buffer that may be longer, cut to the size in its header.
 
-    What is no block is given back as it is, for `read_block` to refuse.
+    Other bytes are returned as they are; `read_block` refuses them.
     """
-    found = as_bytes(buffer)
-    size = int.from_bytes(found[24:32].tobytes(), "little")
-    return found[:size] if 0 < size < len(found) else found
+    block = as_bytes(buffer)
+    size = int.from_bytes(block[24:32].tobytes(), "little")
+    return block[:size] if 0 < size < len(block) else block
 
 
 def checksum_of(block: Array) -> int:
@@ -119,44 +125,46 @@ def checksum_of(block: Array) -> int:
 
 
 def plain_checksum(block: Array) -> int:
-    """Sum of each 32-bit word times an odd number of its place, modulo 2^64: a changed word
-    is always seen, and two that changed places."""
+    """The sum of each 32-bit word times an odd number that depends on its place, modulo 2^64.
+
+    It differs if one word has changed, or if two have changed places.
+    """
     words = block.view("<u4").astype(np.uint64)
     words[4:6] = 0
     keys = (np.arange(len(words), dtype=np.uint64) * 0x9E3779B2 + 1) & 0xFFFFFFFF
     return int((words * keys).sum(dtype=np.uint64))
 
 
-def _header(block: Array) -> Any:
+def _header(block: Array) -> np.void:
     if len(block) < HEADER.itemsize:
-        raise LoadError("this is too short for a block", hint=ANOTHER)
-    header = block[: HEADER.itemsize].copy().view(HEADER)[0]
+        raise LoadError(f"{len(block)} bytes are too few for a block", hint=PACK_AGAIN)
+    header: np.void = block[: HEADER.itemsize].copy().view(HEADER)[0]
     if bytes(header["magic"]) != MAGIC:
-        raise LoadError("this is no block of an actor", hint=ANOTHER)
+        raise LoadError("not an actor block", hint=PACK_AGAIN)
     if header["format"] != FORMAT:
-        raise LoadError(f"the block has format {header['format']}, not {FORMAT}", hint=ANOTHER)
+        raise LoadError(f"the block has format {header['format']}, not {FORMAT}", hint=PACK_AGAIN)
     if header["size"] != len(block) or len(block) % ALIGNMENT:
-        raise LoadError(f"the block has {len(block)} bytes, not {header['size']}", hint=ANOTHER)
+        raise LoadError(f"the block has {len(block)} bytes, not {header['size']}", hint=PACK_AGAIN)
     return header
 
 
-def _read_layout(block: Array, header: Any) -> Layout:
+def _read_layout(block: Array, header: np.void) -> Layout:
     sections = _Sections(block)
-    values = sections.take(header["values"], VALUE)
-    weights = sections.take(header["weights"], WEIGHT)
-    steps = sections.take(header["steps"], STEP)
-    indices = sections.take(header["indices"], np.dtype("<u4"))
-    names = sections.take(header["names"], np.dtype("u1")).tobytes()
+    values = sections.take(int(header["values"]), VALUE)
+    weights = sections.take(int(header["weights"]), WEIGHT)
+    step_rows = sections.take(int(header["steps"]), STEP)
+    indices = sections.take(int(header["indices"]), np.dtype("<u4"))
+    names = sections.take(int(header["names"]), np.dtype("u1")).tobytes()
     value_names = [_name(row, names) for row in values]
     weight_names = [_name(row, names) for row in weights]
-    made, at = [], 0
-    for row in steps:
+    steps, at = list[ActorStep](), 0
+    for row in step_rows:
         inputs = indices[at : at + int(row["inputs"])]
         at += int(row["inputs"])
-        made.append(_read_step(row, [value_names[i] for i in inputs], value_names, weight_names))
+        steps.append(_read_step(row, [value_names[i] for i in inputs], value_names, weight_names))
     program = ActorProgram(
         _shape(values[0]),
-        tuple(made),
+        tuple(steps),
         tuple(value_names[i] for i in indices[at:]),
         {name: _shape(row) for name, row in zip(weight_names, weights, strict=True)},
         value_names[0],
@@ -165,12 +173,12 @@ def _read_layout(block: Array, header: Any) -> Layout:
     bits = {name: int(row["bits"]) for name, row in zip(weight_names, weights, strict=True)}
     for given in (*bits.values(), int(header["bits"])):
         if given not in BITS:
-            raise ValueError(f"no weights have {given} bits")
+            raise ValueError(f"weights of {given} bits are not supported")
     return Layout(program, bits, int(header["bits"]))
 
 
 def _read_step(
-    row: Any, inputs: Sequence[str], values: Sequence[str], weights: Sequence[str]
+    row: np.void, inputs: Sequence[str], values: Sequence[str], weights: Sequence[str]
 ) -> ActorStep:
     op = [*OPS.values()][row["op"]]
     used = tuple(weights[i] for i in row["weights"] if i != NO_WEIGHT)
@@ -178,20 +186,22 @@ def _read_step(
 
 
 class _Sections:
+    """Takes the tables behind the header of a block, one by one."""
+
     def __init__(self, block: Array) -> None:
         self._block, self._at = block, HEADER.itemsize
 
-    def take(self, count: Any, dtype: np.dtype[np.generic]) -> Array:
-        begin, size = self._at, int(count) * dtype.itemsize
+    def take(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        begin, size = self._at, count * dtype.itemsize
         if size > len(self._block) - begin:
-            raise ValueError("it ends within its tables")
+            raise ValueError("it ends inside its tables")
         self._at = ceil(begin + size, ALIGNMENT)
         return self._block[begin : begin + size].copy().view(dtype)
 
 
-def _name(row: Any, names: bytes) -> str:
+def _name(row: np.void, names: bytes) -> str:
     return names[int(row["name"]) :][: int(row["name_size"])].decode()
 
 
-def _shape(row: Any) -> Shape:
+def _shape(row: np.void) -> Shape:
     return tuple(int(size) for size in row["shape"][: int(row["rank"])])

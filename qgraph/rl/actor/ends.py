@@ -1,4 +1,4 @@
-"""The layers at both ends of a program, which may have bits of their own."""
+"""The first and the last layers of a program, which may have other bits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from qgraph.rl.actor.program import ActorProgram, ActorStep
 
 def first_layers(program: ActorProgram) -> list[ActorStep]:
     """Layers that the observation reaches through no other layer, in order."""
-    reached, found = {program.observation}, []
+    reached, first = {program.observation}, []
     for step in program.steps:
         if reached.intersection(step.inputs):
             if step.definition.layer:
-                found.append(step)
+                first.append(step)
             else:
                 reached.add(step.output)
-    return found
+    return first
 
 
 def last_layers(program: ActorProgram) -> list[ActorStep]:
     """Layers whose results reach an output through no other layer, in order."""
-    wanted, found = set(program.outputs), []
+    wanted, last = set(program.outputs), []
     for step in reversed(program.steps):
         if step.output in wanted:
             if step.definition.layer:
-                found.append(step)
+                last.append(step)
             else:
                 wanted.update(step.inputs)
-    return found[::-1]
+    return last[::-1]

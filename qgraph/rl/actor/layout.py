@@ -1,26 +1,27 @@
-"""A block: an actor program with its weights, packed, as it is broadcast and as it is run.
+"""A block: an actor program with its weights, packed. Blocks are broadcast, and run in place.
 
-Little-endian, sections one after the other, each at a multiple of 64 (records.py has the records):
+Numbers are little-endian. Sections follow one another, each at a multiple of 64 bytes; records.py
+defines the records:
 
     header
-    values      the observation, then what each step makes
+    values      the observation, then the value of each step
     weights     kernels (rank 2 and 4) in their storage, vectors (rank 1) in float32
     steps
     indices     uint32: the inputs of each step, then the outputs
     names       UTF-8
     data        of the weights, each at a multiple of 64
 
-A kernel is seen as [segments, length, m]: one segment of k values for a dense step, kh segments
-of kw * c for a convolution. It lies in panels of 64 output channels, the last of 16, 32, 48 or
-64; channels that fill up are 0. A panel of w channels holds
+A kernel is stored as [segments, length, m]: one segment of k values for a dense step, kh segments
+of kw * c values for a convolution. It is split into panels of 64 output channels; the last panel
+has 16, 32, 48 or 64, padded with zeros. A panel of w channels holds
 
     float32, float16    [segments, length, w]
     int8                [segments, ceil(length / 4), w, 4]
     int4                [segments, ceil(length / 8), w, 4]: value 8 g + i in the low half of byte i
                         of group g, value 8 g + 4 + i in its high half
 
-and float32 scales and int32 sums of codes, one for each channel, lie behind. Where what lies is
-fixed by the program and the bits, so that a block whose tables are not those is refused.
+and is followed by float32 scales and int32 sums of codes, one for each channel. Program and bits
+fix all offsets, so a block with other tables is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -56,19 +56,19 @@ from qgraph.rl.actor.records import (
 PANEL = 64  # output channels of a panel
 MAX_SUM = 1 << 16  # products in one sum: 2^16 * 255 * 128 fits into 31 bits
 MAX_COUNT = 1 << 12
-MAX_NUMBERS = 1 << 24  # of all values of one observation, and of one with its padding
+MAX_NUMBERS = 1 << 24  # of all values for one observation, and of one value with its padding
 BITS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Where and how a kernel lies."""
+    """The place and the format of a kernel in a block."""
 
     name: str
     shape: Shape
     bits: int
     data: int
-    scale: int  # 0 where there are none: float32 and float16
+    scale: int  # 0 for float32 and float16, which have no scales
     sums: int
 
     @property
@@ -77,7 +77,7 @@ class Kernel:
 
     @property
     def exact(self) -> bool:
-        """The codes are integers."""
+        """Whether the codes are integers."""
         return self.bits <= 8
 
     @property
@@ -92,7 +92,7 @@ class Kernel:
 
     @property
     def rows(self) -> int:
-        """Values of a segment, those that fill up too."""
+        """Values of a segment, with padding."""
         return ceil(self.form[1], {"int8": 4, "int4": 8}.get(self.storage, 1))
 
     @property
@@ -111,14 +111,14 @@ def kernel_form(shape: Shape) -> tuple[int, int, int]:
 
 
 class Layout:
-    """Where everything lies in the blocks of a program, for given bits."""
+    """The offsets in the blocks of a program, for given bits."""
 
     def __init__(self, program: ActorProgram, bits: Mapping[str, int], main: int) -> None:
-        """bits: of each kernel; main: what the header says."""
+        """bits: of each kernel; main: the bits in the header."""
         self.program = program
         self.bits = main
         self.kernels: dict[str, Kernel] = {}
-        self.vectors: dict[str, int] = {}  # where the vectors lie
+        self.vectors: dict[str, int] = {}  # their offsets
         names = _Names()
         values = np.zeros(1 + len(program.steps), VALUE)
         weights = np.zeros(len(program.weight_shapes), WEIGHT)
@@ -130,7 +130,7 @@ class Layout:
         for row, (name, shape) in zip(weights, program.weight_shapes.items(), strict=True):
             _describe(row, name, shape, names)
         for row, step in zip(steps, program.steps, strict=True):
-            self._say(row, step)
+            self._write_step(row, step)
         header = np.zeros((), HEADER)
         parts = [header, values, weights, steps, indices, names.bytes()]
         at = sum(ceil(part.nbytes, ALIGNMENT) for part in parts)
@@ -141,23 +141,23 @@ class Layout:
         header["values"], header["weights"], header["steps"] = map(len, (values, weights, steps))
         header["indices"], header["outputs"] = len(indices), len(program.outputs)
         header["names"] = parts[-1].size
-        self.tables = b"".join(_filled_up(part.tobytes()) for part in parts)
+        self.tables = b"".join(_padded(part.tobytes()) for part in parts)
 
     def _indices(self) -> Array:
         place = {name: i for i, name in enumerate(self.program.shapes())}
         used = [name for step in self.program.steps for name in step.inputs]
         return np.array([place[name] for name in (*used, *self.program.outputs)], "<u4")
 
-    def _say(self, row: Any, step: ActorStep) -> None:
+    def _write_step(self, row: np.void, step: ActorStep) -> None:
         places = {name: i for i, name in enumerate(self.program.weight_shapes)}
         row["op"] = step.definition.code
         row["output"] = list(self.shapes).index(step.output)
         row["inputs"] = len(step.inputs)
         row["weights"] = ([places[name] for name in step.weights] + [NO_WEIGHT] * 2)[:2]
         for name, value in step.attrs.items():
-            row[name] = COLUMNS[name].write(value)
+            row[name] = np.array(COLUMNS[name].write(value))
 
-    def _place(self, row: Any, name: str, shape: Shape, bits: int, at: int) -> int:
+    def _place(self, row: np.void, name: str, shape: Shape, bits: int, at: int) -> int:
         row["data"] = at
         if len(shape) == 1:
             row["bits"] = 32
@@ -181,14 +181,15 @@ def layout(
     first_bits: int | None = None,
     last_bits: int | None = None,
 ) -> Layout:
-    """Kernels have so many bits, those of first and last layers others where these are given.
+    """The layout of blocks with kernels of `bits` bits.
 
-    Dueling heads and several outputs have several of them (`qgraph.rl.actor.ends`).
-    Raises UsageError for bits that no kernel has, UnsupportedError for what no block holds.
+    first_bits, last_bits: other bits of the first and of the last layers. Dueling heads and
+    several outputs have several of these (`qgraph.rl.actor.ends`). Raises UsageError for bits that
+    are not supported, UnsupportedError for a program that a block cannot hold.
     """
     for given in (bits, first_bits, last_bits):
         if given is not None and given not in BITS:
-            raise UsageError(f"weights have {_words(BITS)} bits, not {given}")
+            raise UsageError(f"weights can have {_words(BITS)} bits, not {given}")
     check_sizes(program)
     kernels = [step.weights[0] for step in program.steps if step.definition.layer]
     chosen = dict.fromkeys(kernels, bits)
@@ -200,20 +201,21 @@ def layout(
 
 
 def check_sizes(program: ActorProgram) -> None:
+    """Raise UnsupportedError for a program that is too large for a block."""
     for name, shape in program.shapes().items():
         if not 1 <= len(shape) <= MAX_RANK or min(shape) < 1:
-            raise UnsupportedError(f"an actor has no values of shape {shape}", node=name)
+            raise UnsupportedError(f"actors do not support values of shape {shape}", node=name)
     for name, shape in program.weight_shapes.items():
         if len(shape) not in (1, 2, 4) or min(shape) < 1:
-            raise UnsupportedError(f"an actor has no weights of shape {shape}", node=name)
+            raise UnsupportedError(f"actors do not support weights of shape {shape}", node=name)
         if len(shape) > 1 and math.prod(shape[:-1]) > MAX_SUM:
-            found = math.prod(shape[:-1])
-            raise UnsupportedError(f"sums of {found} products are too long for 32 bits", node=name)
+            terms = math.prod(shape[:-1])
+            raise UnsupportedError(f"a sum of {terms} products may exceed 32 bits", node=name)
     if max(len(program.steps), len(program.weight_shapes), len(program.outputs)) >= MAX_COUNT:
-        raise UnsupportedError(f"an actor has fewer than {MAX_COUNT} steps, weights and outputs")
+        raise UnsupportedError(f"actors need fewer than {MAX_COUNT} steps, weights and outputs")
     shapes = program.shapes()
     if sum(map(math.prod, shapes.values())) > MAX_NUMBERS:
-        raise UnsupportedError(f"an actor has at most {MAX_NUMBERS} numbers between its steps")
+        raise UnsupportedError(f"the values of all steps have more than {MAX_NUMBERS} numbers")
     for step in program.steps:
         pads: Pads | None = getattr(step.attrs, "pads", None)
         if pads is not None:
@@ -225,19 +227,22 @@ def check_sizes(program: ActorProgram) -> None:
 
 
 class _Names:
+    """The section of names."""
+
     def __init__(self) -> None:
-        self._found = b""
+        self._text = b""
 
     def add(self, name: str) -> tuple[int, int]:
-        begin, text = len(self._found), name.encode()
-        self._found += text
+        """The place and the length of a name that is added."""
+        begin, text = len(self._text), name.encode()
+        self._text += text
         return begin, len(text)
 
     def bytes(self) -> Array:
-        return np.frombuffer(self._found, np.uint8)
+        return np.frombuffer(self._text, np.uint8)
 
 
-def _describe(row: Any, name: str, shape: Shape, names: _Names) -> None:
+def _describe(row: np.void, name: str, shape: Shape, names: _Names) -> None:
     row["name"], row["name_size"] = names.add(name)
     row["rank"] = len(shape)
     row["shape"][: len(shape)] = shape
@@ -247,7 +252,7 @@ def ceil(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
-def _filled_up(section: bytes) -> bytes:
+def _padded(section: bytes) -> bytes:
     return section.ljust(ceil(len(section), ALIGNMENT), b"\0")
 
 

@@ -1,12 +1,11 @@
-"""The actor's op list in C++, made from the definitions: fused_ops/actor/ops.h."""
+"""The actor's op list in C++, generated from the definitions: fused_ops/actor/ops.h."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from qgraph.ops.native_enums import enumeration, header
-from qgraph.rl.actor.ops import ACTIVATIONS, OPS, ActorOp
+from qgraph.rl.actor.ops import ACTIVATIONS, OPS, AnyActorOp
 
 
 def ops_header() -> str:
@@ -40,6 +39,6 @@ def _lines() -> Iterator[str]:
     yield "constexpr const char* name_of(Op op) { return facts_of(op).name; }"
 
 
-def _facts(op: ActorOp[Any]) -> str:
+def _facts(op: AnyActorOp) -> str:
     more, layer = (str(fact).lower() for fact in (op.variadic, op.layer))
     return f'{{"{op.name}", {len(op.operands)}, {more}, {len(op.weights)}, {layer}}},'

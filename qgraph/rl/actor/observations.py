@@ -1,4 +1,4 @@
-"""Observations of another shape than a policy takes: what was given, and how to turn it."""
+"""Errors and hints for observations of a wrong shape."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from qgraph.errors import UsageError
 
 
 def wrong_shape(found: tuple[int, ...], wanted: tuple[int, ...], who: str = "") -> UsageError:
-    """An error for observations [n, *found], or one of [*found], of a policy that takes `wanted`.
+    """The error for observations [n, *found] or [*found] given to a policy that takes `wanted`.
 
-    who: where they come from. Images whose channels stand at the other end are recognised.
+    who: the environment that gave them. The hint covers images whose channels are at the other end.
     """
     given = f"`{who}` gives observations {list(found)}" if who else f"found {list(found)}"
     one = ", ".join(map(str, wanted))
@@ -17,7 +17,7 @@ def wrong_shape(found: tuple[int, ...], wanted: tuple[int, ...], who: str = "") 
 
 
 def layout_hint(found: tuple[int, ...], wanted: tuple[int, ...]) -> str | None:
-    """How to turn images [c, h, w] to [h, w, c], or back; None where neither is the case."""
+    """How to turn images [c, h, w] into [h, w, c] or back; None if neither would fit."""
     if len(wanted) != 3 or len(found) < 3:
         return None
     sample = tuple(found[-3:])

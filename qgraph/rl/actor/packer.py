@@ -1,31 +1,31 @@
-"""Packing: from a learner's float32 weights to a block, straight from where they lie."""
+"""Packing: a learner's float32 weights become a block, without a copy between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from qgraph import kernels
 from qgraph.errors import TrainingError, UsageError
 from qgraph.ir.types import Array
-from qgraph.rl.actor.block import as_bytes, plain_checksum
+from qgraph.rl.actor.block import BlockBytes, as_bytes, plain_checksum
 from qgraph.rl.actor.layout import Kernel, ceil, layout
 from qgraph.rl.actor.plain import quantize_kernel, to_panels
 from qgraph.rl.actor.program import ActorProgram, Weights
 from qgraph.rl.actor.records import ALIGNMENT, HEADER, MAGIC
 
-FEW_BITS, MORE_BITS = 8, 16  # of layers, and of the first and the last beside them
+FEW_BITS, MORE_BITS = 8, 16  # with 8 bits or fewer, the first and the last layer have 16
 
 
 def end_bits(
     program: ActorProgram, bits: int, first: int | None = None, last: int | None = None
 ) -> tuple[int | None, int | None]:
-    """The bits of the first and the last layer: those given, else defaults; None: as the others.
+    """The bits of the first and of the last layers, with defaults; None if they are `bits`.
 
-    With 8 bits or fewer the last has 16: actions hang on small differences of what comes out. So
-    has the first where observations are vectors: features of different size would share one range.
+    If `bits` is 8 or fewer, the last layers have 16, since actions depend on small differences of
+    their results. The first ones have 16 too if observations are vectors, since features of
+    different size would share one range.
     """
     if bits <= FEW_BITS:
         vectors = len(program.shape) == 1
@@ -35,12 +35,12 @@ def end_bits(
 
 
 class Packer:
-    """Packs the weights of one program, again and again.
+    """Packs weights of one program, any number of times.
 
-    bits of the kernels: 32 (float32), 16 (float16), 8 to 5 (stored as int8) or 4 to 2 (int4, two
-    in a byte); those of the first and of the last may be others. Integers have a scale for each
-    output channel, are symmetric and saturate. Raises UsageError for other bits, UnsupportedError
-    for a program that no block holds.
+    bits: of the kernels: 32 (float32), 16 (float16), 8 to 5 (stored as int8) or 4 to 2 (int4, two
+    in a byte). first_bits, last_bits: of the first and of the last layers, if they differ. Integer
+    codes are symmetric, saturate, and have a scale for each output channel. Raises UsageError for
+    other bits, UnsupportedError for a program that a block cannot hold.
     """
 
     def __init__(
@@ -55,40 +55,40 @@ class Packer:
 
     @property
     def size(self) -> int:
-        """Bytes of a block, whatever the weights are."""
+        """Bytes of a block; the same for all weights."""
         return self.layout.size
 
     def pack(
         self,
         weights: Weights,
         version: int = 0,
-        out: Any = None,
+        out: BlockBytes | None = None,
         arrived: Callable[[str], object] = str,
     ) -> Array:
-        """The block, uint8 [size]; in `out` where that is given (such as shared memory).
+        """The block, uint8 [size]; written into `out`, such as shared memory, if it is given.
 
         arrived: called with the name of each weight before it is read, to wait for it.
 
         Raises GraphError for weights that are missing or of another shape, TrainingError for
-        weights that are not finite; `out` is no block then.
+        weights that are not finite; `out` then holds no valid block.
         """
         self.program.check(weights)
         block = self.room() if out is None else as_bytes(out)
         if len(block) != self.size or not block.flags.writeable:
-            raise UsageError(f"a block needs {self.size} bytes that can be written")
+            raise UsageError(f"`out` must be {self.size} writable bytes, not {len(block)}")
         tables = np.frombuffer(self.layout.tables, np.uint8)
         block[: len(tables)] = tables
         header = block[: HEADER.itemsize].view(HEADER)
-        header["magic"] = b""  # until all is there
+        header["magic"] = b""  # not valid until it is complete
         header["version"] = version
         _pack(self, weights, block, arrived)
         return block
 
     def room(self) -> Array:
         """Zeros for a block, at a multiple of 64."""
-        found = np.zeros(self.size + ALIGNMENT, np.uint8)
-        begin = -found.ctypes.data % ALIGNMENT
-        return found[begin : begin + self.size]
+        room = np.zeros(self.size + ALIGNMENT, np.uint8)
+        begin = -room.ctypes.data % ALIGNMENT
+        return room[begin : begin + self.size]
 
 
 def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str], object]) -> None:
@@ -99,10 +99,10 @@ def _pack(packer: Packer, weights: Weights, block: Array, arrived: Callable[[str
     checksum = 0
     for i, name in enumerate(packer.program.weight_shapes):
         arrived(name)
-        found = native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level)
-        if found is None:
+        part = native.pack(block, i, np.ascontiguousarray(weights[name], np.float32), level)
+        if part is None:
             raise not_finite(name)
-        checksum += found
+        checksum += part
     native.seal(block, checksum % 2**64, level)
 
 
@@ -136,14 +136,14 @@ def _pack_kernel(kernel: Kernel, values: Array, block: Array) -> None:
 
 
 def _put(block: Array, at: int, values: Array) -> None:
-    found = np.ascontiguousarray(values).ravel().view(np.uint8)
-    block[at : at + ceil(found.size, ALIGNMENT)] = 0
-    block[at : at + found.size] = found
+    data = np.ascontiguousarray(values).ravel().view(np.uint8)
+    block[at : at + ceil(data.size, ALIGNMENT)] = 0
+    block[at : at + data.size] = data
 
 
 def not_finite(name: str) -> TrainingError:
     return TrainingError(
-        "holds NaN or infinity, so that nobody can act by it",
+        "the weight has NaN or infinity",
         node=name,
-        hint="go back to the last checkpoint, and lower the learning rate",
+        hint="go back to the last checkpoint and lower the learning rate",
     )

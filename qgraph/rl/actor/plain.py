@@ -1,41 +1,40 @@
-"""The actor in plain numpy: what native code has to give, bit for bit, and what serves without it.
+"""The actor in numpy: the reference for native code, bit for bit, and its stand-in.
 
-All is float32, one rounding for each operation, no fused multiply-add. `qgraph.rl.actor.ops` has
-the arithmetic of each op; layers.py there says how the input of a layer is quantized.
+Arithmetic is float32 and rounds after each operation, without fused multiply-add.
+`qgraph.rl.actor.ops` has the arithmetic of each op, and layers.py in it the quantization of inputs.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from qgraph.ir.types import Array
 from qgraph.rl.actor.block import Block
 from qgraph.rl.actor.layout import PANEL, Kernel
+from qgraph.rl.actor.ops import StepWeight
 from qgraph.rl.actor.ops.arithmetic import F
-from qgraph.rl.actor.ops.layers import SMALLEST, Codes
+from qgraph.rl.actor.ops.layers import SMALLEST
 
 # -- kernels ------------------------------------------------------------------------------------
 
 
-def quantize_kernel(kernel: Kernel, weights: Array) -> Codes:
-    """weights: float32 of the kernel's shape, finite."""
+def quantize_kernel(kernel: Kernel, weights: Array) -> StepWeight:
+    """Quantize finite float32 weights of the kernel's shape."""
     w = np.asarray(weights, F).reshape(kernel.form)
     if kernel.bits == 32:
-        return Codes(w)
+        return StepWeight(w)
     if kernel.bits == 16:
-        return Codes(np.clip(w, -65504, 65504).astype(np.float16).astype(F))
+        return StepWeight(np.clip(w, -65504, 65504).astype(np.float16).astype(F))
     top = abs(w).max((0, 1))
     there = top >= SMALLEST
     inverse = np.divide(F(kernel.high), top, out=np.zeros_like(top), where=there)
     scale = np.where(there, top / F(kernel.high), F(0))
     codes = np.clip(np.rint(w * inverse), -kernel.high, kernel.high)
-    return Codes(codes.astype(np.float64), scale)
+    return StepWeight(codes.astype(np.float64), scale)
 
 
 def to_panels(kernel: Kernel, values: Array) -> Array:
-    """uint8, as it lies in a block."""
+    """The kernel as the bytes in a block, uint8."""
     segments, length, m = kernel.form
     filled = np.zeros((segments, kernel.rows, kernel.channels), values.dtype)
     filled[:, :length, :m] = values
@@ -54,12 +53,12 @@ def _to_panel(storage: str, w: Array) -> Array:
 
 
 def from_panels(kernel: Kernel, data: Array) -> Array:
-    """[segments, length, m], from uint8 as it lies in a block."""
+    """[segments, length, m], from the bytes in a block."""
     _, length, m = kernel.form
     of_one = len(data) // kernel.channels
     panels = [data[at * of_one : (at + PANEL) * of_one] for at in range(0, kernel.channels, PANEL)]
-    found = [_from_panel(kernel, panel, len(panel) // of_one) for panel in panels]
-    return np.concatenate(found, -1)[:, :length, :m]
+    values = [_from_panel(kernel, panel, len(panel) // of_one) for panel in panels]
+    return np.concatenate(values, -1)[:, :length, :m]
 
 
 def _from_panel(kernel: Kernel, data: Array, width: int) -> Array:
@@ -75,24 +74,25 @@ def _from_panel(kernel: Kernel, data: Array, width: int) -> Array:
     return values.reshape(segments, -1, width).astype(np.float64)
 
 
-def read_kernel(block: Block, kernel: Kernel) -> Codes:
+def read_kernel(block: Block, kernel: Kernel) -> StepWeight:
     values = from_panels(kernel, block.array("u1", kernel.size, kernel.data))
     if not kernel.exact:
-        return Codes(values)
-    return Codes(values, block.array("<f4", kernel.form[2], kernel.scale))
+        return StepWeight(values)
+    return StepWeight(values, block.array("<f4", kernel.form[2], kernel.scale))
 
 
 def read_weights(block: Block) -> dict[str, Array]:
-    """Float32 weights by name, as a block has them after rounding."""
-    found = {}
+    """The weights of a block by name, in float32."""
+    weights = {}
     for name, shape in block.program.weight_shapes.items():
         if name in block.layout.vectors:
-            found[name] = block.array("<f4", shape[0], block.layout.vectors[name])
+            weights[name] = block.array("<f4", shape[0], block.layout.vectors[name])
         else:
             codes = read_kernel(block, block.layout.kernels[name])
             values = codes.values.astype(F)
-            found[name] = (values if codes.scale is None else values * codes.scale).reshape(shape)
-    return found
+            scaled = values if codes.scale is None else values * codes.scale
+            weights[name] = scaled.reshape(shape)
+    return weights
 
 
 # -- running ------------------------------------------------------------------------------------
@@ -106,15 +106,15 @@ class PlainActor:
         self._read(block)
 
     def use(self, buffer: Array) -> None:
-        """Another block of the same program."""
+        """Replace the block by another one of the same program."""
         self._read(Block(buffer, self._layout, 0))
 
     def act(self, observations: Array) -> Array | None:
-        found = self.act_all(observations)
-        return None if found is None else found[0]
+        outputs = self.act_all(observations)
+        return None if outputs is None else outputs[0]
 
     def act_all(self, x: Array) -> list[Array] | None:
-        """All outputs, in order; None for what is no finite float32 of the right shape."""
+        """All outputs, in order; None unless x is finite float32 of the right shape."""
         program = self._layout.program
         if not isinstance(x, np.ndarray) or x.dtype != F or not x.size or not np.isfinite(x).all():
             return None
@@ -125,10 +125,10 @@ class PlainActor:
     def _read(self, block: Block) -> None:
         kernels = {k.name: read_kernel(block, k) for k in block.layout.kernels.values()}
         vectors = {
-            name: block.array("<f4", block.program.weight_shapes[name][0], at)
+            name: StepWeight(block.array("<f4", block.program.weight_shapes[name][0], at))
             for name, at in block.layout.vectors.items()
         }
-        self._weights: dict[str, Any] = {**kernels, **vectors}
+        self._weights = {**kernels, **vectors}
 
     def _run(self, observations: Array) -> list[Array]:
         program = self._layout.program

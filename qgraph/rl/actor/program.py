@@ -1,8 +1,8 @@
-"""The actor program: what a policy computes for one observation, as a few steps on float values.
+"""The actor program: the computation of a policy for one observation, as steps on float values.
 
-It says what is computed, not in which format: `pack` puts the weights into int8, int4, float16 or
-float32, and the same program serves all of them. Weights stand beside it, by name, so that a
-learner's go from its variables into a packed block without another form between.
+It does not fix a number format: `Packer` stores the weights in int8, int4, float16 or float32, and
+the program is the same. Weights are kept apart, by name, so that a learner's variables are packed
+into a block directly.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import A, Attributes, attributes_for
-from qgraph.rl.actor.ops import OPS, Activation, ActivationAttrs, ActorOp, Shape, actor_op
+from qgraph.records import Object, from_json, to_object
+from qgraph.rl.actor.ops import OPS, Activation, ActivationAttrs, AnyActorOp, Shape, actor_op
 
 Weights = Mapping[str, Array]  # float32, as a learner holds them
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, init=False)
 class ActorStep:
-    """One op on values by name, and its weights by name; `qgraph.rl.actor.ops` defines each.
+    """One op, with its inputs, output and weights by name; `qgraph.rl.actor.ops` defines the ops.
 
     Attributes may be given as an instance of the op's class, or as values by name. Raises
-    GraphError, naming the output, for an unknown op, a wrong number of inputs or weights, and
-    attributes that the op does not have or that make no sense.
+    GraphError, which names the output, for an unknown op, a wrong number of inputs or weights, and
+    attributes that are unknown or out of range.
     """
 
     op: str
@@ -43,7 +43,7 @@ class ActorStep:
         inputs: tuple[str, ...],
         output: str,
         weights: tuple[str, ...] = (),
-        attrs: Attributes | Mapping[str, Any] = NOTHING,
+        attrs: Attributes | Mapping[str, object] = NOTHING,
     ) -> None:
         try:
             definition = actor_op(op)
@@ -57,14 +57,14 @@ class ActorStep:
             object.__setattr__(self, part.name, value)
 
     @property
-    def definition(self) -> ActorOp[Any]:
+    def definition(self) -> AnyActorOp:
         return OPS[self.op]
 
     @property
     def activation(self) -> Activation:
-        """What the step ends in; linear for ops that have no activation."""
-        found = self.attrs
-        return found.activation if isinstance(found, ActivationAttrs) else Activation.LINEAR
+        """The activation of the step; linear for ops without one."""
+        attrs = self.attrs
+        return attrs.activation if isinstance(attrs, ActivationAttrs) else Activation.LINEAR
 
     @property
     def alpha(self) -> float:
@@ -75,12 +75,12 @@ class ActorStep:
         return self.definition.layer and self.activation is Activation.LINEAR
 
     def attrs_as(self, kind: type[A]) -> A:
-        """The attributes, of a class that the caller knows them to be of. Raises GraphError."""
+        """The attributes as `kind`. Raises GraphError if they are of another class."""
         if not isinstance(self.attrs, kind):
             raise GraphError(f"{self.op}: has no {kind.__name__}", node=self.output)
         return self.attrs
 
-    def with_attrs(self, **changed: Any) -> ActorStep:
+    def with_attrs(self, **changed: object) -> ActorStep:
         """The step with some attributes changed. Raises GraphError."""
         attrs = {**dict(self.attrs.items()), **changed}
         return ActorStep(self.op, self.inputs, self.output, self.weights, attrs)
@@ -90,8 +90,8 @@ class ActorStep:
 class ActorProgram:
     """Steps from `observation`, of `shape` (one sample, float32), to `outputs`.
 
-    weight_shapes says what `Weights` have to hold. Raises GraphError for steps that do not fit
-    together.
+    weight_shapes: the shapes of its `Weights`, by name. Raises GraphError for steps that do not
+    fit together.
     """
 
     shape: Shape
@@ -104,7 +104,7 @@ class ActorProgram:
         known = self.shapes()
         for name in self.outputs:
             if name not in known:
-                raise GraphError("is an output that no step makes", node=name)
+                raise GraphError("is an output, but no step computes it", node=name)
 
     def shapes(self) -> dict[str, Shape]:
         """The shape of each value, of one sample."""
@@ -112,9 +112,9 @@ class ActorProgram:
         for step in self.steps:
             for name in step.inputs:
                 if name not in known:
-                    raise GraphError(f"`{name}` is used before a step makes it", node=step.output)
+                    raise GraphError(f"`{name}` is used before it is computed", node=step.output)
             if step.output in known:
-                raise GraphError("is made twice", node=step.output)
+                raise GraphError("is computed by two steps", node=step.output)
             weights = [self._weight(step, name) for name in step.weights]
             inputs = [known[name] for name in step.inputs]
             try:
@@ -125,47 +125,64 @@ class ActorProgram:
         return known
 
     def size(self, name: str) -> int:
-        """How many numbers a value has."""
+        """The number of elements of a value."""
         return math.prod(self.shapes()[name])
 
     def check(self, weights: Weights) -> None:
         """Raises GraphError for weights that are missing or of another shape."""
         for name, shape in self.weight_shapes.items():
             if name not in weights:
-                raise GraphError("is a weight that is not given", node=name)
+                raise GraphError("the weight is missing", node=name)
             if tuple(weights[name].shape) != shape:
-                found = tuple(weights[name].shape)
-                raise GraphError(f"is a weight of shape {shape}, but given is {found}", node=name)
+                given = tuple(weights[name].shape)
+                raise GraphError(f"the weight has shape {given}, not {shape}", node=name)
 
-    def as_json(self) -> dict[str, Any]:
-        """All of it in numbers, texts and lists, for `from_json`."""
-        parts = ("op", "inputs", "output", "weights")
-        return {
-            "shape": self.shape,
-            "steps": [
-                {**{part: getattr(step, part) for part in parts}, "attrs": step.attrs.given()}
-                for step in self.steps
-            ],
-            "outputs": self.outputs,
-            "weight_shapes": dict(self.weight_shapes),
-            "observation": self.observation,
-        }
+    def as_json(self) -> Object:
+        """The program as JSON, which `from_json` reads."""
+        steps = tuple(
+            _StepRecord(step.op, step.inputs, step.output, step.weights, step.attrs.given())
+            for step in self.steps
+        )
+        record = _ProgramRecord(
+            self.shape, steps, self.outputs, self.weight_shapes, self.observation
+        )
+        return to_object(record)
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> ActorProgram:
-        """What `as_json` gave, perhaps by way of JSON. Raises GraphError, TypeError, KeyError."""
-        found = _tuples(found)
-        steps = tuple(ActorStep(**step) for step in found["steps"])
-        return ActorProgram(**{**found, "steps": steps})
+    def from_json(data: object) -> ActorProgram:
+        """The program that `as_json` wrote. Raises GraphError, ValueError."""
+        record = from_json(_ProgramRecord, data)
+        steps = tuple(
+            ActorStep(step.op, step.inputs, step.output, step.weights, step.attrs)
+            for step in record.steps
+        )
+        return ActorProgram(
+            record.shape, steps, record.outputs, record.weight_shapes, record.observation
+        )
 
     def _weight(self, step: ActorStep, name: str) -> Shape:
         if name not in self.weight_shapes:
-            raise GraphError(f"`{name}` is no weight of the program", node=step.output)
+            raise GraphError(f"the program has no weight `{name}`", node=step.output)
         return self.weight_shapes[name]
 
 
-def _tuples(value: Any) -> Any:
-    """JSON has lists where there were tuples."""
-    if isinstance(value, list | tuple):
-        return tuple(_tuples(part) for part in value)
-    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+@dataclass(frozen=True)
+class _StepRecord:
+    """A step in JSON; attributes that have their defaults are left out."""
+
+    op: str
+    inputs: tuple[str, ...]
+    output: str
+    weights: tuple[str, ...]
+    attrs: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class _ProgramRecord:
+    """A program in JSON."""
+
+    shape: Shape
+    steps: tuple[_StepRecord, ...]
+    outputs: tuple[str, ...]
+    weight_shapes: Mapping[str, Shape]
+    observation: str

@@ -1,16 +1,16 @@
-"""The records of a block, and how attributes lie in them; fused_ops/actor/format.h has the same."""
+"""The records of a block and the attributes in them; fused_ops/actor/format.h has the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
+from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes, attributes_of, declarations
-from qgraph.rl.actor.ops import ACTIVATIONS, ActorOp
+from qgraph.rl.actor.ops import ACTIVATIONS, AnyActorOp
 
 MAGIC = b"\x89QGA\r\n\x1a\n"
 FORMAT = 1
@@ -24,7 +24,7 @@ HEADER = np.dtype(
         ("magic", "S8"),
         ("format", "<u4"),
         ("bits", "<u4"),
-        ("checksum", "<u8"),  # of all 32-bit words, with 0 in this place
+        ("checksum", "<u8"),  # of all 32-bit words, with 0 in its own place
         ("size", "<u8"),
         ("version", "<u8"),
         ("values", "<u4"),
@@ -76,36 +76,41 @@ STEP = np.dtype(
 
 @dataclass(frozen=True)
 class Column:
-    """How an attribute lies in a record of `STEP`, in the column of its name."""
+    """How an attribute is stored in a record of `STEP`, in the column of its name.
 
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
+    write: the attribute as a number or an array. read: the attribute, from an array of the
+    column's shape; lists stand for tuples.
+    """
+
+    write: Callable[[object], object]
+    read: Callable[[Array], object]
 
 
-def _pair(found: Any) -> tuple[int, int]:
-    first, second = found
-    return int(first), int(second)
+def _unchanged(value: object) -> object:
+    return value
 
 
-# By attribute; tests/rl/actor/test_ops.py names those that are missing.
+def _flat(value: object) -> Array:
+    return np.array(value).ravel()
+
+
+# By attribute; tests/rl/actor/test_ops.py reports missing ones.
 COLUMNS: Mapping[str, Column] = MappingProxyType(
     {
-        "activation": Column(ACTIVATIONS.index, lambda found: ACTIVATIONS[found]),
+        "activation": Column(ACTIVATIONS.index, lambda stored: ACTIVATIONS[int(stored)]),
         "alpha": Column(lambda value: value or 0.0, float),
-        "epsilon": Column(float, float),
-        "strides": Column(tuple, _pair),
-        "ksize": Column(tuple, _pair),
-        "pads": Column(
-            lambda pads: sum(pads, ()), lambda found: (_pair(found[:2]), _pair(found[2:]))
-        ),
+        "epsilon": Column(_unchanged, float),
+        "strides": Column(_unchanged, np.ndarray.tolist),
+        "ksize": Column(_unchanged, np.ndarray.tolist),
+        "pads": Column(_flat, lambda stored: stored.reshape(2, 2).tolist()),
     }
 )
 
 
-def read_attributes(op: ActorOp[Any], row: Any) -> Attributes:
-    """The attributes in a record of `STEP`. Raises GraphError."""
+def read_attributes(op: AnyActorOp, row: np.void) -> Attributes:
+    """The attributes in a record of `STEP`. Raises GraphError, IndexError."""
     names = (declared.name for declared in declarations(op.attributes))
     attrs: Attributes = attributes_of(
-        op.attributes, {name: COLUMNS[name].read(row[name]) for name in names}
+        op.attributes, {name: COLUMNS[name].read(np.asarray(row[name])) for name in names}
     )
     return attrs

@@ -198,19 +198,24 @@ class LocalActors:
         if self.actor is not None:
             self.actor.become(block)
             return
-        self.actor, job = self._actor(), self.job
+        self.actor, job = self._actor(block), self.job
         self.workers = [
             ActorWorker(
-                job.config, index, job.spec.head, partial(self._latest, self._actor()), job.begun
+                job.config,
+                index,
+                job.spec.head,
+                partial(self._latest, self._actor(block)),
+                job.begun,
             )
             for index in range(job.config.actors)
         ]
 
-    def _actor(self) -> Actor:
-        return Actor(self.newest, compute_bits=self.compute_bits)
+    def _actor(self, block: Array) -> Actor:
+        return Actor(block, compute_bits=self.compute_bits)
 
     def _latest(self, own: Actor) -> Actor:
         """A worker's own actor by the newest policy, which it keeps until it asks again."""
+        assert self.newest is not None, "workers begin with the first block"
         own.become(self.newest)
         return own
 

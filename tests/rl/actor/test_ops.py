@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -93,7 +95,7 @@ def test_a_learner_refuses_activations_that_it_would_compute_otherwise(activatio
 @pytest.mark.parametrize(
     ("op", "inputs", "weights", "attrs", "says"),
     [
-        ("warp", 1, 0, {}, "y: no actor has an op `warp`"),
+        ("warp", 1, 0, {}, "y: actors have no op `warp`"),
         ("add", 1, 0, {}, "y: add: 1 inputs are given"),
         ("flatten", 2, 0, {}, "y: flatten: 2 inputs are given"),
         ("dense", 1, 1, {}, "y: dense: 1 weights are given"),
@@ -153,7 +155,15 @@ def test_alpha_has_the_default_of_its_activation() -> None:
 
 def test_programs_are_the_same_after_json() -> None:
     program = everything()
+    assert ActorProgram.from_json(json.loads(json.dumps(program.as_json()))) == program
     assert ActorProgram.from_json(program.as_json()) == program
+
+
+@pytest.mark.parametrize("alpha", [float("inf"), float("nan")])
+def test_slopes_are_finite(alpha: float) -> None:
+    """JSON has no infinity: such a slope would become the default in another process."""
+    with pytest.raises(GraphError, match=r"y: activate: attribute `alpha` is (inf|nan)"):
+        ActorStep("activate", ("x",), "y", (), {"activation": "elu", "alpha": alpha})
 
 
 def test_channels_are_numbered_by_what_each_op_does() -> None:

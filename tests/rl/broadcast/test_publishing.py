@@ -172,7 +172,7 @@ def test_a_dead_quantizer_ends_the_run(run: Supervisor) -> None:
 def test_weights_that_are_not_finite_end_the_run_with_their_name(run: Supervisor) -> None:
     publisher = Publisher(run, PROGRAM, readers=1)
     publisher.publish({**drawn(1), "b1": np.full(2, np.nan, np.float32)}, 1)
-    with pytest.raises(RunError, match=r"quantizer: ended with .* b1: holds NaN"):
+    with pytest.raises(RunError, match=r"quantizer: ended with .* b1: the weight has NaN"):
         watched(run, lambda: False)
     assert publisher.packed_version == -1
 

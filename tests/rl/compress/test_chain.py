@@ -173,5 +173,5 @@ def test_a_chain_of_no_links_gives_what_it_was_given():
 
 def test_weights_that_do_not_fit_make_no_policy():
     program = mlp(3, 4, 2)
-    with pytest.raises(GraphError, match="is a weight that is not given"):
+    with pytest.raises(GraphError, match="the weight is missing"):
         ChainPolicy(program, {})

@@ -1,19 +1,18 @@
-"""The ops of actor programs, by name: one definition each (base.py says what it has).
+"""The ops of actor programs, by name: one definition each (base.py).
 
-To add one, write an `ActorOp` in the file of its kind. What has to follow fails by name in
-tests/rl/actor/test_ops.py, and in the compiler, until it is there.
+To add one, write an `ActorOp` in the file of its kind. tests/rl/actor/test_ops.py and the compiler
+then name each place that lacks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.rl.actor.ops import layers, pointwise, rows
 from qgraph.rl.actor.ops.activations import ACTIVATIONS, ALPHA, Activation, ActivationAttrs
-from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape
+from qgraph.rl.actor.ops.base import ActorOp, AnyActorOp, ChannelRule, Shape, StepWeight
 from qgraph.rl.actor.ops.layers import ActorConvAttrs
 from qgraph.rl.actor.ops.rows import LayerNormAttrs
 
@@ -26,25 +25,27 @@ __all__ = [
     "ActivationAttrs",
     "ActorConvAttrs",
     "ActorOp",
+    "AnyActorOp",
     "ChannelRule",
     "LayerNormAttrs",
     "Shape",
+    "StepWeight",
     "actor_op",
 ]
 
 
-def _by_code() -> Mapping[str, ActorOp[Any]]:
+def _by_code() -> Mapping[str, AnyActorOp]:
     every = (*layers.OPS, *pointwise.OPS, *rows.OPS)
     return MappingProxyType({op.name: op for op in sorted(every, key=lambda op: op.code)})
 
 
 # In the order of their codes in blocks.
-OPS: Mapping[str, ActorOp[Any]] = _by_code()
+OPS: Mapping[str, AnyActorOp] = _by_code()
 LAYERS = tuple(op.name for op in OPS.values() if op.layer)
 
 
-def actor_op(name: str) -> ActorOp[Any]:
+def actor_op(name: str) -> AnyActorOp:
     """The definition of an op. Raises GraphError for an unknown name."""
     if name not in OPS:
-        raise GraphError(f"no actor has an op `{name}`", hint=f"ops of actors: {', '.join(OPS)}")
+        raise GraphError(f"actors have no op `{name}`", hint=f"ops of actors: {', '.join(OPS)}")
     return OPS[name]

@@ -1,7 +1,8 @@
-"""Activations: what layers and `activate` steps end in."""
+"""Activations of layers and of `activate` steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,13 +10,14 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.enums import StrEnum
+from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes, attribute
 from qgraph.rl.actor.ops.arithmetic import F, exp, sigmoid, softplus, tanh
 
 
 class Activation(StrEnum):
-    """Their order is their numbers in blocks, which never change."""
+    """Activations in the order of their numbers in blocks, which never change."""
 
     LINEAR = "linear"
     RELU = "relu"
@@ -29,13 +31,13 @@ class Activation(StrEnum):
 
 
 ACTIVATIONS = tuple(Activation)
-# Activations with a slope, and the slope of a step that gives none.
+# Activations with a slope, and its default.
 ALPHA: Mapping[str, float] = MappingProxyType({Activation.LEAKY_RELU: 0.2, Activation.ELU: 1.0})
 
 
 @dataclass(frozen=True)
 class ActivationAttrs(Attributes):
-    """An activation; `alpha` has its default where none is given, and is None for most."""
+    """An activation. `alpha` is None for those without a slope. Raises GraphError if not finite."""
 
     activation: Activation = attribute(
         "function of each number", choices=ACTIVATIONS, default=Activation.LINEAR
@@ -49,12 +51,14 @@ class ActivationAttrs(Attributes):
         activation = Activation(self.activation)
         default = ALPHA.get(activation)
         given = default if self.alpha is None else float(self.alpha)
+        if given is not None and not math.isfinite(given):
+            raise GraphError(f"attribute `alpha` is {given}", hint="legal: finite numbers")
         object.__setattr__(self, "activation", activation)
         object.__setattr__(self, "alpha", None if default is None else given)
 
     @property
     def slope(self) -> float:
-        """`alpha`, 0 for activations without one."""
+        """`alpha`, or 0 for activations without one."""
         return 0.0 if self.alpha is None else self.alpha
 
     def applied(self, x: Array) -> Array:

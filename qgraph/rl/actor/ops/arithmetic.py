@@ -1,24 +1,22 @@
-"""Functions of float32, one rounding for each operation; native code has the same bits.
+"""Functions of float32 that round after each operation; native code gives the same bits.
 
-fused_ops/actor/functions.h is the same, operation by operation.
+fused_ops/actor/functions.h has the same operations in the same order.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from qgraph.ir.types import Array
 
 F = np.float32
-LANES = 16  # of sums over an axis; output channels of a kernel are rounded up to them
+LANES = 16  # of sums over an axis; a kernel's output channels are padded to a multiple of them
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.12194440e-4)
-ROUNDER = F(12582912)  # 1.5 * 2^23: a sum with it is rounded to a whole number
+ROUNDER = F(12582912)  # 1.5 * 2^23: adding it rounds to a whole number
 
 
-def held(x: Array, low: Any, high: Any) -> Array:
-    """x within limits; NaN stays."""
+def held(x: Array, low: Array | np.float32, high: Array | np.float32) -> Array:
+    """x clipped to low..high; NaN stays."""
     x = np.where(x < low, low, x)
     return np.where(x > high, high, x)
 
@@ -37,7 +35,7 @@ def exp(x: Array) -> Array:
 
 
 def _power_of_two(n: Array) -> Array:
-    # What NaN has become here may be anything.
+    # n is arbitrary where x is NaN; the result is NaN all the same.
     return ((n.astype(np.int64) + 127).astype(np.uint32) << 23).astype(np.uint32).view(F)
 
 
@@ -66,7 +64,7 @@ def softplus(x: Array) -> Array:
 
 
 def total(x: Array) -> Array:
-    """Sums over the last axis, kept: lane i has i, i + 16, ..., then halves are added up."""
+    """Sums over the last axis, which is kept: lane i adds i, i + 16, ..., then halves are added."""
     size = x.shape[-1]
     x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -size % LANES)])
     lanes = np.zeros((*x.shape[:-1], LANES), F)

@@ -1,20 +1,19 @@
-"""Layers: products with a kernel, a bias, an activation.
+"""Layers: a product with a kernel, a bias, an activation.
 
-The input of a kernel with integer codes is quantized for each sample on its own:
+The input of a kernel with integer codes is quantized, each sample by its own range:
 
     low = min(x, 0), high = max(x, 0), range = high - low
-    zero = rint(-low * 255 / range), code = rint(x * 255 / range) + zero, held to 0..255
+    zero = rint(-low * 255 / range), code = rint(x * 255 / range) + zero, clipped to 0..255
     y = (sum code * w - zero * sum w) * (range / 255 * scale of w) + bias
 
-rint rounds halves to even. Zero has a code of its own, so that padding is exact. A range below
-2^-100 counts as 0; one that overflows, or an input with NaN, makes the result NaN.
+rint rounds halves to even. 0 has a code, so padding is exact. A range below 2^-100 counts as 0. If
+the range overflows or the input has NaN, the result is NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,27 +23,27 @@ from qgraph.ops.attributes import attribute
 from qgraph.ops.windows import NO_PADS, ONE, slid
 from qgraph.rl.actor.ops.activations import ActivationAttrs
 from qgraph.rl.actor.ops.arithmetic import F
-from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, rank, wanted
+from qgraph.rl.actor.ops.base import (
+    ActorOp,
+    AnyActorOp,
+    ChannelRule,
+    Shape,
+    StepWeight,
+    rank,
+    wanted,
+)
 
-SMALLEST = F(2.0**-100)  # range of an input, or largest weight, that is not taken for 0
+SMALLEST = F(2.0**-100)  # a range of an input, or a largest weight, below this counts as 0
 LARGEST = np.finfo(F).max
-PARTS = 4  # sums of products of floats are four: values 0, 4, 8, ... of a segment, 1, 5, 9, ...
+PARTS = 4  # partial sums of float products: values 0, 4, 8, ... of a segment; 1, 5, 9, ...; ...
 
 
 @dataclass(frozen=True)
 class ActorConvAttrs(ActivationAttrs):
-    """A convolution: a window, and an activation."""
+    """A convolution: a window and an activation."""
 
     strides: Pair = attribute("positions from one window to the next", low=1, default=ONE)
     pads: Pads = attribute("zeros around the image", low=0, default=NO_PADS)
-
-
-@dataclass(frozen=True)
-class Codes:
-    """A kernel without its panels: [segments, length, m]."""
-
-    values: Array  # float64, which has whole numbers and sums of their products; or float32
-    scale: Array | None = None  # [m]
 
 
 # -- shapes -------------------------------------------------------------------------------------
@@ -73,18 +72,18 @@ def _conv_shape(attrs: ActorConvAttrs, inputs: Sequence[Shape], weights: Sequenc
 # -- arithmetic ---------------------------------------------------------------------------------
 
 
-def _dense(attrs: ActivationAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _dense(attrs: ActivationAttrs, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     kernel, bias = weights
-    return attrs.applied(product(inputs[0], kernel) + bias)
+    return attrs.applied(product(inputs[0], kernel) + bias.values)
 
 
-def _conv(attrs: ActorConvAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _conv(attrs: ActorConvAttrs, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     kernel, bias = weights
-    return attrs.applied(product(inputs[0], kernel, attrs) + bias)
+    return attrs.applied(product(inputs[0], kernel, attrs) + bias.values)
 
 
-def product(x: Array, kernel: Codes, window: ActorConvAttrs | None = None) -> Array:
-    """x [n, k], or [n, h, w, c] by windows, times a kernel, without bias."""
+def product(x: Array, kernel: StepWeight, window: ActorConvAttrs | None = None) -> Array:
+    """x [n, k] times a kernel, or the windows of x [n, h, w, c] times it; without bias."""
     if kernel.scale is None:
         return _float_sums(_rows(x, kernel, window, F(0)), kernel.values)
     delta, zero, codes = quantize_input(x.reshape(len(x), -1))
@@ -108,7 +107,9 @@ def quantize_input(x: Array) -> tuple[Array, Array, Array]:
     return delta, zero.astype(np.int64), codes.astype(np.int64)
 
 
-def _rows(x: Array, kernel: Codes, window: ActorConvAttrs | None, fill: Any) -> Array:
+def _rows(
+    x: Array, kernel: StepWeight, window: ActorConvAttrs | None, fill: np.float32 | int
+) -> Array:
     """[..., segments, values of a segment]"""
     if window is None:
         return x[:, None, :]
@@ -117,7 +118,7 @@ def _rows(x: Array, kernel: Codes, window: ActorConvAttrs | None, fill: Any) -> 
     return np.moveaxis(found, 3, 5).reshape(*found.shape[:3], segments, -1)
 
 
-def windows(x: Array, ksize: Pair, strides: Pair, pads: Pads, fill: Any) -> Array:
+def windows(x: Array, ksize: Pair, strides: Pair, pads: Pads, fill: np.float32 | int) -> Array:
     """[n, h, w, c, ksize...] of images [n, h, w, c]."""
     x = np.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
     found = np.lib.stride_tricks.sliding_window_view(x, ksize, (1, 2))
@@ -125,7 +126,7 @@ def windows(x: Array, ksize: Pair, strides: Pair, pads: Pads, fill: Any) -> Arra
 
 
 def _float_sums(rows: Array, w: Array) -> Array:
-    """In order: values of all segments, each to the sum that it belongs to, then the four."""
+    """Products are added to the partial sums, segment by segment; then these are added."""
     sums = np.zeros((PARTS, *rows.shape[:-2], w.shape[-1]), F)
     for segment in range(w.shape[0]):
         for k in range(w.shape[1]):
@@ -133,7 +134,7 @@ def _float_sums(rows: Array, w: Array) -> Array:
     return np.asarray((sums[0] + sums[1]) + (sums[2] + sums[3]))
 
 
-OPS: tuple[ActorOp[Any], ...] = (
+OPS: tuple[AnyActorOp, ...] = (
     ActorOp(
         "dense",
         0,

@@ -1,20 +1,26 @@
-"""Ops that look at one number at a time, or at two that meet."""
+"""Ops on each number of a value, or on two numbers at the same place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from qgraph.errors import GraphError
 from qgraph.ir.types import Array
 from qgraph.ops.attributes import Attributes
 from qgraph.rl.actor.ops.activations import ActivationAttrs
 from qgraph.rl.actor.ops.arithmetic import held
-from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, same_channels, wanted
+from qgraph.rl.actor.ops.base import (
+    ActorOp,
+    AnyActorOp,
+    ChannelRule,
+    Shape,
+    same_channels,
+    wanted,
+)
 
 
 def by_channel(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) -> Shape:
-    """The shape of x, whose channels each have a number in every weight."""
+    """The shape of x; each weight has one number for each channel of x."""
     (x,) = inputs
     for weight in weights:
         wanted(x[-1:], weight, "a weight")
@@ -32,7 +38,9 @@ def _pair(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence[Shape]) 
     return a
 
 
-def _of_two(name: str, code: int, summary: str, function: Callable[[Array, Array], Array]) -> Any:
+def _binary(
+    name: str, code: int, summary: str, function: Callable[[Array, Array], Array]
+) -> ActorOp[Attributes]:
     return ActorOp(
         name,
         code,
@@ -47,7 +55,7 @@ def _of_two(name: str, code: int, summary: str, function: Callable[[Array, Array
     )
 
 
-OPS: tuple[ActorOp[Any], ...] = (
+OPS: tuple[AnyActorOp, ...] = (
     ActorOp(
         "affine",
         2,
@@ -57,7 +65,7 @@ OPS: tuple[ActorOp[Any], ...] = (
         Attributes,
         ChannelRule.APART,
         by_channel,
-        lambda attrs, inputs, weights: inputs[0] * weights[0] + weights[1],
+        lambda attrs, inputs, weights: inputs[0] * weights[0].values + weights[1].values,
         same_channels,
     ),
     ActorOp(
@@ -69,7 +77,7 @@ OPS: tuple[ActorOp[Any], ...] = (
         Attributes,
         ChannelRule.APART,
         by_channel,
-        lambda attrs, inputs, weights: held(inputs[0], weights[0], weights[1]),
+        lambda attrs, inputs, weights: held(inputs[0], *(w.values for w in weights)),
         same_channels,
     ),
     ActorOp(
@@ -84,6 +92,6 @@ OPS: tuple[ActorOp[Any], ...] = (
         lambda attrs, inputs, weights: attrs.applied(inputs[0]),
         same_channels,
     ),
-    _of_two("add", 9, "a sum", lambda a, b: a + b),
-    _of_two("multiply", 10, "a product, number by number", lambda a, b: a * b),
+    _binary("add", 9, "a sum", lambda a, b: a + b),
+    _binary("multiply", 10, "a product, number by number", lambda a, b: a * b),
 )

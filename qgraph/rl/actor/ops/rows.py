@@ -1,11 +1,10 @@
-"""Ops that look at all channels at once, and ops that move them."""
+"""Ops on all channels at once, and ops that move channels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,15 @@ from qgraph.ops.attributes import Attributes, attribute
 from qgraph.ops.shapes import concatenated
 from qgraph.ops.windows import MaxPoolAttrs, slid
 from qgraph.rl.actor.ops.arithmetic import F, exp, mean, total
-from qgraph.rl.actor.ops.base import ActorOp, ChannelRule, Shape, rank, same_channels
+from qgraph.rl.actor.ops.base import (
+    ActorOp,
+    AnyActorOp,
+    ChannelRule,
+    Shape,
+    StepWeight,
+    rank,
+    same_channels,
+)
 from qgraph.rl.actor.ops.layers import windows
 from qgraph.rl.actor.ops.pointwise import by_channel, same_shape
 
@@ -55,36 +62,38 @@ def _flatten_shape(attrs: Attributes, inputs: Sequence[Shape], weights: Sequence
 # -- arithmetic ---------------------------------------------------------------------------------
 
 
-def _layer_norm(attrs: LayerNormAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _layer_norm(
+    attrs: LayerNormAttrs, inputs: Sequence[Array], weights: Sequence[StepWeight]
+) -> Array:
     centered = inputs[0] - mean(inputs[0])
     scale = F(1) / np.sqrt(mean(centered * centered) + F(attrs.epsilon))
-    return np.asarray((centered * scale) * weights[0] + weights[1])
+    return np.asarray((centered * scale) * weights[0].values + weights[1].values)
 
 
-def _center(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _center(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     return inputs[0] - mean(inputs[0])
 
 
-def _softmax(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _softmax(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     y = exp(inputs[0] - np.fmax.reduce(inputs[0], -1, keepdims=True))
     return y / total(y)
 
 
-def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _max_pool(attrs: MaxPoolAttrs, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     found = windows(inputs[0], attrs.ksize, attrs.strides, attrs.pads, F(-np.inf))
     found = found.reshape(*found.shape[:4], -1)
     return np.asarray(np.fmax.reduce(found, -1, initial=F(-np.inf)))
 
 
-def _concat(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _concat(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     return np.concatenate(inputs, -1)
 
 
-def _flatten(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[Any]) -> Array:
+def _flatten(attrs: Attributes, inputs: Sequence[Array], weights: Sequence[StepWeight]) -> Array:
     return inputs[0].reshape(len(inputs[0]), -1)
 
 
-OPS: tuple[ActorOp[Any], ...] = (
+OPS: tuple[AnyActorOp, ...] = (
     ActorOp(
         "layer_norm",
         4,

@@ -1,11 +1,11 @@
 """Leave each place of one op out: ``python -m benchmarks.one_op [abs]``.
 
-An op is named in definitions, in tables of targets and in `switch`es of the engine. Each of these
-places is removed once, in a copy of the checkout. Then the tests that walk all ops run, or the
-compiler for C++, and a small network with the op is quantized and compared in every form
-(`one_op_network.py`). The table says what a developer and a user see. A place fails where no test
-does, where an error does not name the op, where Python crashes, and where a form differs from the
-reference. Without a trait another network may be made, in which all forms agree: tests say so.
+An op is named in definitions, in tables of targets and importers, and in `switch`es of the engine.
+Each of these places is removed once, in a copy of the checkout. Then the tests that walk all ops
+run, or the compiler for C++, and a small network with the op is quantized and compared in every
+form (`one_op_network.py`). The table shows what a developer and a user see. A place fails where no
+test does, where an error does not name the op, where Python crashes, and where a form differs from
+the reference. Without a trait another network may be made, in which all forms agree: tests find it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ WALKS = (
     "tests/ir/test_ops.py",
     "tests/program/test_ops.py",
     "tests/backends/test_lowerings.py",
+    "tests/frontends/test_import_tables.py",
     "tests/test_golden.py",
 )
 GENERATED = ("fused_ops/engine/ops.h",)
+IMPORTS = ("qgraph/frontends/onnx/ops/", "qgraph/frontends/tf_ops/")  # keys are names of formats
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,15 @@ def _python_places(op: str) -> Iterator[Place]:
             relative = path.relative_to(ROOT)
             if relative.parts[:2] in (("qgraph", "cli"), ("qgraph", "transforms")):
                 continue  # links
-            text = path.read_text("utf-8")
-            if f'"{op}"' in text:
-                yield from _entries(str(relative), text, op)
+            yield from _entries(str(relative), path.read_text("utf-8"), op)
 
 
 def _entries(path: str, text: str, op: str) -> Iterator[Place]:
-    """Elements of tables: a definition, a pair whose key is the op, or the op's name in a list."""
-    starts = [0]
+    """Elements of tables: a definition, a pair whose key is the op, or the op's name in a list.
+
+    A key of an import table is the op's name in a format: `LeakyRelu` for `leaky_relu`.
+    """
+    imports, starts = path.startswith(IMPORTS), [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line.encode()))
     raw = text.encode()
@@ -116,7 +119,7 @@ def _entries(path: str, text: str, op: str) -> Iterator[Place]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
-                if key is not None and _is(key, op):
+                if key is not None and (_is(key, op) or (imports and _is_same_name(key, op))):
                     yield place(key, value)
         elif isinstance(node, ast.Tuple | ast.List | ast.Set):
             for element in node.elts:
@@ -132,6 +135,11 @@ def _entries(path: str, text: str, op: str) -> Iterator[Place]:
 
 def _is(node: ast.expr, op: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == op
+
+
+def _is_same_name(node: ast.expr, op: str) -> bool:
+    name = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(name, str) and name.lower() == op.replace("_", "")
 
 
 def _native_places(op: str) -> Iterator[Place]:

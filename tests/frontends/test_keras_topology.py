@@ -11,8 +11,8 @@ import qgraph
 from qgraph.errors import LoadError
 from qgraph.frontends.keras.topology import check_calls
 from qgraph.interpret import evaluate
-from tests.frontends.test_keras_files import config_of, write_config
 from tests.helpers.damage import too_long
+from tests.helpers.keras_files import config_of, write_config
 
 layers = K.layers
 SUFFIXES = pytest.mark.parametrize("suffix", ["keras", "h5"])

@@ -200,6 +200,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "LogicalOr": _comparison(np.logical_or),
         "LogicalNot": _comparison(np.logical_not),
         "Neg": of_all(lambda site, args: elementwise(np.negative, args)),
+        "Abs": of_all(lambda site, args: elementwise(np.abs, args)),
         "Floor": of_all(lambda site, args: elementwise(np.floor, args)),
         "Ceil": of_all(lambda site, args: elementwise(np.ceil, args)),
         "Prod": _reduction(np.prod),

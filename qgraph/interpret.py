@@ -97,7 +97,7 @@ def _check_feeds(graph: Graph, feeds: Mapping[str, Array], order: Sequence[Node]
     listed = ", ".join(f"`{i}` {graph.types[i]}" for i in graph.inputs)
     for name in feeds:
         if name not in graph.inputs:
-            raise UsageError(f"`{name}` is fed, but is no input", hint=f"inputs: {listed}")
+            raise UsageError(f"`{name}` is fed, but is not an input", hint=f"inputs: {listed}")
     for node in order:
         if node.op != "input":
             continue

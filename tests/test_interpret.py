@@ -77,7 +77,7 @@ def test_values_are_freed_after_their_last_use():
     ("feeds", "message"),
     [
         ({"x": X}, "input `other` is not fed"),
-        ({**FEEDS, "z": X}, "`z` is fed, but is no input"),
+        ({**FEEDS, "z": X}, "`z` is fed, but is not an input"),
         ({**FEEDS, "x": X[0]}, r"input `x` is float32\[\?,2\], but is fed float32\[2\]"),
         ({**FEEDS, "x": X.astype("float64")}, r"is fed float64\[1,2\]"),
     ],

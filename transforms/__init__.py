@@ -1,1 +1,1 @@
-"""The passes, one per file. `qgraph.recipes` says which run, and in what order."""
+"""The passes, one per file. `qgraph.recipes` lists which run, and in what order."""

@@ -31,8 +31,8 @@ class AbsorbBiases(Pass):
     """Move `c = max(0, mean - deviations * deviation)` from a bias through ReLU to the next bias.
 
     Through ReLU, ReLU6, a clip per channel, pools and flatten. Mean and deviation come from batch
-    norms. Not exact where a value falls below c: the log says how far off the mean output is.
-    Refusals: a user that is no layer; zero padding, whose zeros would have to become -c.
+    norms. Not exact where a value falls below c: the log states how far off the mean output is.
+    Refusals: a user that is not a layer; zero padding, whose zeros would have to become -c.
     """
 
     deviations: float = option(
@@ -114,7 +114,7 @@ def _lower_clip(rewriter: Rewriter, relu: Node, clip: Node | None, bound: Any) -
 
 @dataclass
 class _Way:
-    """Where an offset goes: layers with what their biases take, values that lose it."""
+    """Destination of an offset: layers whose biases take it, and values that lose it."""
 
     graph: Graph
     layers: list[tuple[Node, Float64]] = field(default_factory=list)

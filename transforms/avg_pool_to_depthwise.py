@@ -36,12 +36,12 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     known = graph.types[node.inputs[0]]
     channels = known.shape[3] if known.shape else None
     if channels is None:
-        return rewriter.refuse(node, f"the channels of {known} are not known")
+        return rewriter.refuse(node, f"the channels of {known} are unknown")
     counted = _pads_and_count(graph, node)
     if counted is None:
         return rewriter.refuse(
             node,
-            f"its padding depends on the height and width of {known}, which are not known:"
+            f"its padding depends on the height and width of {known}, which are unknown:"
             " give --input-shape",
         )
     pads, count = counted

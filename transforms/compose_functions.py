@@ -65,7 +65,7 @@ def _compose(rewriter: Rewriter, function: PointwiseFunction) -> None:
 
 
 def _unfit(function: PointwiseFunction, nonnegative: bool) -> str | None:
-    """Why a function is no table, if it is not."""
+    """Reason why a function cannot be a table, if it cannot."""
     if not np.isfinite(function.of(NEAR[NEAR >= 0] if nonnegative else NEAR)).all():
         return "stays float: as a function of each element it is not finite everywhere"
     values = function.of(np.arange(0 if nonnegative else -8, 8 + STEP, STEP))

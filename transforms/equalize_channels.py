@@ -131,7 +131,7 @@ def _scale(rewriter: Rewriter, node: Node, channels: ChannelMap, factors: Float6
 
 
 def _weight_factor(node: Node, weights: Array, multiply: Float64, divide: Float64) -> Float64:
-    """What the weights are multiplied by, in a shape that broadcasts."""
+    """Factor of the weights, in a shape that broadcasts."""
     if node.op == "depthwise_conv2d":
         return multiply[:, None] / divide.reshape(weights.shape[2:])
     inputs = weights.shape[-2]

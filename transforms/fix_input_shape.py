@@ -13,7 +13,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class FixInputShape(Pass):
-    """Give inputs the shapes `(input, shape)` and infer every type anew.
+    """Give inputs the shapes `(input, shape)` and infer every type again.
 
     Dimensions may only become known, not other than they were. Refusal: a dimension beside the
     batch that is still unknown. Raises UsageError for a shape that does not fit.

@@ -31,8 +31,8 @@ class FoldConstantChannels(RewritePass):
     A channel's output has standard deviation `|gamma| * sqrt(variance / (variance + epsilon))`;
     it is taken for constant below `ratio` of the layer's median (where most are constant none
     is), and where ReLU or ReLU6, which alone read it, hold all within `deviations` of beta at 0
-    or at 6. Changes the function by as much, on data like the training data; the log says by how
-    much.
+    or at 6. Changes the function by as much, on data like the training data; the log states by
+    how much.
     """
 
     ratio: float = option(

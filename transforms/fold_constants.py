@@ -58,7 +58,7 @@ def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
         return rewriter.refuse(node, f"`{kind}` has state, such as random numbers")
     shapes = [graph.types[value].shape for value in node.values]
     if any(shape is None or None in shape for shape in shapes):
-        return rewriter.refuse(node, "the size of its result is not known")
+        return rewriter.refuse(node, "the size of its result is unknown")
     if _is_too_large(rewriter, node, inputs):
         return False
     results = source.run(inputs)

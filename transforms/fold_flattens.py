@@ -81,7 +81,7 @@ def _orders(rewriter: Rewriter, x: str) -> Mapping[str, Order] | None:
 
 
 def _parts(node: Node) -> tuple[str, ...]:
-    """What the features of `node` are made of, one for one."""
+    """Values that the features of `node` are made of, one for one."""
     if node.op in UNARY:
         return node.inputs
     if node.op == "concat" and node.typed(AxisAttrs).axis in (1, -1):
@@ -90,7 +90,7 @@ def _parts(node: Node) -> tuple[str, ...]:
 
 
 def _flattened(rewriter: Rewriter, node: Node, width: int) -> Order | None:
-    """Where each feature of a flattened image lies in the image before its transpose."""
+    """Position of each feature of a flattened image in the image before its transpose."""
     graph = rewriter.graph
     turned = graph.producer(node.inputs[0]) if node.op == "reshape" else node
     if node.op != "reshape" or turned.op != "transpose":
@@ -109,7 +109,7 @@ def _flattened(rewriter: Rewriter, node: Node, width: int) -> Order | None:
 
 
 def _without(rewriter: Rewriter, x: str, orders: Mapping[str, Order]) -> str:
-    """`x` with its features in the order of the image, made anew or found."""
+    """`x` with its features in the order of the image, reused or made."""
     graph = rewriter.graph
     node = graph.producer(x)
     parts = _parts(node)

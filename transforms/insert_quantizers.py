@@ -46,7 +46,7 @@ from qgraph.rewrite.rewriter import Rewriter
 
 @dataclass(frozen=True)
 class InsertQuantizers(Pass):
-    """Put the graph into fixed point as `profile` says; exponents are left to calibration.
+    """Put the graph into fixed point by `profile`; exponents are left to calibration.
 
     Changes the function of the graph: this is the point of it. Ops without an integer form stay
     float and are named in refusals.

@@ -29,7 +29,9 @@ class LowerLeakyRelu(RewritePass):
 def _lower(rewriter: Rewriter, node: Node) -> bool:
     x, alpha = node.inputs[0], node.typed(LeakyReluAttrs).alpha
     if not 0 <= alpha <= 1:
-        return rewriter.refuse(node, f"its slope {alpha} is outside 0..1: it is no maximum")
+        return rewriter.refuse(
+            node, f"slope {alpha} is outside [0, 1], so max(x, slope*x) does not equal leaky_relu"
+        )
     if alpha == 0:
         return rewriter.put(Node(node.name, "relu", (x,), control=node.control))
     slope = np.asarray(alpha, np.dtype(rewriter.graph.types[x].dtype))

@@ -19,7 +19,7 @@ class MeanToAvgPool(RewritePass):
     """A mean over height, width or both of an NHWC tensor becomes an average pool (and a squeeze).
 
     A signal [n, length, c] is pooled as an image of height 1, which it is to the layers around it.
-    Refusals: means over other axes or in other ranks; a pooled size that is not known.
+    Refusals: means over other axes or in other ranks; an unknown pooled size.
     """
 
     name: ClassVar[str] = "mean-to-avg-pool"

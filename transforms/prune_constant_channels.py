@@ -138,7 +138,7 @@ def _refuse(rewriter: Rewriter, state: Removable) -> None:
 
 
 def _holders(state: Removable, roots: set[int]) -> Iterator[str]:
-    """What has groups, or reads one of `roots`, is no layer and does not hand it on."""
+    """Nodes that have groups, or that read one of `roots`, are not layers and do not hand it on."""
     graph, channels = state.graph, state.channels
     yield from (f"`{state.grouped[root]}` has groups" for root in roots & state.grouped.keys())
     for node in graph.topological():

@@ -100,7 +100,7 @@ def _make(rewriter: Rewriter, node: Node, found: dict[str, str], epsilon: float)
             what = graph.producer(found[role])
             return rewriter.refuse(
                 node,
-                f"this looks like a batch norm, but its {role} `{what.name}` ({what.op}) is no"
+                f"this looks like a batch norm, but its {role} `{what.name}` ({what.op}) is not a"
                 " constant of one number a channel: a model in training mode, or another norm",
             )
         vectors[role] = vector

@@ -57,7 +57,7 @@ class RemoveTrainingNodes(RewritePass):
         rewriter.rule = "random"
         for node in rewriter.graph.nodes.values():
             if _is_random(node):
-                rewriter.refuse(node, "the graph is random here, and it is no dropout")
+                rewriter.refuse(node, "the graph is random here, and this is not a dropout")
 
 
 def _dropout(rewriter: Rewriter, node: Node) -> bool:

@@ -34,7 +34,7 @@ class SinkSqueezes(RewritePass):
 
 
 def _squeezed(rewriter: Rewriter, value: str) -> tuple[str, tuple[int, ...]] | None:
-    """What is squeezed, and its axes, from the front."""
+    """The squeezed value, and its axes from the front."""
     node = rewriter.graph.producer(value)
     shape = rewriter.graph.types[node.inputs[0]].shape if node.op == "squeeze" else None
     if shape is None:

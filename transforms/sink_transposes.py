@@ -252,7 +252,7 @@ def _regroup(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _places(groups: Sequence[Group], perm: Perm, before: Shape) -> list[tuple[int, int]] | None:
-    """Where each group lies before the transpose; None where one is scattered there."""
+    """Position of each group before the transpose; None where one is scattered there."""
     long = [p for p, axis in sorted((p, axis) for axis, p in enumerate(perm)) if before[axis] != 1]
     made: list[tuple[int, int]] = []
     last = -1

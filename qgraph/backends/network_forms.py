@@ -1,4 +1,4 @@
-"""What a form of a network is: something that is written to a folder, and computes the same codes.
+"""Forms of a network: each is written to a folder, and computes the same codes.
 
 A backend has one frozen dataclass for each form; `qgraph.exports` lists them.
 """
@@ -41,7 +41,7 @@ class Form(Protocol):
 
     @property
     def name(self) -> str:
-        """As `--format` has it."""
+        """Name for `--format`."""
 
     @property
     def lowerings(self) -> Lowerings[object]:
@@ -54,4 +54,4 @@ class Form(Protocol):
         """Files into a folder that is there and empty."""
 
     def runner(self, network: Network, folder: Path) -> Runner:
-        """What executes the files that were written."""
+        """Return what executes the written files."""

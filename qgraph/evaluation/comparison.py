@@ -53,7 +53,7 @@ def evaluate(
         limit: Use only the first samples.
         threads: Threads of the engine.
         level: Instructions of the engine, as in `qgraph.runtime.Engine.open`.
-        held_out: Of the samples, use only so many of the last.
+        held_out: Use only this many of the last samples.
         progress: Called with stage, done and total.
 
     Returns:

@@ -48,7 +48,7 @@ def labelled(
     """Samples of `source`, the first `limit`, checked against the inputs and outputs of `graph`.
 
     Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays
-    named like these or `labels/NAME`, or `output` says which one the labels are for.
+    named like these or `labels/NAME`, or `output` selects the one that the labels are for.
     Raises CalibrationError, and UsageError for an output that does not exist.
     """
     arrays = _read(source)

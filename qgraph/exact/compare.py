@@ -19,7 +19,7 @@ from qgraph.quant.topology import QUANTIZERS
 
 @dataclass(frozen=True)
 class Measured:
-    """What `samples` samples showed: by quantizer SQNR in dB and statistics, by output SQNR.
+    """Measurements on `samples` samples: by quantizer SQNR in dB and statistics, by output SQNR.
 
     The signal is the float network's tensor, the noise what the quantized network has in its
     place, all errors before it included. Infinite where there is no noise. `clipped` is the share
@@ -93,7 +93,7 @@ def measure(quantized: Graph, floating: Graph, data: Mapping[str, Array]) -> Mea
 
 
 def measure_constants(quantized: Graph) -> Measured:
-    """What can be said without samples: statistics of weights and biases."""
+    """Measure without samples: statistics of weights and biases."""
     statistics = {}
     for node in quantized.topological():
         constant = quantized.constant(original(quantized, node.name))

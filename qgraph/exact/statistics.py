@@ -1,4 +1,4 @@
-"""What reaches a quantizer: histogram, extremes, and what the quantizer clips of it."""
+"""Statistics of the input of a quantizer: histogram, extremes, and clipped values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BINS_KEPT = 64
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of a float tensor before its quantizer; `below` and `above` count what is clipped.
+    """Statistics of a float tensor before its quantizer; `below` and `above` count clipped values.
 
     Clipped is what moves by more than a step: 1.0, held as 255/256, is not. `vanished` is what is
     no zero, and less than half a step.
@@ -70,7 +70,7 @@ def past_ends(values: Array, spec: QuantSpec) -> tuple[int, int]:
 
 
 def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
-    """Of the values before a quantizer of `spec`; None where they are none or not finite."""
+    """Statistics of values before a quantizer of `spec`; None where empty or not finite."""
     values = np.asarray(values, np.float32)
     if not values.size or not np.isfinite(values).all():
         return None
@@ -85,7 +85,7 @@ def statistics_of(values: Array, spec: QuantSpec) -> Statistics | None:
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
-    """Of all parts together. Bins are powers of two wide, so none has to be split."""
+    """Statistics of all parts together. Bins are powers of two wide, so none has to be split."""
     histograms = [p.histogram for p in parts]
     powers = [h.power for h in histograms if h.largest]
     power = max(powers, default=0)

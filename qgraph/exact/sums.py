@@ -1,7 +1,7 @@
 """Sums of products with constant weights: how far each output channel goes, and on which input.
 
 A positive weight meets the highest code of the input, a negative one the lowest. That is reached,
-so it is no estimate: some window of the input sees the terms that are counted.
+so it is exact, not an estimate: some window of the input sees the terms that are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = "depthwise_conv2d"  # its last two axes are its output channels
 
 @dataclass(frozen=True)
 class Sums:
-    """What sums of products reach, for each output channel: int64 arrays."""
+    """Range of sums of products for each output channel: int64 arrays."""
 
     lows: Codes
     highs: Codes
@@ -37,7 +37,7 @@ class Sums:
 def sums_of_products(
     op: str, weights: Array, low: int, high: int, magnitude: int, windows: Sequence[Mask] = (True,)
 ) -> Sums:
-    """Of codes `low..high` with weights as the op has them (integers, or floats that hold them).
+    """Sums of codes `low..high` with the op's weights (integers, or floats that hold them).
 
     windows: the taps [height, width] that a window may see at once, True for all; see `seen_taps`.
     """
@@ -101,7 +101,7 @@ def seen_taps(
 
 
 def _starts(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> range:
-    """Where windows begin along an axis."""
+    """Starts of windows along an axis."""
     span = (kernel - 1) * dilation + 1
     return range(-pads[0], size + pads[1] - span + 1, stride)
 
@@ -157,7 +157,7 @@ def _first_channel(op: str, inputs: int, weights: Array, channel: int) -> int:
 def _best_window(
     attrs: Mapping[str, Any], shape: Sequence[int], taps: Codes, codes: tuple[int, int], side: str
 ) -> tuple[int, int]:
-    """Where the window begins whose taps inside the input reach farthest."""
+    """Start of the window whose taps inside the input reach farthest."""
     low, high = codes if side == "highest" else (codes[1], codes[0])
     reach = np.abs(np.where(taps > 0, taps * high, taps * low)).sum(axis=2)
     best, place = -1, (0, 0)

@@ -127,7 +127,9 @@ def given_shapes(starts: Sequence[str], given: Mapping[str, Shape] | None) -> di
     for key in shapes:
         if key not in starts:
             listed = ", ".join(f"`{s}`" for s in starts)
-            raise UsageError(f"`{key}` is given a shape but is no input", hint=f"inputs: {listed}")
+            raise UsageError(
+                f"`{key}` is given a shape, but is not an input", hint=f"inputs: {listed}"
+            )
     return shapes
 
 

@@ -35,7 +35,7 @@ class Graph:
     the value it stands for. `facts` are what passes have established (`Pass.ensures`). `moments`
     is what batch norms said of float values before they were folded; entries of values that are
     gone mean nothing. `notes` are for the user: what was read differently from how it was written.
-    `unread` says of opaque nodes, by name, which attributes or inputs their importer does not read.
+    `unread` has by opaque node the attributes and inputs that its importer does not read.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -133,7 +133,7 @@ class Graph:
         verify(self)
 
     def contents(self) -> list[object]:
-        """All that a pass can change. Nodes and types are frozen, so that identity says enough."""
+        """All that a pass can change. Nodes and types are frozen, so that identity is enough."""
         ends = [*self.inputs, *self.outputs, *self.outputs.values()]
         return [*self.nodes.values(), *self.types.values(), *ends]
 
@@ -268,7 +268,7 @@ class Graph:
         self._order = None
 
     def _retype_users(self, value: str) -> None:
-        """Infer the types downstream of `value` anew, as far as they change."""
+        """Infer the types downstream of `value` again, as far as they change."""
         waiting = deque(self.users(value))
         while waiting:
             node = waiting.popleft()
@@ -278,7 +278,7 @@ class Graph:
                     waiting.extend(self.users(produced))
 
     def refresh_types(self) -> None:
-        """Infer every type anew, after an input's type has changed."""
+        """Infer every type again, after an input's type has changed."""
         for node in self.topological():
             self.types.update(zip(node.values, self.infer(node), strict=True))
 

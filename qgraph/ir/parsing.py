@@ -128,7 +128,7 @@ class _Line:
             graph.inputs.append(node.name)
         inferred = ", ".join(str(graph.types[v]) for v in node.values)
         if types and types != inferred:
-            raise TextError(f"the type says {types}, the op gives {inferred}")
+            raise TextError(f"the declared type is {types}, the op gives {inferred}")
 
     def node(self) -> tuple[Node, str]:
         """The node, and its types as they are written."""
@@ -201,7 +201,7 @@ class _Line:
             )
         value = self.constants[self.name]
         if fingerprint(value) != body.removeprefix("sha256:"):
-            raise TextError(f"constant `{self.name}` does not have the hash that the text says")
+            raise TextError(f"constant `{self.name}` does not have the hash in the text")
         return value
 
 
@@ -245,7 +245,7 @@ def _parse_spec(text: str) -> QuantSpec:
         elif word in ROUNDINGS:
             options["rounding"] = Rounding(word)
         else:
-            raise TextError(f"`{word}` is not known in a quantizer's spec")
+            raise TextError(f"unknown word `{word}` in a quantizer's spec")
     bits = int(kind[1:])
     if role not in ROLES:
         raise TextError(f"unknown role `{role}`; choose one of {', '.join(ROLES)}")

@@ -34,7 +34,7 @@ def marks_of(node: Node) -> MarkedAttrs:
 
 
 def padding_value(node: Node) -> int | float:
-    """What a `pad` puts around a tensor; 0 on other nodes."""
+    """Padding value of a `pad`; 0 on other nodes."""
     found = node.attributes
     return found.value if isinstance(found, PaddingAttrs) else 0
 

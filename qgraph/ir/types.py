@@ -34,14 +34,14 @@ def rounding_of_numbers(rounding: str) -> Rounding:
 
 
 class Overflow(StrEnum):
-    """What a code past the ends of its range becomes."""
+    """Handling of codes past the ends of their range."""
 
     SATURATE = "saturate"
     WRAP = "wrap"
 
 
 class Role(StrEnum):
-    """What a tensor is to its layer."""
+    """Role of a tensor in its layer."""
 
     INPUT = "input"
     ACTIVATION = "activation"
@@ -67,7 +67,7 @@ ROLES = tuple(Role)
 
 @dataclass(frozen=True)
 class Moments:
-    """What training saw of a value: mean and standard deviation of each channel, [channels].
+    """Statistics of a value in training: mean and standard deviation of each channel, [channels].
 
     `epsilon` is what a batch norm that was folded adds to the variance before it divides, in the
     unit of the value, squared. It is there where the value is what the batch norm made, or where it
@@ -79,16 +79,16 @@ class Moments:
     epsilon: npt.NDArray[np.float64] | None = None
 
     def scaled(self, factor: npt.NDArray[np.float64]) -> Moments:
-        """Of the value times `factor`, [channels], all above 0."""
+        """Moments of the value times `factor`, [channels], all above 0."""
         epsilon = None if self.epsilon is None else self.epsilon * factor**2
         return Moments(self.mean * factor, self.deviation * factor, epsilon)
 
     def shifted(self, by: npt.NDArray[np.float64]) -> Moments:
-        """Of the value plus `by`, [channels]."""
+        """Moments of the value plus `by`, [channels]."""
         return replace(self, mean=self.mean + by)
 
     def of_channels(self, kept: Array) -> Moments:
-        """Of the channels that the index `kept` picks."""
+        """Moments of the channels that the index `kept` picks."""
         epsilon = None if self.epsilon is None else self.epsilon[kept]
         return Moments(self.mean[kept], self.deviation[kept], epsilon)
 
@@ -184,7 +184,7 @@ class TensorType:
 
 @lru_cache(maxsize=64)
 def _dtype_name(dtype: np.dtype[np.generic]) -> str:
-    """Numpy works its dtypes' names out anew each time, which shows in large graphs."""
+    """Cached name of a dtype: numpy computes it each time, which is slow in large graphs."""
     return "string" if dtype.kind in "OSU" else dtype.name
 
 

@@ -62,7 +62,7 @@ def native_engine() -> type[_native.engine] | None:
 
 
 def native_broadcast() -> type[_native.broadcast] | None:
-    """What processes share, for qgraph/rl/broadcast; None where it isn't built."""
+    """Shared memory of processes, for qgraph/rl/broadcast; None where it is not built."""
     return None if _native is None else _native.broadcast
 
 

@@ -1,1 +1,1 @@
-"""What the graph, the integer program and the actor program share: how an op is defined."""
+"""Definition of ops, shared by the graph, the integer program and the actor program."""

@@ -26,7 +26,7 @@ REQUIRED = Required.REQUIRED
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of one attribute.
+    """Declaration of one attribute.
 
     meaning: for the reference pages. low, high: the range of every number in it, both ends
     included, None where it is open. choices: all values that it may have, where they are few.
@@ -45,7 +45,7 @@ class Declaration:
 
     @property
     def range(self) -> str:
-        """Like `same, valid`, `0 to 62` or `at least 1`; empty where any value will do."""
+        """Like `same, valid`, `0 to 62` or `at least 1`; empty where any value is allowed."""
         if self.choices:
             return ", ".join(map(str, self.choices))
         if self.low is not None and self.high is not None:
@@ -84,7 +84,7 @@ def attribute(
 
 @dataclass(frozen=True)
 class Attributes:
-    """Base of the attributes of all ops; by itself, those of an op that has none.
+    """Base of the attributes of all ops; itself the attributes of an op that has none.
 
     Raises GraphError where a value is out of the range that its field declares.
     """

@@ -55,7 +55,7 @@ class Lowerings(Generic[T_co]):
         return self.refused[op]
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the table: ops that are missing, there twice, or unknown."""
+        """Faults of the table: ops that are missing, listed twice, or unknown."""
         for op in self.ops:
             if op not in self.lowered and op not in self.refused:
                 yield self._missing(op)

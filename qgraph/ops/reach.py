@@ -22,7 +22,7 @@ class Ranged(Protocol):
 
 @dataclass(frozen=True)
 class Reach:
-    """What the codes of a result can be, and how far partial sums can go on the way to them."""
+    """Range of the codes of a result, and of partial sums on the way to them."""
 
     low: int
     high: int

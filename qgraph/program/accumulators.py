@@ -91,7 +91,7 @@ def _bits(reach: Codes) -> Codes:
 
 
 def accumulators(program: Program) -> list[Accumulator]:
-    """Of every layer with constant weights, in order."""
+    """Accumulators of every layer with constant weights, in order."""
     users: dict[str, list[Step]] = {}
     for step in program.steps:
         for value in step.inputs:

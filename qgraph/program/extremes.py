@@ -44,7 +44,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Unreached:
-    """What no sample was found for, and why not."""
+    """A goal without a sample, and the reason."""
 
     goal: str
     tensor: str
@@ -92,14 +92,14 @@ class _ExtremeSearch:
         return tried
 
     def _reach(self, tensor: Tensor) -> tuple[Any, Any]:
-        """What each channel can have."""
+        """Range of each channel."""
         if tensor.name != self.head or not self.place.sums:
             return tensor.low, tensor.high
         up, down = np.maximum(self.weights, 0).sum(0), np.minimum(self.weights, 0).sum(0)
         return up * self.low + down * self.high, up * self.high + down * self.low
 
     def _spread(self, shape: tuple[int, ...], low: Any, high: Any) -> Codes:
-        """Of every size: as many codes between 2^k and 2^(k+1) as elsewhere."""
+        """Draw codes of every size: as many between 2^k and 2^(k+1) for each k."""
         power = self.rng.uniform(0, np.log2(np.maximum(np.maximum(-low, high), 1) + 1.0), shape)
         codes = np.floor(np.exp2(power)).astype(np.int64) * self.rng.choice([-1, 0, 1, 1], shape)
         codes[0], codes[1], codes[2] = low, high, 0
@@ -251,7 +251,7 @@ def stacked(place: Place, found: list[Extreme]) -> dict[str, Codes]:
 
 
 def claims_hold(place: Place, found: list[Extreme], codes: Mapping[str, Codes]) -> Iterator[bool]:
-    """Of the batch: does each sample show what it is said to show?"""
+    """Yield for each sample of the batch whether it reaches its goal."""
     steps = {s.output: s for s in place.layer.steps}
     for row, one in enumerate(found):
         step = steps[one.tensor]

@@ -106,7 +106,7 @@ class _PlaceBuilder:
         self.tensors[name] = replace(self.program.tensors[name], shape=tuple(shape))
 
     def _read(self, name: str, chain: Sequence[Step]) -> None:
-        """What pointwise steps read, at the place."""
+        """Read the operands of pointwise steps at the place."""
         tensor = self.program.tensors[name]
         if any(s.op == "lookup" and s.inputs[1] == name for s in chain):
             self.tensors[name], self.constants[name] = tensor, self.program.constants[name]
@@ -132,7 +132,7 @@ class _PlaceBuilder:
             self._narrow(x, (1, channels))
             return self.head
         self._narrow(x, (1, *weights.shape[:2], channels))
-        if self.seen is not True:  # 0 stands for what is not there
+        if self.seen is not True:  # 0 stands for padding
             low, high = min(self.tensors[x].low, 0), max(self.tensors[x].high, 0)
             self.tensors[x] = replace(self.tensors[x], low=low, high=high)
         plain = replace(attrs, strides=ONE, dilations=ONE, pads=NO_PADS)
@@ -178,6 +178,6 @@ def weights_of(place: Place) -> tuple[Codes, Codes]:
 
 
 def codes_at(values: Mapping[str, Codes], name: str, channel: int) -> Codes:
-    """What samples of a place have in a channel."""
+    """Codes of a channel in samples of a place."""
     codes = values[name]
     return codes.reshape(len(codes), -1)[:, channel if codes.shape[-1] > 1 else 0]

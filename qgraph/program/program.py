@@ -1,4 +1,4 @@
-"""What a program is made of."""
+"""Parts of an integer program."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _checked(
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a float value of the graph, `source`, becomes the codes of `tensor`, by `spec`."""
+    """Quantization of a float value of the graph, `source`, to the codes of `tensor`, by `spec`."""
 
     tensor: str
     source: str
@@ -112,9 +112,9 @@ class Entry:
 class Program:
     """Steps in order, from codes of entries to codes of exits.
 
-    `tensors` has every tensor by name, constants too. `batch_free` says that every tensor but
+    `tensors` has every tensor by name, constants too. `batch_free`: every tensor but
     constants has a batch dimension in front, whose samples no step mixes: to run N of them, N
-    stands in place of 1. `blocks_free` says the same of more rows than one for each sample, as
+    stands in place of 1. `blocks_free`: the same for more rows than one for each sample, as
     where time steps are merged into the batch: N samples are N runs, one's rows after another's.
     """
 
@@ -128,7 +128,7 @@ class Program:
     blocks_free: bool = False
 
     def operands(self, step: Step) -> list[Operand]:
-        """What is known of the inputs of a step."""
+        """Properties of the inputs of a step."""
         return [self._operand(name) for name in step.inputs]
 
     def _operand(self, name: str) -> Operand:

@@ -14,7 +14,7 @@ from qgraph.program.program import Step, Tensor, storage
 
 
 class ProgramWriter:
-    """What rules write to. `tensors` has what is known so far: inputs of the rule's node, too."""
+    """Target of rules. `tensors` has all tensors so far, inputs of the rule's node too."""
 
     def __init__(self, graph: Graph, found: Mapping[str, Bound]) -> None:
         self.graph = graph
@@ -25,7 +25,7 @@ class ProgramWriter:
         self._bounds = found
 
     def shape(self, value: str) -> tuple[int, ...]:
-        """Of a tensor. Raises UnsupportedError where a size is unknown."""
+        """Shape of a tensor. Raises UnsupportedError where a size is unknown."""
         if value in self.tensors:
             return self.tensors[value].shape
         shape = self.graph.types[value].shape

@@ -18,7 +18,7 @@ Bits = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Budget:
-    """What weights may take: bytes, or bits for each on average."""
+    """Limit on the size of all weights: bytes in total, or mean bits per weight."""
 
     mean_bits: float | None = None
     weight_bytes: int | None = None
@@ -36,14 +36,14 @@ class Budget:
 
 
 def budget_of(mean_bits: float | None, weight_bytes: int | None) -> Budget | None:
-    """The budget that was given, if any. Raises UsageError for two, or for one that is none."""
+    """The budget that was given, if any. Raises UsageError for two, or for a bad one."""
     if mean_bits is None and weight_bytes is None:
         return None
     if mean_bits is not None and weight_bytes is not None:
         raise UsageError("bits on average and bytes were given", hint="give one budget for weights")
     given = mean_bits if mean_bits is not None else weight_bytes
     if given is None or not 0 < given < float("inf"):
-        raise UsageError(f"{given} is no budget for weights", hint="a number above 0")
+        raise UsageError(f"{given} is not a valid weight budget", hint="a number above 0")
     return Budget(mean_bits, weight_bytes)
 
 
@@ -56,7 +56,7 @@ def assign(noise: Sequence[Mapping[int, float]], sizes: Sequence[int], limit: fl
 
     The least noise in all, by dynamic programming over what is spent beyond the fewest bits, in
     GRID steps: exact where sizes are small, else each unit counts up to a step more than it
-    takes. Of equal noise the fewest bits. A larger limit never leaves more noise.
+    takes. Ties in noise go to the fewest bits. A larger limit never leaves more noise.
     """
     fewest = [min(options) for options in noise]
     most = cost([max(options) for options in noise], sizes)

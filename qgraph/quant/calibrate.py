@@ -55,8 +55,8 @@ LARGEST_EXPONENT = 1 << 16  # no limit
 class Calibration:
     """How thresholds are found.
 
-    `method`: of activations, as `qgraph.quant.thresholds` has it; `weights`: of weights, as
-    `qgraph.quant.constant_scales` has it. `of_float`: thresholds are for what the float network
+    `method`: for activations, see `qgraph.quant.thresholds`; `weights`: for weights, see
+    `qgraph.quant.constant_scales`. `of_float`: thresholds are for what the float network
     has, not for what is left of it before: steps that follow will bring numbers back to these.
     """
 

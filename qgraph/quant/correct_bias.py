@@ -31,7 +31,7 @@ from qgraph.quant.paired import (
 
 @dataclass(frozen=True)
 class BiasCorrection:
-    """What was done at a layer: the rms over channels of the bias's change, and what hindered."""
+    """Correction of one layer: rms of the bias's change over channels, and why it was skipped."""
 
     layer: str
     shift: float
@@ -48,7 +48,7 @@ def correct_biases(
 
     graph: calibrated; its scales stay, and a bias that would leave its range stops there. Means
     are over samples and positions, before the activation. Layers in order, those without a bias
-    with a note; pools are none. To be done before bounds on accumulators are worked out.
+    with a note; pools are skipped. To be done before bounds on accumulators are worked out.
     """
     done: dict[str, BiasCorrection] = {}
 
@@ -67,7 +67,7 @@ def correct_biases(
 def _correct(graph: Graph, compute: Node, layer: PairedLayer, each: Each) -> BiasCorrection:
     held = quantized_constant_of(graph, layer.node)
     if held is None:
-        return BiasCorrection(compute.name, 0.0, "its bias is no quantized constant")
+        return BiasCorrection(compute.name, 0.0, "its bias is not a quantized constant")
     sums = [*each(_missing, zip(layer.wanted, layer.inputs, strict=True))]
     wanted = np.sum(sums, axis=0) / sum(x.size // x.shape[-1] for x in layer.inputs)
     return _put(graph, compute.name, layer.node.name, held, wanted)
@@ -90,7 +90,7 @@ def _put(
 
 
 def _missing(pair: tuple[Array, Array]) -> Array:
-    """What a bias would have to add, summed over samples and positions, float64 [channels]."""
+    """Missing mean of the outputs, summed over samples and positions, float64 [channels]."""
     wanted, found = pair
     missing: Array = (wanted - found).reshape(-1, wanted.shape[-1]).sum(axis=0, dtype=np.float64)
     return missing
@@ -121,11 +121,11 @@ def _correct_expected(
     held, bias = quantized_constant_of(graph, compute), quantized_constant_of(graph, biased)
     weights = floating.constant(layer.inputs[1]) if layer is not None else None
     if layer is None or held is None or bias is None or weights is None:
-        return BiasCorrection(compute.name, 0.0, "its weights or bias are no quantized constants")
+        return BiasCorrection(compute.name, 0.0, "its weights or bias are not quantized constants")
     value = layer.inputs[0]
     x = means_map(floating, value, means[value]) if value in means else None
     if x is None:
-        return BiasCorrection(compute.name, 0.0, "the mean of its input is not known")
+        return BiasCorrection(compute.name, 0.0, "the mean of its input is unknown")
     rounded = quantized_constant(held[1], spec_of(held[0]))
     error = weights.astype(np.float64) - rounded
     (lost,) = run_node(compute, [x.astype(np.float64), error])

@@ -198,7 +198,7 @@ def _check(array: Array, graph: Graph, name: str, what: str) -> None:
         return CalibrationError(message, node=f"input {name}", hint=hint)
 
     if shape is None:
-        raise wrong(f"its shape is not known: {expected}", f"give it: --input-shape {name}=...")
+        raise wrong(f"its shape is unknown: {expected}", f"give it: --input-shape {name}=...")
     if array.dtype.kind not in NUMBERS:
         raise wrong(f"{what} is of dtype {array.dtype}, not numbers")
     if array.ndim != len(shape) or any(

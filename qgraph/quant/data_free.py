@@ -36,7 +36,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class InventedInput:
-    """What is known of an input without data: `moments` per channel, `range`, and whence.
+    """Properties of an input found without data: `moments` per channel, `range`, and their origin.
 
     `spectrum` is the share of its power in each field of noise.
     """
@@ -64,7 +64,7 @@ def invent(graph: Graph, ranges: Mapping[str, Range], samples: int = SAMPLES) ->
     """Noise for each input of a folded float graph, [samples, ...], the same on every call.
 
     `ranges`: what the user knows, by input name; the name `` stands for the only input. Raises
-    CalibrationError where neither that nor a batch norm says anything of an input.
+    CalibrationError where neither that nor a batch norm describes an input.
     """
     facts = input_facts(graph, ranges)
     data = {name: _noise(graph.types[name], known, samples) for name, known in facts.items()}
@@ -100,7 +100,7 @@ def input_facts(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Invented
 
 
 def check_range(name: str, ends: Range) -> Range:
-    """The same range. Raises UsageError where it is none."""
+    """The same range. Raises UsageError if its ends are not finite or not in order."""
     low, high = ends
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise UsageError(
@@ -114,7 +114,7 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
     shape = graph.types[name].shape
     if shape is None or None in shape[1:]:
         raise CalibrationError(
-            "its shape is not known: no samples can be made", node=f"input {name}",
+            "its shape is unknown: no samples can be made", node=f"input {name}",
             hint=f"give it: --input-shape {name}=...",
         )  # fmt: skip
     fit = fitted(graph, name)
@@ -122,7 +122,7 @@ def _facts_of(graph: Graph, name: str, given: Range | None) -> InventedInput:
         return _within(given, fit, shape)
     if fit is None:
         raise CalibrationError(
-            "its range is not known: no batch norm follows its first layer",
+            "its range is unknown: no batch norm follows its first layer",
             node=f"input {name}",
             hint="give it, like --input-range 0,255; or give data: --calibration FILE.npz",
         )

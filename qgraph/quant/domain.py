@@ -87,7 +87,7 @@ def _drift(name: str, chunks: Sequence[Array], known: Moments) -> Drift | None:
 
 @dataclass(frozen=True)
 class Domain:
-    """What `samples` samples showed: a drift for each batch norm, and a cause if one is found."""
+    """Comparison of `samples` samples with training: a drift per batch norm, and a likely cause."""
 
     samples: int
     drifts: tuple[Drift, ...]
@@ -105,7 +105,7 @@ class Domain:
 
     @property
     def warning(self) -> str:
-        """For people, where the samples are not like the training data; else empty."""
+        """A warning where the samples are not like the training data; else empty."""
         bound = 1.0 if self.samples >= ENOUGH else FEW_SAMPLES_FACTOR
         worse = max((self.first, self.typical), key=_score)
         if _score(worse) <= bound:
@@ -135,7 +135,7 @@ def domain_of(graph: Graph, data: Mapping[str, Array]) -> Domain | None:
 
 
 def _cause(graph: Graph, data: Mapping[str, Array], seen: Drift) -> str:
-    """What would have to be done to the samples, if one of the usual mistakes explains it.
+    """The correction of the samples, if one of the usual mistakes explains the drift.
 
     It does if the first batch norm is then within the bounds, and was twice as far off (`seen`).
     """

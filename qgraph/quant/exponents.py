@@ -55,7 +55,7 @@ Features = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TensorExponent:
-    """What is said of a quantizer; None where it is not said. Tuples are along the last axis."""
+    """Given values of one quantizer; None where not given. Tuples run along the last axis."""
 
     exponent: Exponent
     bits: int | None = None

@@ -18,7 +18,7 @@ class GraphValues:
     """`constants` by name; of all else a chunk each of what is still needed.
 
     inputs: chunks by input name. memory: bytes beyond which chunks go to temporary files, half of
-    what is free if not given. Numbers that are not finite pass: who looks at them says so.
+    what is free if not given. Numbers that are not finite pass: readers report them.
     """
 
     def __init__(

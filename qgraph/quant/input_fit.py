@@ -1,4 +1,4 @@
-"""What an input must have been like, from the statistics of the first batch norm behind it.
+"""Estimate the distribution of an input from the statistics of the first batch norm behind it.
 
 Up to there the network is linear in the input. So the mean that the batch norm saw is a linear
 function of the input's mean, and the variance it saw is a sum of those that fields of noise
@@ -80,7 +80,7 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def _response(graph: Graph, name: str, value: str) -> Response:
-    """What `value` is where the input `name` is x, [samples, ...] both, batch by batch."""
+    """Compute `value` where the input `name` is x, both [samples, ...], batch by batch."""
     kind = graph.types[name]
     step = (kind.shape or (1,))[0] or 1
 

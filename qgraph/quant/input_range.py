@@ -1,7 +1,7 @@
 """The range of each input on the samples, and whether the network looks made for another.
 
 Batch norms remember what the training data looked like (`qgraph.quant.domain`). Without them only
-the arithmetic in front of the first layer tells: what scales pixels by 1/255 expects them up to
+the arithmetic in front of the first layer shows: what scales pixels by 1/255 expects them up to
 255, and pixels up to 255 that nothing scales are rarely what a network was trained on.
 """
 

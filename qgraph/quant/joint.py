@@ -1,7 +1,7 @@
 """One exponent for a scale group, chosen for all of its members at once.
 
 The sweep of calibration meets members one after the other, and what it has run by then cannot
-be run anew for a member met late. So the float network is run before it, twice, chunk by chunk:
+be run again for a member met late. So the float network is run before it, twice, chunk by chunk:
 once for the ranges of the members, once for their errors at each exponent.
 """
 
@@ -117,7 +117,7 @@ class _FloatRun:
         self.each = each
 
     def __call__(self, function: Callable[[str, Array], T]) -> dict[str, list[T]]:
-        """For each of the names, `function` of its name and value, chunk by chunk."""
+        """Apply `function` to each name and its value, chunk by chunk."""
         count = len(next(iter(self.chunks.values())))
         parts = [
             *self.each(lambda i: {n: function(n, x) for n, x in self._values(i)}, range(count))

@@ -1,4 +1,4 @@
-"""What is declared of the keys of profiles and plans, as data for JSON and as Markdown tables."""
+"""Declarations of the keys of profiles and plans, as data for JSON and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- table: {} -->\n", "<!-- end of table -->"
 
 
 def plain_text(value: Any) -> str:
-    """Plain data as YAML has it in one line."""
+    """Plain data as YAML on one line."""
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
@@ -77,7 +77,7 @@ TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 def with_tables(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
-    """A page of documentation with its marked tables written anew from the declarations."""
+    """A page of documentation with its marked tables generated from the declarations."""
     for name, table in tables.items():
         begin = BEGIN.format(name)
         before, found, rest = page.partition(begin)

@@ -68,7 +68,7 @@ class ListType(KeyType):
 
 @dataclass(frozen=True)
 class Key:
-    """What is declared of a field.
+    """Declaration of a field.
 
     `path` is the key in plain data where that is not the field's name: `accumulator.bits`. With
     `short`, a value in place of the mapping (`rounding: floor`) is a value of this key.

@@ -1,6 +1,6 @@
 """Means and deviations of values, from batch-norm statistics, in closed form.
 
-A batch norm says what training saw of its input and its output (`Graph.moments`). Taken as normal
+A batch norm holds what training saw of its input and its output (`Graph.moments`). Taken as normal
 variables, what ReLU and clips make of them is known without data (Nagel et al., 2019,
 "Data-Free Quantization", appendix C).
 """
@@ -18,7 +18,7 @@ from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.types import Array, Moments
 from qgraph.rewrite.constants import Float64
 
-# Ops that commute with the mean, as long as one input alone is no constant.
+# Ops that commute with the mean, as long as exactly one input is not a constant.
 LINEAR = frozenset(
     {*COMPUTE, "cast", "bias_add", "avg_pool", "mean", "sum", "add", "sub", "concat", "pad",
      "reshape", "squeeze", "expand_dims", "identity", "resize_nearest", "slice", "neg"}
@@ -68,7 +68,7 @@ def _density(x: Float64) -> Float64:
 def before_relu(after: Moments) -> Moments:
     """The normal variable whose ReLU has the mean and deviation of `after`.
 
-    The ratio of the two says how many deviations the mean lies above 0, between -6 and 12. What
+    The ratio of the two is how many deviations the mean lies above 0, between -6 and 12. What
     hardly varies is its mean, and 0 where that is 0.
     """
     mean, deviation = np.maximum(after.mean, 0), np.maximum(after.deviation, 0)
@@ -88,7 +88,7 @@ def before_relu(after: Moments) -> Moments:
 
 
 def moments_of(graph: Graph, value: str) -> Moments | None:
-    """Of `value` as a normal variable: from a batch norm at it, or from one behind its ReLU."""
+    """Moments of `value` as a normal variable: from a batch norm at it, or one behind its ReLU."""
     known = graph.moments.get(value)
     if known is not None:
         return known
@@ -112,7 +112,7 @@ def clip_of(graph: Graph, node: Node) -> tuple[str, Bound, Bound] | None:
 
 
 def known_moments(graph: Graph, value: str) -> Moments | None:
-    """Of `value`, as a batch norm says it, through ReLU and clips of what is taken as normal."""
+    """Moments of `value` by its batch norm, through ReLU and clips of a normal variable."""
     clip = clip_of(graph, graph.producer(value))
     if value in graph.moments or clip is None:
         return moments_of(graph, value)
@@ -152,7 +152,7 @@ def _expected(graph: Graph, node: Node, means: dict[str, Float64]) -> Float64 | 
 
 
 def means_map(graph: Graph, value: str, mean: Float64) -> Array | None:
-    """One sample of `value` that is its mean everywhere; None where its shape is not known."""
+    """One sample of `value` that is its mean everywhere; None where its shape is unknown."""
     kind = graph.types[value]
     if kind.shape is None or None in kind.shape[1:]:
         return None

@@ -1,4 +1,4 @@
-"""What the layers behind a quantizer make of the error that it leaves.
+"""Errors at the layers behind a quantizer that are caused by its rounding.
 
 An error of a tensor counts by what it does to the results of the layers that take the tensor:
 channels that meet large weights count more, errors that cancel count less. Both the exact and the
@@ -40,7 +40,7 @@ Constant = Callable[[str], Array | None]
 
 @dataclass(frozen=True)
 class Consumer:
-    """What is done to a tensor up to a layer with weights, that layer included.
+    """The ops on a tensor up to a layer with weights, that layer included.
 
     Without steps it stands for the tensor itself: an output, or what goes into a sum.
     """
@@ -84,9 +84,9 @@ def run_unquantized(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def consumers_of(graph: Graph, quantizer: str, constant: Constant) -> list[Consumer]:
-    """What takes the result of `quantizer`: layers, and ITSELF first where all else does.
+    """Consumers of the result of `quantizer`: layers, and ITSELF first for all other ops.
 
-    The way to a layer goes through whatever has one input that is no constant. In a concat the
+    The way to a layer goes through whatever has one input that is not a constant. In a concat the
     other members are zeros there: a layer's error is the sum of its members'.
     """
     found: list[Consumer] = []
@@ -143,7 +143,7 @@ def _joined(
 def errors(
     x: Array, spec: QuantSpec, candidates: Sequence[int], consumers: Sequence[Consumer]
 ) -> Errors:
-    """Of one chunk, at each of the `candidates` for the exponent of `spec`."""
+    """Errors of one chunk at each of the `candidates` for the exponent of `spec`."""
     found = np.zeros((len(consumers), 1 + len(candidates)))
     wanted = [consumer(x) for consumer in consumers]
     found[:, 0] = [_power(w) for w in wanted]
@@ -168,7 +168,7 @@ def cost(members: Sequence[Errors]) -> Reals:
     """One number a candidate, for one tensor or for all that share a scale.
 
     Each layer's error is relative to its own signal. Tensors that count for themselves are added
-    to each other, so theirs are relative to their mean signal. What is no number is the worst.
+    to each other, so theirs are relative to their mean signal. NaN counts as the worst.
     """
     layers = np.concatenate([e.layers for e in members])
     own = np.array([e.itself for e in members if e.itself[0] > 0]).reshape(-1, layers.shape[1])

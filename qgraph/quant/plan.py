@@ -1,4 +1,4 @@
-"""What static mode does to a network beside inserting quantizers, as a value and as text."""
+"""Steps of static mode beside inserting quantizers, as a value and as text."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
         source = _source(name_or_path)
     try:
         data = yaml.load(source, _Loader)
-    except Exception as error:  # dates and numbers that are none, beside what yaml itself raises
+    except Exception as error:  # malformed dates and numbers, beside what yaml itself raises
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         problem = first_line(getattr(error, "problem", None) or error)

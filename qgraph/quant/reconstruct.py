@@ -67,7 +67,7 @@ def reconstruct_weights(
     finer: int = FINER,
     on_node: Steps = silent_steps,
 ) -> list[Reconstruction]:
-    """Choose the weight codes of `graph` anew, in place, one entry a layer.
+    """Choose the weight codes of `graph` again, in place, one entry per layer.
 
     graph: calibrated. `samples`: output positions looked at, fewer for very wide layers. An
     output channel keeps its rounding to nearest unless the new one has less error both on the
@@ -132,7 +132,7 @@ class _Problem:
     """A layer as `groups` products `x [rows, k] @ w [k, n]`, with its float outputs y.
 
     x [groups, rows, k], y [groups, rows, n], w [groups, k, n]; `used` and `judged` are rows.
-    `known`: [groups, k], of x in training; None where nothing tells.
+    `known`: [groups, k], of x in training; None where unknown.
     """
 
     x: Array
@@ -279,7 +279,7 @@ def _choose(positions: int, most: int, seed: int) -> Array:
 
 
 def _views(node: Node, x: Array, w: Array) -> Iterator[Array]:
-    """What each tap of the filter sees, [..., channels] at every output position."""
+    """The input of each tap of the filter, [..., channels] at every output position."""
     if node.op == "matmul":
         yield x
         return

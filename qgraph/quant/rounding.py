@@ -25,7 +25,7 @@ def round_in_turn(v: Reals, hessian: Reals, lo: int, hi: int) -> Reals:
     sorted_h = np.take_along_axis(
         np.take_along_axis(hessian, order[:, :, None], 1), order[:, None, :], 2
     )
-    # H^-1 = U^T U, U upper: row i of U says what rows after i have to take over from row i.
+    # H^-1 = U^T U, U upper: row i of U is what rows after i take over from row i.
     upper = np.swapaxes(np.linalg.cholesky(np.linalg.inv(sorted_h)), 1, 2)
     left = np.take_along_axis(v, order[:, :, None], 1)
     codes = np.empty_like(left)

@@ -1,4 +1,4 @@
-"""Where calibration data comes from: files, and functions of Python modules.
+"""Sources of calibration data: files, and functions of Python modules.
 
 Arrays of files are mapped, not read: what is never looked at is never loaded. What comes
 compressed, or batch by batch, goes to a temporary file first, so that it need not fit memory.
@@ -105,7 +105,7 @@ def _told_by_file(path: Path) -> Iterator[None]:
 
 
 def call_entry_point(text: str, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
-    """What `module:function` returns, as arrays; `on_read(samples)` is called on the way."""
+    """Call `module:function` and return its arrays; `on_read(samples)` is called on the way."""
     module, _, function = text.partition(":")
     try:
         made = getattr(importlib.import_module(module), function)()

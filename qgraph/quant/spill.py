@@ -1,7 +1,7 @@
 """Arrays that may not fit memory: past a bound they go to temporary files.
 
 The files have no name: the system takes them back when nothing uses them any more, however
-the process ends. `TMPDIR` says on which disk they are.
+the process ends. `TMPDIR` selects the disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where to clip: power-of-two exponents from the histogram of a tensor.
+"""Choose where to clip: power-of-two exponents from the histogram of a tensor.
 
 Only `ceil(log2 t)` of a threshold t matters, so each method chooses among exponents: from the one
 that clips nothing (MAX) to finer ones that clip more. Methods: `max`; `percentile` (the share of

@@ -29,7 +29,7 @@ def is_nonnegative(graph: Graph) -> Callable[[str], bool]:
 
 
 def size_advice(graph: Graph, node: Node) -> str:
-    """What to do where a node is float because sizes are open, beyond the batch; else nothing."""
+    """Advice for a node that is float because sizes beyond the batch are open; else empty."""
 
     def is_open(value: str) -> bool:
         shape = graph.types[value].shape

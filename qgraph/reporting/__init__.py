@@ -1,1 +1,1 @@
-"""What a person reads about a quantized network: one HTML page, made from its output directory."""
+"""The report on a quantized network: one HTML page, made from its output directory."""

@@ -1,4 +1,4 @@
-"""What the numbers say: a verdict, and what to do next."""
+"""A verdict on the numbers, and the next steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
 
 
 def _noise(facts: ReportFacts) -> tuple[str, float] | None:
-    """Where noise was measured last, and dB: all outputs, the worst one, or the last layer."""
+    """Name and dB of the last noise measurement: all outputs, the worst one, or the last layer."""
     near = facts.summary.agreement
     if near is not None and near.sqnr is not None:
         return "outputs", near.sqnr
@@ -45,7 +45,7 @@ def _noise(facts: ReportFacts) -> tuple[str, float] | None:
 
 
 def level(facts: ReportFacts) -> int | None:
-    """Where the outputs stand in `LEVELS`, its length for collapsed; None if not measured."""
+    """Index of the outputs in `LEVELS`, its length for collapsed; None if not measured."""
     noise, near = _noise(facts), facts.summary.agreement
     share = near.top1 if near else None
     if noise is None and share is None:
@@ -81,7 +81,7 @@ def verdict(facts: ReportFacts) -> str:
 
 
 def trained(training: TrainingRecord) -> str:
-    """What training came to, by its validation: `Trained: ...`, without a full stop."""
+    """Result of training by its validation: `Trained: ...`, without a full stop."""
     best = training.best
     if not training.history or best is None:
         return "Trained in a script of its own, which keeps no record here"
@@ -162,7 +162,7 @@ def _retrain(facts: ReportFacts) -> list[NextStep]:
 
 
 def _weak_layers(facts: ReportFacts) -> list[NextStep]:
-    """Where noise comes in, the most first; layers that only pass it on are not to blame."""
+    """Layers that add noise, the most first; layers that only pass it on are left out."""
     weak = [y for y in facts.layers if _decibels(y) < WEAK_DB]
     guilty = [y for y in weak if _lost(y) >= LOST_DB] or weak
     return [

@@ -22,7 +22,7 @@ def number(value: float) -> str:
 
 
 def thresholds(tensor: TensorFacts) -> list[float]:
-    """Where clipping starts, both ends; where scales are per channel, the widest and narrowest."""
+    """Clipping thresholds, both ends; for scales per channel, the widest and narrowest."""
     entry = tensor.entry
     exponents = entry.exponent
     if exponents is None:

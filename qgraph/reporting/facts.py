@@ -1,4 +1,4 @@
-"""All that a report says, as records: a page shows it, `--json` prints it."""
+"""Content of a report as records: a page shows it, `--json` prints it."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RefusalShown:
 
 @dataclass(frozen=True)
 class CertificateShown:
-    """What `qgraph verify` compared."""
+    """Result of `qgraph verify`."""
 
     equal: bool
     cases: Mapping[str, int]

@@ -119,7 +119,7 @@ def _summary(manifest: Manifest, statistics: StatisticsRecord) -> Summary:
 
 
 def _certificate(folder: Path, manifest: Manifest) -> CertificateShown | None:
-    """What `qgraph verify` compared, if it was this network; None where it was not run."""
+    """Result of `qgraph verify` for this network; None where it was not run."""
     try:
         with reading(folder / CERTIFICATE):
             found = from_json(Certificate, read_json(folder / CERTIFICATE))
@@ -204,7 +204,7 @@ def _group(
 
 
 def _member(tensor: TensorFacts) -> MemberFacts:
-    """What a tensor's own scale, which clips nothing, would be; what sharing one costs it."""
+    """The scale that a tensor would have alone without clipping, and the cost of sharing one."""
     entry, found = tensor.entry, tensor.statistics
     own = found.max_exponent if found else None
     shared = entry.exponent

@@ -50,7 +50,7 @@ NORM_ARRAYS = ("mean", "variance", "epsilon")
 
 @dataclass(frozen=True)
 class TrainingDirectory:
-    """What a training directory holds: a calibrated graph, its float twin, and where it came from.
+    """Content of a training directory: a calibrated graph, its float twin, and their source.
 
     `sample` and `few` are calibration inputs: one batch, and those that noise is measured on.
     """
@@ -140,7 +140,7 @@ def check_trainable(graph: Graph) -> None:
 
 
 def load(path: str | Path) -> TrainingDirectory:
-    """What `save` wrote. Raises LoadError."""
+    """Read what `save` wrote. Raises LoadError."""
     path = Path(path)
     problem, hint = (
         "is not what `qgraph quantize --mode retrain` wrote",

@@ -29,8 +29,8 @@ def train(
 ) -> Trainer:
     """Train in the directory `path`, from its newest checkpoint on, to the end of `options.epochs`.
 
-    data, validation: see `qgraph.train.data.training_data`. restart: begin anew, without the
-    checkpoints that are there. A run that was killed and goes on ends with the same bits, where
+    data, validation: see `qgraph.train.data.training_data`. restart: begin again, without the
+    existing checkpoints. A run that was killed and goes on ends with the same bits, where
     TensorFlow's ops are deterministic (`make_deterministic`). Raises LoadError, CalibrationError,
     UsageError, TrainingError, OutputError.
     """
@@ -49,7 +49,7 @@ def trainer(
     *,
     restart: bool = False,
 ) -> Trainer:
-    """What `train` runs, not yet running."""
+    """The trainer that `train` runs, not started."""
     path, options = Path(path), options or Options()
     found, checkpoints = load(path), path / CHECKPOINTS
     size, seed = options.batch_size, options.seed
@@ -98,7 +98,7 @@ def use_threads(count: int) -> None:
 
 
 def facts_of(trainer: Trainer) -> dict[str, Any]:
-    """What a run has come to, for JSON."""
+    """Result of a run, for JSON."""
     return {
         "epochs": trainer.at.epoch,
         "steps": trainer.at.step,

@@ -1,4 +1,4 @@
-"""Networks to train in a script of one's own."""
+"""Networks to train in your own script."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _bias(rewriter: Rewriter, node: Node) -> bool:
         if vector is None or not (is_layer(producer) or biased):
             continue
         if graph.types[x] != graph.types[node.name]:
-            return rewriter.refuse(node, f"adding `{other}` widens `{x}`: it is no bias")
+            return rewriter.refuse(node, f"adding `{other}` widens `{x}`, so it is not a bias")
         array = graph.constant(other)
         is_vector = array is not None and array.shape == vector.shape
         bias = other if is_vector else rewriter.const(vector.copy(), f"{node.name}/bias")

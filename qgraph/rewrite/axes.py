@@ -43,7 +43,7 @@ def _product(shape: Shape) -> int:
 
 
 def _group(before: Shape, after: Shape, i: int, j: int) -> tuple[int, int] | None:
-    """Where the group that begins at `i` and `j` ends."""
+    """End of the group that begins at `i` and `j`."""
     if i < len(before) and j < len(after) and before[i] == after[j]:
         return i + 1, j + 1
     left = right = 1

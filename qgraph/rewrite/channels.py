@@ -69,7 +69,7 @@ class _Union:
 def channel_map(graph: Graph, also: frozenset[str] = frozenset()) -> ChannelMap:
     """The channels of every float value of a folded graph.
 
-    `also`: ops beside the usual ones that hand on each channel by itself, for those who ask for
+    `also`: ops beside the usual ones that hand on each channel separately, for those who ask for
     more than factors.
     """
     union = _Union()

@@ -21,7 +21,7 @@ _ELEMENTWISE = frozenset(
 
 
 def constant_channels(graph: Graph) -> dict[str, Float64]:
-    """For each value the number that each channel holds at every position, NaN where it varies.
+    """Find for each value the number that a channel holds at every position, NaN where it varies.
 
     A channel is a slice along the last axis. Known are layers (whose weights are zero, or whose
     inputs are constant and meet no zero padding), what is done element by element, pools, what

@@ -1,4 +1,4 @@
-"""What rewrites of weights share: constants seen as per-channel vectors, and who uses a value.
+"""Helpers of weight rewrites: constants as per-channel vectors, and users of a value.
 
 Arithmetic on constants is in float64 and rounded once, to the dtype the constant had.
 """
@@ -53,7 +53,7 @@ def only_user(graph: Graph, value: str) -> Node | None:
 
 
 def other_users(graph: Graph, value: str, *known: str) -> str:
-    """Who uses `value` beside the nodes `known`, in words; empty if nobody does."""
+    """Users of `value` beside the nodes `known`, in words; empty without any."""
     names = [f"`{user.name}`" for user in graph.users(value) if user.name not in known]
     names += [f"output `{public}`" for public, v in graph.outputs.items() if v == value]
     return f"`{value}` is also used by {', '.join(names)}" if names else ""
@@ -117,7 +117,7 @@ class Affine:
 
 
 def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
-    """What a `batch_norm` node does; None where a statistic is not constant."""
+    """Factor and offset of a `batch_norm` node; None where a statistic is not constant."""
     constants = [graph.constant(value) for value in node.inputs[1:]]
     if any(c is None for c in constants):
         return None
@@ -128,7 +128,7 @@ def batch_norm_affine(graph: Graph, node: Node) -> Affine | None:
 
 
 def batch_norm_moments(graph: Graph, node: Node) -> tuple[Moments, Moments] | None:
-    """What a `batch_norm` node says of its input and of its output; None if it is not constant."""
+    """Moments of the input and the output of a `batch_norm` node; None if it is not constant."""
     constants = [graph.constant(value) for value in node.inputs[1:]]
     if any(c is None for c in constants):
         return None

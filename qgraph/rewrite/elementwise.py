@@ -1,4 +1,4 @@
-"""Ops that compute each element by itself, by how many inputs they have."""
+"""Ops that compute each element separately, by number of inputs."""
 
 from __future__ import annotations
 

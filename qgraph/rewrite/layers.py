@@ -1,4 +1,4 @@
-"""What rewrites do to the weights and the bias of a layer."""
+"""Rewrites of the weights and the bias of a layer."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from qgraph.rewrite.constants import Float64, Mask, is_unpadded, weights_of
 class Removable:
     """Channels that are constant, or that nothing reads, and who holds them back.
 
-    `gone` says for each root of `channels` whether it can go, all of them together. Every layer
-    keeps a channel. Of constants other than 0 that meet a zero-padded border the largest stays, to
-    stand for all. `grouped` names the layer with groups that holds a root back.
+    `gone` has for each root of `channels` whether it can go, all of them together. Every layer
+    keeps a channel. Of several constants other than 0 that meet a zero-padded border, the
+    largest one stays. `grouped` names the layer with groups that holds a root back.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -42,7 +42,7 @@ class Removable:
                 self._settle()
 
     def kept(self, value: str) -> Mask:
-        """For each channel of `value`, whether it stays."""
+        """Mask of the channels of `value` that stay."""
         return ~self.gone[self.channels.of(value)]
 
     def constants(self, value: str) -> Float64:

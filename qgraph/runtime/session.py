@@ -158,7 +158,7 @@ class Session:
 
 
 def _quick_codes(x: Array, spec: QuantSpec, dtype: str) -> Array | None:
-    """What `quantize` gives, by the native kernel; None where that does not do."""
+    """Same result as `quantize`, by the native kernel; None where it does not support `spec`."""
     exponent = spec.exponent
     if x.dtype != np.float32 or not isinstance(exponent, int) or not fits_float32(spec):
         return None
@@ -184,7 +184,7 @@ def _check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
     listed = ", ".join(f"`{name}` {graph.types[name]}" for name in graph.inputs)
     for name in feeds:
         if name not in graph.inputs:
-            raise UsageError(f"`{name}` is fed, but is no input", hint=f"inputs: {listed}")
+            raise UsageError(f"`{name}` is fed, but is not an input", hint=f"inputs: {listed}")
     for name in graph.inputs:
         if name not in feeds:
             raise UsageError(f"input `{name}` is not fed", hint=f"inputs: {listed}")

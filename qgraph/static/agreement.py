@@ -23,7 +23,7 @@ class Agreement:
     """How near the quantized outputs are to the float network's, on `samples` samples.
 
     `sqnr` in dB over all outputs (logits, where the output is their softmax), `top1` the share of
-    samples with the same largest output, None where outputs are no classes.
+    samples with the same largest output, None where outputs are not classes.
     """
 
     sqnr: float
@@ -43,7 +43,7 @@ RULE_OF_THREE = 3  # where none of n answers differs, less than 3 in n do
 
 
 def level_of(sqnr: float, top1: float | None, samples: int) -> int:
-    """Where outputs stand in `LEVELS`; its length where they reach none.
+    """Index of the outputs in `LEVELS`; its length where they reach no level.
 
     The share of equal answers decides if there are enough of them to tell it, else the worse of
     both.
@@ -85,7 +85,7 @@ def agreement(wanted: Graph, found: Graph, data: Mapping[str, Array]) -> Agreeme
 
 
 def tally(wanted: Sequence[Array], found: Sequence[Array]) -> Tally:
-    """What one chunk of samples adds to an agreement."""
+    """Contribution of one chunk of samples to an agreement."""
     exact = [a.astype(np.float64) for a in wanted]
     signal = sum(float((a**2).sum()) for a in exact)
     noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(exact, found, strict=True))

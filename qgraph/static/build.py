@@ -1,4 +1,4 @@
-"""A network in fixed point, built as a plan says."""
+"""Build a network in fixed point by a plan."""
 
 from __future__ import annotations
 

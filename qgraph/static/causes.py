@@ -33,7 +33,7 @@ VANISHED = 0.2
 
 @dataclass(frozen=True)
 class Cause:
-    """What costs a part about `lost` bits, and `where`: its weights (or bias) or its output."""
+    """Cause that costs a part about `lost` bits; `where`: its weights (or bias) or its output."""
 
     where: str
     lost: float
@@ -206,7 +206,7 @@ def _of_output(
 
 
 def _forced(graph: Graph, quantizer: Node, known: Mapping[str, Statistics]) -> str:
-    """Who made the step of a group as coarse as it is, and the op that joins them."""
+    """The member that makes the step of a group coarse, and the op that joins them."""
     group = spec_of(quantizer).group
     if group is None:
         return ""
@@ -243,7 +243,7 @@ def _of_channels(values: Array) -> Iterator[Cause]:
 
 
 def _tail(found: Statistics) -> float:
-    """The size that all but one in a thousand elements that are no zero stay below."""
+    """The 99.9th percentile of the sizes of the nonzero elements."""
     counts = found.histogram.counts
     sizes = np.abs(found.histogram.centres())
     order = np.argsort(sizes)

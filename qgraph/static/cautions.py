@@ -1,4 +1,4 @@
-"""What a user has to know before trusting a quantized network: the warnings of a result.
+"""Warnings of a result: what to know before trusting a quantized network.
 
 docs/static.md ("Warnings") lists them with their thresholds, which stand here and in
 `qgraph.static.agreement` (`LEVELS`).

@@ -1,4 +1,4 @@
-"""What a network is built by: a plan and bits, given by the user or found by measurement."""
+"""Choice of plan and bits, given by the user or found by measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qgraph.words import counted
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks for: exactly a `plan`, or an `effort` to find one that starts with a
+    """The user's request: exactly a `plan`, or an `effort` to find one that starts with a
     `method` and begins no trial after `seconds`; and a budget of `bits`, if any. memory: bytes of
     live values beyond which calibration uses temporary files. pipeline: which passes run.
     apart: keep samples for the report apart, as a search does, where there is none.
@@ -62,7 +62,7 @@ class Choice:
         return ChoiceFacts(self.effort, self.plan, self.plan.spec(), trials, mixed)
 
     def warnings(self) -> list[str]:
-        """What the user should know of how they were found."""
+        """Warnings about how they were found."""
         if not self.search.ended:
             return []
         tried = counted(len(self.search.trials), "plan")
@@ -103,7 +103,7 @@ def pareto(
     mean_bits: Sequence[float],
     progress: Progress,
 ) -> Mixed:
-    """What weights of so many bits on average can give; the plan is found at the fewest."""
+    """Results by mean bits of weights; the plan is found at the fewest."""
     start, effort = first_plan(wish)
     parts = split(graph, samples.data)
     rooms = [Budget(mean_bits=bits) for bits in mean_bits]
@@ -128,14 +128,14 @@ def first_plan(wish: Wish) -> tuple[Plan, str]:
         )
     if wish.method not in (None, found.method):
         raise UsageError(
-            f"the plan takes thresholds by {found.method}, the method says {wish.method}",
+            f"the plan takes thresholds by {found.method}, the method is {wish.method}",
             hint=f"put method={wish.method} into the plan",
         )
     return found, "plain"
 
 
 def plan_without_data(wish: Wish) -> Plan:
-    """What is done where nothing can be measured: more with more effort, or exactly a plan."""
+    """The plan where nothing can be measured: more steps with more effort, or exactly a plan."""
     if wish.plan is not None or wish.effort == "plain":
         return first_plan(wish)[0]
     # Reconstructed weights make up for mean errors too; to correct these again would add some.

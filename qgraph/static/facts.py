@@ -107,7 +107,7 @@ class ChoiceFacts:
 
 @dataclass(frozen=True)
 class PartFacts:
-    """What a layer costs the outputs: alone quantized, all but it, all up to it.
+    """Cost of a layer at the outputs: only it quantized, all but it, all up to it.
 
     For the worst also `where_db`, its weights (with the bias) and its output each alone, and
     `reasons`, the most likely first.

@@ -14,7 +14,7 @@ from qgraph.transforms.scale_inputs import scalable_inputs
 
 
 def feature_exponents(graph: Graph, data: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
-    """For each input that layers take: the factors that bring its features into [-1, 1].
+    """Compute, for each input of layers, the factors that bring its features into [-1, 1].
 
     data: arrays [samples, features] by input name. Features that are always zero get the factor of
     the largest one.

@@ -82,7 +82,7 @@ def samples_with(
 
 
 def ranges_held(graph: Graph) -> dict[str, Range]:
-    """For each input what its codes hold: samples that are invented lie there."""
+    """Range of the codes of each input: invented samples lie in it."""
     found = dict.fromkeys(graph.inputs, USUAL_RANGE)
     for name in graph.inputs:
         for user in graph.users(name):

@@ -57,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What a search found: the points measured, and the best for each budget."""
+    """Result of a search: the points measured, and the best for each budget."""
 
     units: tuple[Unit, ...]
     points: tuple[Point, ...]

@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What a part costs at the outputs: `alone` it only is quantized, `all_but` all else is.
+    """Cost of a part at the outputs: `alone`: only it is quantized; `all_but`: all else is.
 
     `so_far` is what is left where it is quantized and all before it.
     """
@@ -50,7 +50,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Sensitivities:
-    """Of all parts, in the order of the network, and of the `whole` network."""
+    """Sensitivity of all parts, in the order of the network, and of the `whole` network."""
 
     whole: Agreement
     parts: tuple[Sensitivity, ...]

@@ -101,7 +101,7 @@ class _Switches:
         is_on: Callable[[str], bool],
         keep: Collection[str],
     ) -> None:
-        """Run `nodes` on `values`; results that are used no more are dropped, but for `keep`."""
+        """Run `nodes` on `values`; results that are used no more are dropped, except `keep`."""
 
         def results(node: Node, inputs: list[Array]) -> tuple[Array, ...]:
             on = is_on(node.name)
@@ -122,7 +122,7 @@ def _both(graph: Graph, floating: Graph, node: Node) -> tuple[Array, Array] | No
 
 
 def plain_constant(graph: Graph, floating: Graph, quantizer: Node) -> Array:
-    """What the float network has in place of a quantized constant, whatever was done to it."""
+    """Value in the float network for a quantized constant, whatever was done to it."""
     held = graph.constant(quantizer.inputs[0])
     assert held is not None
     for user in graph.users(quantizer.name):

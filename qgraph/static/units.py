@@ -29,7 +29,7 @@ class Unit:
 
 
 def uniform(profile: Profile, width: int) -> Profile:
-    """All weights of `width` bits, but for layers that the profile names."""
+    """All weights of `width` bits, except layers that the profile names."""
     return replace(profile, bits=replace(profile.bits, weight=width, weight_ends=width))
 
 

@@ -1,4 +1,4 @@
-"""What a model of a script has learned, as the best checkpoint of a training directory."""
+"""Save a model of a script as the best checkpoint of a training directory."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def record_of(checkpoint: Checkpoint) -> TrainingRecord:
 
 
 def read_checkpoint(path: Path, network: str) -> Checkpoint:
-    """Raises LoadError for what is no checkpoint, and for one of another network."""
+    """Raises LoadError for a file that is not a checkpoint, or is one of another network."""
     problem, hint = "is not a checkpoint that can be read", "remove it, or go back to another one"
     with reading(path, problem, hint):
         arrays = read_arrays(path, problem=problem)
@@ -64,6 +64,6 @@ def read_checkpoint(path: Path, network: str) -> Checkpoint:
         raise LoadError(
             f"is of another network: {found[:12]}, this one is {network[:12]}",
             node=str(path),
-            hint="remove it, or --restart to begin anew",
+            hint="remove it, or begin again with --restart",
         )
     return Checkpoint(found, variables, facts)

@@ -2,7 +2,7 @@
 
 Pointers are to a GPU's memory, as integers (cupy's `a.data.ptr`, torch's `t.data_ptr()`), and so is
 a stream (0 is the default one). What is computed is `qgraph.kernels`' `quantize` and
-`quantize_gradients` to the bit; fused_ops/cuda/quantize.h says what is expected of the memory.
+`quantize_gradients` to the bit; fused_ops/cuda/quantize.h states what is expected of the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CudaKernels:
 
 @dataclass(frozen=True)
 class Quantizer:
-    """What both kernels are told. f: int32 on the GPU, one for each of the channels."""
+    """Arguments of both kernels. f: int32 on the GPU, one per channel."""
 
     f: int
     channels: int

@@ -1,4 +1,4 @@
-"""Where a number that is none came from."""
+"""Find the first NaN or infinity."""
 
 from __future__ import annotations
 

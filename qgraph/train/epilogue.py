@@ -1,4 +1,4 @@
-"""What stands behind a layer, as one fused op: quantizer, bias, activation, quantizer.
+"""The ops behind a layer as one fused op: quantizer, bias, activation, quantizer.
 
 The nodes one by one compute the same; they run where the fused ops don't load, under
 `jit_compile=True`, in float64, and where a value between them is asked for.

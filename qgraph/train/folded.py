@@ -14,7 +14,7 @@ from qgraph.ir.types import Array, Moments
 
 @dataclass(frozen=True)
 class Norm:
-    """What a batch norm knew of a value at `layer`, which it was folded into; [channels].
+    """Statistics of a batch norm that was folded into `layer`; [channels].
 
     `side`: `output`, the layer's result without bias, or `input`, where the batch norm stood before
     the layer. `weights` and `bias` name the const nodes that took it in. `mean`, `variance` and
@@ -66,7 +66,7 @@ def _norm(
 ) -> Norm:
     assert known.epsilon is not None
     variance, epsilon = known.deviation**2, known.epsilon
-    # A channel that gamma switched off has no unit: any will do.
+    # A channel that gamma switched off has no unit: any value is right.
     epsilon = np.where(variance + epsilon < np.finfo(np.float32).tiny, 1.0, epsilon)
     mean = known.mean - np.asarray(offset, np.float64)
     return Norm(layer.name, side, *names, mean, variance, epsilon)

@@ -22,7 +22,7 @@ Piece = Callable[..., Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class Chain:
-    """Nodes, the last at the end, that run as one: nobody else takes what lies between them.
+    """Nodes, the last at the end, that run as one: nothing else takes the values between them.
 
     x: the value that comes in. run: gives that of the last node, out of all values before it.
     """

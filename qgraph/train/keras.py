@@ -121,7 +121,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
             return adam_for(options or Options(), self.freezing)
 
     def distillation_loss(self) -> Losses:
-        """What brings the outputs near to those of the float network.
+        """Loss that brings the outputs near to those of the float network.
 
         KL divergence for outputs that are rows of classes, mean squared error for others.
         """
@@ -161,14 +161,14 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         return self.compute_metrics(inputs, targets, found, weights)
 
     def test_step(self, data: Tensor) -> Tensor:
-        """Loss and metrics, as inference has it."""
+        """Loss and metrics of inference."""
         inputs, targets, weights = self._unpacked(data)
         found = self._inference(inputs)
         self.compute_loss(inputs, targets, found, weights)
         return self.compute_metrics(inputs, targets, found, weights)
 
     def predict_step(self, data: Tensor) -> Tensor:
-        """Outputs, as inference has it."""
+        """Outputs of inference."""
         return self._inference(keras.utils.unpack_x_y_sample_weight(data)[0])
 
     def make_test_function(self, force: bool = False) -> TFModule:
@@ -202,7 +202,7 @@ class QuantizedModel(keras.Model):  # type: ignore[misc]
         )
 
     def get_config(self) -> dict[str, object]:
-        """What Keras asks for when it saves weights."""
+        """Configuration that Keras saves with weights."""
         return {"name": self.name}
 
     def _unpacked(self, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -41,9 +41,9 @@ class Trainer:
     """Trains a calibrated graph; or a float one, which then learns as the quantized one would.
 
     graph, norms: as `TrainingGraph` takes them. floating: the float graph, the teacher where there
-    are no labels. folder: where checkpoints go; without, there are none. save_seconds: how often
-    they are written at least. `best` is the checkpoint of the best validation.
-    Raises UsageError, UnsupportedError, TrainingError.
+    are no labels. folder: where checkpoints go; otherwise none. save_seconds: longest
+    time between two of them. `best` is the checkpoint of the best validation.
+        Raises UsageError, UnsupportedError, TrainingError.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Trainer:
             raise UsageError(
                 f"the checkpoint is of a run with other options: {differs}",
                 node=str(self.folder / LAST),
-                hint="give the same ones, or --restart to begin anew",
+                hint="give the same ones, or begin again with --restart",
             )
         restore(self._variables(), last)
         self.at = record.at or Position()
@@ -210,7 +210,7 @@ class Trainer:
 
 
 def network_of(graph: Graph) -> str:
-    """What tells a graph from others: a hash of its text."""
+    """Identity of a graph: a hash of its text."""
     return hashlib.sha256(print_graph(graph).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What training makes small, and what it counts."""
+"""Losses and metrics of training."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def loss_for(
         raise UsageError("the data has no labels", hint="an array called `labels`, or (x, y)")
     if kind != "mse" and classes is None:
         raise UsageError(
-            f"`{value}` of shape {list(shape)} is no row of classes", hint="use --loss mse"
+            f"`{value}` of shape {list(shape)} is not a row of classes", hint="use --loss mse"
         )
     if kind == "mse":
         outputs = list(graph.outputs.values()), list(floating.outputs.values())
@@ -104,7 +104,7 @@ def loss_for(
 
 
 def classes_of(shape: Shape) -> int | None:
-    """How many classes a value of this shape tells apart: the last size, if others are 1."""
+    """Number of classes of a value of this shape: the last size, if others are 1."""
     if len(shape) < 2 or shape[-1] == 1 or any(size != 1 for size in shape[1:-1]):
         return None
     return shape[-1]

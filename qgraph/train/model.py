@@ -124,7 +124,7 @@ class TrainingGraph:
         return _wide(self.finalized())
 
     def constants(self) -> dict[str, Tensor]:
-        """What takes the place of const nodes, batch norms folded."""
+        """Values of the const nodes, batch norms folded."""
         return self.norms.folded(self.state.constants)
 
     @property
@@ -149,7 +149,7 @@ class TrainingGraph:
         return {**found, "ranges": self.state.ranges}
 
     def arrays(self) -> dict[str, Array]:
-        """What `named_variables` hold. Raises TrainingError where a number is none."""
+        """Values of `named_variables`. Raises TrainingError for NaN or infinity."""
         found = {name: np.array(v.numpy()) for name, v in self.named_variables().items()}
         for name, array in found.items():
             if not np.isfinite(array).all():
@@ -227,7 +227,7 @@ class TrainingGraph:
         return _clipped(x, self._six(ranges, self.graph.nodes[members[0]]))
 
     def _six(self, ranges: Mapping[str, Tensor], source: Node) -> Tensor:
-        """Where ReLU6 clips on the grid of `source`: at the point nearest to 6."""
+        """Upper clip of ReLU6 on the grid of `source`: the point nearest to 6."""
         import tensorflow as tf
 
         spec = spec_of(source)

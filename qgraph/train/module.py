@@ -83,7 +83,7 @@ def _wanted(graph: Graph, found: str) -> str:
 def learn(
     network: TrainingGraph, inputs: Mapping[str, Tensor], *, batch_statistics: bool
 ) -> dict[str, Tensor]:
-    """Outputs by public name, in training; running statistics are updated as `values` says."""
+    """Outputs by public name, in training; running statistics are updated as in `values`."""
     wanted = network.graph.outputs.values()
     values, updates = network.values(inputs, batch_statistics=batch_statistics, wanted=wanted)
     for variable, value in updates:

@@ -22,8 +22,8 @@ from qgraph.train.folded import Norm
 
 # A variable and what it becomes.
 Update = tuple[Tensor, Tensor]
-MOMENTUM = 0.99  # of running statistics, as Keras has it
-EPSILON = 1e-3  # any would do
+MOMENTUM = 0.99  # of running statistics, as in Keras
+EPSILON = 1e-3  # as in Keras
 
 
 class RunningStatistics:
@@ -56,7 +56,7 @@ class RunningStatistics:
     def normalized(
         self, x: Tensor, gain: Tensor, constant: Tensor, momentum: float
     ) -> tuple[Tensor, list[Update]]:
-        """`x`, of which statistics are known up to `gain` and `constant`, as its batch has it.
+        """`x`, of which statistics are known up to `gain` and `constant`, with those of its batch.
 
         x: [..., channels] is `gain * (v - constant)` where the statistics are those of v. Gives
         `gain * (w - constant)`, where w has the mean and deviation of v in training, but batch
@@ -79,7 +79,7 @@ class RunningStatistics:
         )
         mean = made.batch_mean / (unit * tf.where(gain < 0, -size, size)) + constant
         variance = made.batch_variance / tf.square(unit * size)
-        if x.shape.rank != 4:  # as Keras has it, whose other op keeps a biased variance
+        if x.shape.rank != 4:  # as in Keras, whose other op keeps a biased variance
             count = tf.cast(tf.size(x) // tf.size(mean), tf.float32)
             variance *= tf.maximum(count - 1, 1) / count
         updates = [
@@ -116,11 +116,11 @@ class OutputNorm(RunningStatistics):
         self.gamma = tf.Variable(tf.ones_like(self.first_mean), name=name)
 
     def gain(self) -> Tensor:
-        """What weights are multiplied by, [channels]."""
+        """Factor of the weights, [channels]."""
         return self.gamma * self.scale()
 
     def offset(self, constant: Tensor) -> Tensor:
-        """What the bias takes; constant: what is added to the output before it is normalized."""
+        """The bias; constant: what is added to the output before it is normalized."""
         gain = self.gain()
         return (self.first_mean - gain * self.mean) + gain * constant
 
@@ -141,7 +141,7 @@ class InputNorm(RunningStatistics):
         return self.normalized(x, tf.ones_like(self.mean), tf.constant(0.0), momentum)
 
     def offset(self) -> Tensor:
-        """What each input channel lacks, to be multiplied by weights."""
+        """Offset of each input channel, to be multiplied by weights."""
         return self.first_mean - self.scale() * self.mean
 
 
@@ -188,7 +188,7 @@ class NormedLayer:
         return y, updates
 
     def _constant(self, weights: Tensor) -> Tensor:
-        """What the input's norm adds to each output channel, before the output's norm."""
+        """Sum that the input's norm adds to each output channel, before the output's norm."""
         import tensorflow as tf
 
         if self.input is None:

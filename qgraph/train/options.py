@@ -16,7 +16,7 @@ PAPER_BATCH = 24  # steps of the schedules are for this batch size
 
 @dataclass(frozen=True)
 class Options:
-    """What a run does; two runs of the same options and data end with the same bits.
+    """Options of a run; two runs of the same options and data end with the same bits.
 
     `learn`: `all`, or `weights` or `thresholds` alone. Rates fall by halves (thresholds) and by
     0.94 (weights); with `anneal_steps` that of weights falls along half a cosine as well, to

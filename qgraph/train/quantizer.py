@@ -91,7 +91,7 @@ def chosen(form: Form = "auto") -> FusedOps:
 
 
 def _compiles_with_xla() -> bool:
-    """Whether a function is being traced with `jit_compile=True`. XLA knows no ops of others."""
+    """Whether a function is traced with `jit_compile=True`. XLA does not support custom ops."""
     import tensorflow as tf
 
     if tf.executing_eagerly():
@@ -124,7 +124,7 @@ def _keeping_only_x(forward: Forward, backward: Backward) -> Forward:
 
 @dataclass(frozen=True)
 class Spec:
-    """What is fixed when a graph is built; and the quantizer in TensorFlow's own ops."""
+    """Constants of a built graph, and the quantizer in TensorFlow's own ops."""
 
     bits: int
     signed: bool
@@ -211,7 +211,7 @@ class Spec:
 
 
 def evened(x: Tensor, exponent: Tensor, drops: Tensor) -> Tensor:
-    """x with odd codes one step up, where bits are to be dropped: `double` but for its half away.
+    """x with odd codes one step up where bits are to be dropped: `double` without its half away.
 
     Codes are `x * 2^exponent`; the gradient passes.
     """

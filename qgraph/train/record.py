@@ -1,4 +1,4 @@
-"""What a checkpoint tells of its run: how far it is, what validations found."""
+"""Progress of a run in its checkpoint: steps done, and results of validations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qgraph.train.score import Score
 
 @dataclass(frozen=True)
 class Position:
-    """What has been done: `step` steps in all, `done` of them in `epoch` (from 0).
+    """Position of a run: `step` steps in all, `done` of them in `epoch` (from 0).
 
     `loss` and `right` are sums over the steps of the epoch, `samples` what they are of.
     """

@@ -1,4 +1,4 @@
-"""What is known of a run while it runs."""
+"""Status of a run while it runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Score:
-    """What a validation found after `step` steps, in epoch `epoch` (from 0).
+    """Result of a validation after `step` steps, in epoch `epoch` (from 0).
 
     `accuracy`: the share of samples with the class that labels say, or else the float network;
-    None where the output is no class. `frozen`: thresholds that were frozen by then.
+    None where the output is not a class. `frozen`: thresholds that were frozen by then.
     """
 
     step: int
@@ -29,7 +29,7 @@ class Score:
 
 @dataclass(frozen=True)
 class TrainingStatus:
-    """Where a run is: `done` of `steps` steps in `epoch` (from 0); None where no one knows.
+    """Progress of a run: `done` of `steps` steps in `epoch` (from 0); None where unknown.
 
     `loss` and `accuracy` are means over the epoch so far.
     """

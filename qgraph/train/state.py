@@ -1,4 +1,4 @@
-"""What a training graph learns: its constants and the ranges of its scales, as variables."""
+"""Variables of a training graph: its constants and the ranges of its scales."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Steps:
     """`train` and `evaluate` for batches of a training graph.
 
     variables: those that learn. norms_frozen: whether batch norms are as in inference. wide: the
-    nodes that evaluation computes in float64. A change of either makes the next step compile anew.
+    nodes that evaluation computes in float64. A change of either makes the next step compile again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Steps:
         return made
 
     def evaluate(self, inputs: Mapping[str, Tensor], labels: Tensor | None) -> tuple[Tensor, ...]:
-        """(loss, samples that were right), as inference has it."""
+        """(loss, samples that were right) of inference."""
         made: tuple[Tensor, ...] = self._evaluate(inputs, labels, self.wide)
         return made
 

@@ -1,4 +1,4 @@
-"""What a network is tried on: codes of its entries, in batches that fit memory."""
+"""Test cases of a network: codes of its entries, in batches that fit memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Case:
 def from_samples(network: Network, data: Mapping[str, Array]) -> Iterator[Case]:
     """Float inputs, [samples, ...] by name, as the codes that the network begins with.
 
-    Raises UsageError for inputs that are not there, CalibrationError for shapes that do not fit.
+    Raises UsageError for missing inputs, CalibrationError for shapes that do not fit.
     """
     missing = [name for name in network.graph.inputs if name not in data]
     if missing:

@@ -42,7 +42,7 @@ class Hashes:
 
 @dataclass(frozen=True)
 class ComparedForm:
-    """What was compared of a form, and the first element that differs, if one does."""
+    """Comparison of one form, and the first element that differs, if one does."""
 
     compared: Literal[True]
     tensors: int
@@ -70,7 +70,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class AccumulatorEntry:
-    """What the weights of a layer prove about its sums."""
+    """Bounds on the sums of a layer, proved from its weights."""
 
     layer: str
     op: str

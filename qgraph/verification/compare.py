@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass
 class DifferenceTally:
-    """What was compared of one form. `differences` has the first of each tensor, by name."""
+    """Counts of one form. `differences` has the first one of each tensor, by name."""
 
     tensors: set[str] = field(default_factory=set)
     elements: int = 0
@@ -63,7 +63,7 @@ class Saturation:
 
 @dataclass(frozen=True)
 class Compared:
-    """What the cases showed: a tally a form, and saturation by requantization, on samples alone."""
+    """Result over all cases: a tally per form, and saturation by requantization on samples."""
 
     cases: Mapping[str, int]
     tallies: Mapping[str, DifferenceTally]

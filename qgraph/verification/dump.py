@@ -24,7 +24,7 @@ PREFIXES = ("codes/", "tensors/")
 
 @dataclass(frozen=True)
 class Checked:
-    """What a dump was compared in: `tensors` by name of the dump, what was not known, and where it
+    """Comparison of a dump: `tensors` by name of the dump, unknown names, and where it
     first differs, with the way there from what the dump has right."""
 
     tensors: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Where one code comes from: the elements that a step made it of, and the way back to them."""
+"""Explain one code: the elements that a step computed it from, and the way back to them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DELIVERED = ("tensorflow",)
 
 @dataclass(frozen=True, repr=False)
 class Verified:
-    """What was compared, which forms were not and why, and all of it as it was written.
+    """Forms compared, forms left out and why, and the certificate as written.
 
     Example:
         >>> qgraph.verify("out").equal

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read():
         (["--outputs", "klasses"], "no output `klasses` in the graph\n  candidates: `classes`"),
         (["--input-shape", "8;8;3"], "`8;8;3` is not a shape\n  like --input-shape"),
         (["--input-shape", "image=0,8,8,3"], "`image=0,8,8,3` is not a shape"),
-        (["--input-shape", "picture=1,8,8,3"], "`picture` is given a shape but is no input"),
+        (["--input-shape", "picture=1,8,8,3"], "`picture` is given a shape, but is not an input"),
     ],
 )
 def test_names_and_shapes_that_are_not_there(model, samples, tmp_path, flags, message):

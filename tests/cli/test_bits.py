@@ -67,7 +67,7 @@ def test_analyze_shows_a_point_for_each_budget(model, samples):
         (["--mean-bits", 1.5], "the least is 47 bytes, 2 bits on average"),
         (["--weight-bytes", "46"], "the least is 47 bytes"),
         (["--weight-bytes", "lots"], "`lots` is no number of bytes"),
-        (["--mean-bits", "nan"], "nan is no budget"),
+        (["--mean-bits", "nan"], "nan is not a valid weight budget"),
         (["--mean-bits", 5, "--weight-bytes", "1k"], "one budget"),
     ],
 )

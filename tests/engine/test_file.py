@@ -98,8 +98,8 @@ def with_number(content: bytes, at: int, form: str, value: int) -> bytes:
         (sealed(with_number(WHOLE, 32, "<I", 1 << 31)), "ends within its steps"),
         (sealed(with_number(WHOLE, 36, "<I", 1)), "entry is missing"),
         (sealed(with_number(WHOLE, 44, "<I", 1 << 31)), "ends within its indices"),
-        (sealed(WHOLE.replace(b"image", b"im\xffge")), "no text"),
-        (sealed(with_number(WHOLE, 72, "<B", 9).replace(b"image", b"im\xffge")), "no text"),
+        (sealed(WHOLE.replace(b"image", b"im\xffge")), "not valid UTF-8"),
+        (sealed(with_number(WHOLE, 72, "<B", 9).replace(b"image", b"im\xffge")), "not valid UTF-8"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, content, says) -> None:

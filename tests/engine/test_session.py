@@ -59,7 +59,7 @@ def test_feeds_that_do_not_fit_are_refused(out) -> None:
     session = Session.open(out)
     with pytest.raises(UsageError, match="not fed"):
         session.run({})
-    with pytest.raises(UsageError, match="no input"):
+    with pytest.raises(UsageError, match="not an input"):
         session.run({"image": images(1), "other": images(1)})
     with pytest.raises(UsageError, match="is fed"):
         session.run({"image": images(1)[:, :7]})

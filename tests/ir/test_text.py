@@ -152,9 +152,9 @@ GOOD = """graph "g" {
         (
             "relu(%x) : float32[?,4]",
             "relu(%x) : float32[?,5]",
-            "line 5: the type says float32[?,5]",
+            "line 5: the declared type is float32[?,5]",
         ),
-        ("relu(%x)", "quantize(%x) {spec=<s8 input wobble>}", "line 5: `wobble` is not known"),
+        ("relu(%x)", "quantize(%x) {spec=<s8 input wobble>}", "line 5: unknown word `wobble`"),
         ("relu(%x)", "quantize(%x) {spec=<seven input>}", "line 5: invalid literal"),
         ("relu(%x)", "squeeze(%x) {axes=5}", "line 5: "),
         ("relu(%x)", "squeeze(%x) {axes}", "line 5: expected key=value, found `axes`"),

@@ -91,7 +91,7 @@ def test_budgets() -> None:
     with pytest.raises(UsageError, match="one budget"):
         budget_of(5, 100)
     for wrong in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(UsageError, match="no budget"):
+        with pytest.raises(UsageError, match="not a valid weight budget"):
             budget_of(wrong, None)
 
 

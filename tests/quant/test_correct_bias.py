@@ -152,7 +152,7 @@ def test_inputs_of_unknown_mean_are_left_and_said_so():
     g.moments.clear()
     graph = quantize(g.copy(), INT8)
     before = graph.copy()
-    note = BiasCorrection("conv", 0.0, "the mean of its input is not known")
+    note = BiasCorrection("conv", 0.0, "the mean of its input is unknown")
     assert correct_biases_without_data(graph, g) == [note] and graph.nodes == before.nodes
 
 

@@ -177,7 +177,7 @@ def test_an_input_before_nothing_that_is_known() -> None:
     g = trained()
     x = g.add("sigmoid", g.input("other", "float32", (None, 5)))
     g.outputs["also"] = x
-    with pytest.raises(CalibrationError, match=r"input other: its range is not known"):
+    with pytest.raises(CalibrationError, match=r"input other: its range is unknown"):
         qgraph.quantize(g)
     result = qgraph.quantize(g, input_ranges={"other": (-1, 1)}, effort="fast")
     assert result.facts.samples.data_free is not None

@@ -1,5 +1,6 @@
 """The page in a real browser, where one is installed: it renders, sorts, opens, and is quick."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from qgraph.reporting.page import render
 from qgraph.reporting.reading import read_facts
+from qgraph.static.facts import PartFacts
 from tests.helpers.report import Page, written_directory
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -74,7 +76,8 @@ def test_it_renders_and_nothing_overflows(browse, small):
 @pytest.fixture(scope="module")
 def far(tmp_path_factory):
     """The same with the outputs so far, one more column."""
-    known = [{"layer": "block/3/conv", "sqnr_db": 20, "so_far_sqnr_db": 8.5, "so_far_top1": 0.9}]
+    part = PartFacts("block/3/conv", "conv2d", 20, 1.0, 19, 1.0, 8.5, 0.9, samples=12)
+    known = [dataclasses.asdict(part)]
     folder = written_directory(tmp_path_factory.mktemp("far"), 12, sensitivity=known)
     return render(read_facts(folder))
 

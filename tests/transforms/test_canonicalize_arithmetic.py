@@ -105,7 +105,7 @@ def test_a_bias_that_widens_the_layer_is_refused():
     y = g.add("matmul", x, g.const(RNG.normal(size=(3, 4)), "w"), name="fc")
     g.outputs["y"] = g.add("add", y, g.const(np.ones((1, 1, 4)), "b"), name="y")
     trace = run_pass(CanonicalizeArithmetic(), g)
-    assert reasons(trace) == [("y", "adding `b` widens `fc`: it is no bias")]
+    assert reasons(trace) == [("y", "adding `b` widens `fc`, so it is not a bias")]
 
 
 def test_a_neutral_element_goes():

@@ -72,7 +72,7 @@ def number(value: int) -> str:
 
 
 def index(strides: Shape, counters: Sequence[tuple[str, int]], offset: int = 0) -> str:
-    """Where the counters are in a tensor of those strides."""
+    """Index of the counters in a tensor of those strides."""
     terms = [
         (name, stride)
         for (name, size), stride in zip(counters, strides, strict=True)
@@ -87,7 +87,7 @@ def index(strides: Shape, counters: Sequence[tuple[str, int]], offset: int = 0) 
 
 
 def strides(shape: Shape) -> list[int]:
-    """Of a tensor that is stored row by row."""
+    """Strides of a tensor that is stored row by row."""
     found: list[int] = []
     step = 1
     for size in reversed(shape):

@@ -12,7 +12,7 @@ CHECK = """\
 /* Runs {net}_run on samples from a file.
  *
  *     {net}_test INPUTS ANSWERS          writes what comes out
- *     {net}_test INPUTS --check ANSWERS  compares with it, and says PASS or FAIL
+ *     {net}_test INPUTS --check ANSWERS  compares with it, and prints PASS or FAIL
  *
  * INPUTS: for each sample the codes of every entry, in the order of the header; each code in the
  * bytes of its type, lowest byte first. ANSWERS: in the same way the codes of every exit, and, if
@@ -166,7 +166,7 @@ def check(unit: CUnit) -> str:
 
 
 def answer_bytes(unit: CUnit, *, traced: bool) -> int:
-    """Of an answer to one sample."""
+    """Size of an answer to one sample."""
     names = (*(p.tensor for p in unit.exits), *(unit.traced if traced else ()))
     tensors = [unit.program.tensors[name] for name in names]
     return sum(elements(t) * np.dtype(t.storage).itemsize for t in tensors)

@@ -1,4 +1,4 @@
-"""What the functions of the generated file share: names, constants, helpers."""
+"""Names, constants and helpers that the functions of the generated file share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.program import Program, storage
 
 @dataclass
 class CContext:
-    """What the functions that are written need: names, constants, helpers, kernels."""
+    """Names, constants, helpers and kernels of the written functions."""
 
     program: Program
     names: Namespace

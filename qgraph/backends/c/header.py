@@ -35,7 +35,7 @@ void {net}_run_in({net}_arena *arena, {parameters});
 void {net}_run({parameters});
 
 #ifdef {NET}_TRACE
-/* Yours to define. It is given each code of each tensor; the test says which number is which. */
+/* Yours to define. It is given each code of each tensor; the test has the tensors' numbers. */
 void {net}_trace(int tensor, int32_t index, int64_t code);
 #endif
 

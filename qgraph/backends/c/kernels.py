@@ -93,7 +93,7 @@ DEPTHWISE_MULTIPLIED = (
 )
 MAX_POOL = (
     """\
-/* The largest code of each channel at (y, x); padding is none. */
+/* The largest code of each channel at (y, x), padding left out. */
 static void {name}(const {x} *restrict image, {x} *restrict row,
     int32_t y, int32_t x, const window *at)
 {{

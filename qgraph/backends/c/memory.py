@@ -1,4 +1,4 @@
-"""Where tensors lie in the arena: two that live at the same time never overlap."""
+"""Places of tensors in the arena: two that live at the same time never overlap."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _slice(step: Step, program: Program) -> Iterator[StridedCopy]:
 
 
 def _pad(step: Step, program: Program) -> Iterator[StridedCopy]:
-    """What is copied; the rest of the output stays 0."""
+    """The copied part; the rest of the output stays 0."""
     attrs = step.attrs_as(PadAttrs)
     x, shape, made = _ends(step, program)
     to = strides(made)

@@ -93,7 +93,7 @@ class _Unit:
         self.roots = self._roots()
 
     def _roots(self) -> dict[str, str]:
-        """For a reshape that only gives codes another shape: the tensor that has the codes."""
+        """The tensor with the codes, for each reshape that only changes their shape."""
         roots: dict[str, str] = {}
         for layer in self.layers:
             head = layer.head

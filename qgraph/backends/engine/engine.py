@@ -30,7 +30,7 @@ MEMORY = 16 << 30
 
 @dataclass(frozen=True)
 class EngineTensor:
-    """What an engine knows of a tensor; in its shape 1 stands for a free batch."""
+    """Description of a tensor by the engine; in its shape 1 stands for a free batch."""
 
     name: str
     dtype: str
@@ -77,12 +77,12 @@ class Engine:
         try:
             handle = native.open(str(path), threads, number, fuse, memory)
         except native.LoadFailure as error:
-            if not str(error):  # a name in it was no text: older Pythons then drop the message
+            if not str(error):  # a name in it is not UTF-8: older Pythons then drop the message
                 raise _no_text(str(path)) from None
             raise LoadError(str(error), node=str(path), hint="export the network again") from None
         except MemoryError:
             raise LoadError("out of memory", node=str(path), hint="a smaller network") from None
-        except UnicodeDecodeError:  # in what the failure says of a tensor
+        except UnicodeDecodeError:  # in the failure's text about a tensor
             raise _no_text(str(path)) from None
         return Engine(handle, str(path), LEVELS[number + 1])
 
@@ -106,7 +106,7 @@ class Engine:
         """Codes of the exits, or of the tensors in `keep`, by name, in the tensors' own dtypes.
 
         codes: integers for every entry, N samples where the batch is free. Raises GraphError for
-        codes that are missing or do not fit, LoadError where the memory does not do for N.
+        codes that are missing or do not fit, LoadError where the memory is too small for N.
         """
         samples = self._samples(codes)
         given = [self._codes(name, codes[name], samples) for name in self.entries]
@@ -217,4 +217,4 @@ def _tensor(row: Row, path: str) -> EngineTensor:
 
 
 def _no_text(path: str) -> LoadError:
-    return LoadError("a name is no text", node=path, hint="export the network again")
+    return LoadError("a tensor name is not valid UTF-8", node=path, hint="export the network again")

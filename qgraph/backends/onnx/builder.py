@@ -66,7 +66,7 @@ class OnnxModelBuilder:
         return self.constants[key]
 
     def raw_constant(self, tensor: onnx.TensorProto) -> str:
-        """An initializer that nobody else has."""
+        """Add an initializer under a fresh name."""
         tensor.name = self.fresh(tensor.name)
         self._initializers.append(tensor)
         return str(tensor.name)
@@ -132,5 +132,5 @@ def save(model: onnx.ModelProto, path: Path) -> None:
 
 
 def metadata_of(model: onnx.ModelProto) -> dict[str, AttrValue]:
-    """What qgraph wrote about entries, exits and inner tensors."""
+    """Metadata of qgraph about entries, exits and inner tensors."""
     return next(json.loads(p.value) for p in model.metadata_props if p.key == "qgraph")

@@ -73,7 +73,7 @@ class ProgramEmission(ABC):
         }
         return {name: found[name] for name in self.program.exits}
 
-    # -- what a form says for itself ---------------------------------------------------------
+    # -- what a form defines -----------------------------------------------------------------
 
     def inputs_of_model(self) -> dict[str, str]:
         """Names of the model's inputs, by entry."""
@@ -93,7 +93,7 @@ class ProgramEmission(ABC):
 
     @abstractmethod
     def leave(self) -> dict[str, dict[str, AttrValue]]:
-        """Outputs of the model; what metadata says about them, by tensor name."""
+        """Outputs of the model; their metadata by tensor name."""
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class ProgramEmission(ABC):
         )
 
     def described(self, name: str) -> dict[str, AttrValue]:
-        """What its codes mean: `value = code * 2^-exponent`, codes in `low..high`."""
+        """Meaning of its codes: `value = code * 2^-exponent`, codes in `low..high`."""
         tensor = self.tensors[name]
         return {
             "exponent": tensor.exponent,
@@ -192,7 +192,7 @@ class ProgramEmission(ABC):
         self.put(step.output, value, dtype, nchw)
 
     def settled(self, source: str, name: str, value: str, nchw: bool) -> str:
-        """What carries a tensor that was only moved from another."""
+        """Name that carries a tensor which was only moved from another."""
         return value
 
     # -- elementwise -------------------------------------------------------------------------
@@ -306,8 +306,8 @@ class ProgramEmission(ABC):
     def padded(self, step: Step, inputs: list[str], dtype: str, pooled: bool) -> str:
         """A Pad of zeros that stays one.
 
-        ONNX Runtime moves a Pad into a MaxPool behind it, where padding is no zero but what never
-        wins; `pooled` says that one may be there.
+        ONNX Runtime moves a Pad into a MaxPool behind it, whose padding is a value that
+        never wins, not zero; `pooled` is true where one may be there.
         """
 
     def _take(self, step: Step) -> None:

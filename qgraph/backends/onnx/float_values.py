@@ -1,4 +1,4 @@
-"""What QDQ and QONNX share: every tensor holds float values, `code * 2^-exponent`.
+"""Common parts of QDQ and QONNX: every tensor holds float values, `code * 2^-exponent`.
 
 That is the same network as long as the float type holds every sum, in whatever order it is taken:
 float32 up to 2^24 (docs/numerics.md, section 4). What goes past it is refused, by the layer's name.

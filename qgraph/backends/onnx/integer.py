@@ -139,7 +139,7 @@ class IntegerEmission(ProgramEmission):
         return True
 
     def _joined(self, step: Step, sums: Sequence[tuple[str, int]], nchw: bool) -> None:
-        """What the products of bytes are together."""
+        """Join the products of bytes."""
         if len(sums) == 1:
             return self.put(step.output, sums[0][0], "int32", nchw)
         total = ""

@@ -132,7 +132,7 @@ class QonnxEmission(ValueEmission):
     # -- constants ---------------------------------------------------------------------------
 
     def _constant_quant(self, name: str, values: Array, axis: int) -> str:
-        """Values that are on their grid, and the Quant that says which it is."""
+        """Values that are on their grid, and the Quant that states the grid."""
         tensor = self.tensors[name]
         signed = tensor.low < 0
         reach = max(-tensor.low - 1, tensor.high)

@@ -1,13 +1,13 @@
 """Requantization in integer ops: shifts that round, on a Div that rounds towards zero.
 
-Below 0 a Div by 2^s is no shift. So a multiple of 2^s is added first that brings every code above
-0, and taken away behind it. Rounding is what is added besides, with half = 2^(s-1):
+Below 0 a Div by 2^s is not a shift. So a multiple of 2^s is added first that brings every code
+above 0, and taken away behind it. Rounding is what is added besides, with half = 2^(s-1):
 
     floor       0
     half_up     half
     half_away   half, less 1 where the code is below 0
-    half_even   half - 1, and 1 more where the floor is odd, which bit s of the code says
-    double      1 where the code is odd; then as half_away, but for s = 1, where that is half_up
+    half_even   half - 1, and 1 more where the floor is odd, which is bit s of the code
+    double      1 where the code is odd; then as half_away, except s = 1, where that is half_up
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Requantize:
 
     @property
     def dtype(self) -> str:
-        """What holds every number on the way."""
+        """Type that holds every number on the way."""
         before = max(-self.low, self.high) + int(self.lift) + (1 << int(self.right.max()))
         behind = int(np.abs(self._shifted_ends()).max()) + max(-self.fits_low, self.fits_high)
         return "int32" if max(before, behind) <= INT32 else "int64"
@@ -116,7 +116,7 @@ class Requantize:
         return operate("Add", kept, low) if low else kept
 
     def _shifted_ends(self) -> Codes:
-        """What the lowest and the highest code become, for each shift."""
+        """Results of the lowest and the highest code, for each shift."""
         ends = [
             np.asarray(round_shift(np.asarray(v, np.int64), self.shift, self.rounding))
             for v in (self.low, self.high)

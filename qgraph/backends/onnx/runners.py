@@ -182,7 +182,7 @@ def shown(meta: Meta, values: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def feeds_of(meta: Meta, codes: Mapping[str, Array]) -> dict[str, Array]:
-    """What goes into a model: codes, or what they are worth in float32."""
+    """Feeds of a model: codes, or their values in float32."""
     feeds: dict[str, Array] = {}
     for name, entry in meta["entries"].items():
         given = codes[name]

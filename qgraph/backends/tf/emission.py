@@ -1,4 +1,4 @@
-"""What lowering rules work with while a graph is emitted."""
+"""State of the lowering rules while a graph is emitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qgraph.quant.topology import QUANTIZERS
 
 @dataclass
 class Emission:
-    """What lowering rules work with: the builder, and each value's tensor and float width."""
+    """State of the lowering rules: the builder, and each value's tensor and float width."""
 
     graph: Graph
     builder: GraphDefBuilder

@@ -1,4 +1,4 @@
-"""What vectors are made of: runs of the whole network, and places of its layers."""
+"""Content of vectors: runs of the whole network, and places of its layers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def tried(program: Program, layer: Layer) -> Tried | str:
     codes = stacked(place, found)
     for one, held in zip(found, claims_hold(place, found, codes), strict=True):
         if not held:
-            raise ExactnessError(f"a vector is not what it says: {one.goal}", node=one.tensor)
+            raise ExactnessError(f"a vector does not reach its goal: {one.goal}", node=one.tensor)
     return Tried(place, found, missing, codes)
 
 

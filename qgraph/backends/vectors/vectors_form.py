@@ -39,7 +39,7 @@ class VectorsForm:
     def runner(self, network: Network, folder: Path) -> Runner:
         """Runs the steps of the index on the constants in the files, once all files are checked.
 
-        Raises ExactnessError where a file is not what it says, LoadError.
+        Raises ExactnessError where a file does not match its index, LoadError.
         """
         index = read_index(folder)
         check_files(folder, index)

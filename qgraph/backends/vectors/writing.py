@@ -1,4 +1,4 @@
-"""Vectors in a folder, with `index.json`, which says what each file holds."""
+"""Vectors in a folder, with `index.json`, which lists the content of each file."""
 
 from __future__ import annotations
 

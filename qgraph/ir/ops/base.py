@@ -26,7 +26,7 @@ class Scale(Enum):
     KEPT = "the result is on the scale of the input"
     SHARED = "all inputs are on one scale, and the result too"
     PRODUCT = "exponents add up"
-    OWN = "the result is on the scale that `spec` says"
+    OWN = "the result is on the scale of `spec`"
 
 
 def can_be_negative(attrs: Attributes, inputs: Sequence[bool]) -> bool:

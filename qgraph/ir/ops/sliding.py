@@ -1,4 +1,4 @@
-"""What windows compute as they slide over images: sums of products, and the largest element.
+"""Ops of windows that slide over images: sums of products, and the largest element.
 
 Images are [batch, height, width, channels] of any dtype, pads are ((top, bottom), (left, right)).
 """

@@ -66,7 +66,7 @@ def result_spec(spec: QuantSpec, channels: int) -> QuantSpec:
 
 
 def largest_square(attrs: StandardizationAttrs, channels: int) -> int:
-    """What no square of a sum of input codes is above."""
+    """Upper bound of the square of a sum of input codes."""
     return int((channels * ((1 << attrs.domain.bits) - 1)) ** 2)
 
 
@@ -120,7 +120,7 @@ def standardized(codes: Array, numbers: Standardization) -> Codes:
 
 
 def normal(attrs: StandardizationAttrs, x: Array) -> Array:
-    """What codes stand for, in float64: then the order of sums does not show."""
+    """Values of codes in float64: then the order of sums has no effect."""
     centred = x - x.mean(axis=-1, keepdims=True, dtype=np.float64)
     variance = (centred * centred).mean(axis=-1, keepdims=True)
     # Where all of it is 0, so are the deviations.

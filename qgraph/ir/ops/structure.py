@@ -182,7 +182,7 @@ def _integer_lookup(attrs: TableAttrs, inputs: Sequence[Fixed]) -> Fixed:
 
 
 class Source(Protocol):
-    """What an opaque op was in its file, and who can run it."""
+    """An opaque op as it was in its file, and how to run it."""
 
     @property
     def pure(self) -> bool:
@@ -220,7 +220,7 @@ def _closed(kind: TensorType) -> bool:
 
 
 def _closer(recorded: TensorType, inferred: TensorType) -> TensorType:
-    """Of two types for one value, all that both know. Where they differ, the recorded one."""
+    """Merge two types of one value. Where they differ, the recorded one."""
     if recorded.shape is None or inferred.shape is None:
         return inferred if recorded.shape is None else recorded
     if not recorded.accepts(inferred):

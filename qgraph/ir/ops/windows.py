@@ -72,7 +72,7 @@ def padded(x: Array, pads: Pads, fill: float = 0) -> Array:
 def taps(
     x: Array, kernel: Pair, strides: Pair, dilations: Pair
 ) -> Iterator[tuple[int, int, Array]]:
-    """For each kernel position (i, j) the view of `x` that it sees over all windows."""
+    """Yield for each kernel position (i, j) its view of `x` over all windows."""
     rows = (x.shape[1] - (kernel[0] - 1) * dilations[0] - 1) // strides[0] + 1
     cols = (x.shape[2] - (kernel[1] - 1) * dilations[1] - 1) // strides[1] + 1
     for i in range(kernel[0]):

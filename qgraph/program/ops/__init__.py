@@ -1,4 +1,4 @@
-"""The ops of the integer program, by name: one definition each (base.py says what it has).
+"""The ops of the integer program, by name: one definition each (its parts: base.py).
 
 To add one, write a `ProgramOp` in the file of its kind. What has to follow fails by name in
 tests/program/test_ops.py and tests/backends/test_lowerings.py until it is there.

@@ -1,4 +1,4 @@
-"""What defines one op of the integer program; everything that asks about ops is derived from it."""
+"""Definition of one op of the integer program; every table of ops is derived from it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class Operand:
-    """What is known of an input of a step before it has codes.
+    """Properties of an input of a step before it has codes.
 
     Codes lie in `low..high`; `magnitude` bounds the partial sums on the way to them. `codes` are
     those of a constant, None for any other tensor.
@@ -67,8 +67,8 @@ class Manual:
     """The words of an op's entry in docs/integer_program.md.
 
     `shape`, `formula` and `reach` say what the rules of the same name compute, so that the op can
-    be implemented from them alone; `overflow` says what happens to numbers that do not fit,
-    `samples` when `apart` holds. `file` says how a `.qgi` file has the attributes, where they do
+    be implemented from them alone; `overflow` describes numbers that do not fit,
+    `samples` when `apart` holds. `file` describes the attributes in a `.qgi` file, where they do
     not stand there one after the other.
     """
 

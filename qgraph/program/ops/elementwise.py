@@ -307,9 +307,9 @@ OPS: tuple[AnyProgramOp, ...] = (
             "saturate: y = min(max(t, low), high)\n"
             "wrap:     y = (t - low) mod 2^bits + low, the remainder never negative",
             "low to high; the magnitude is max(-low, high)",
-            "what leaves the range saturates or wraps, as `overflow` says; before that, a left "
+            "what leaves the range saturates or wraps, by `overflow`; before that, a left "
             "shift stays within +-2^62",
-            f"{MORE_THAN_CHANNELS}, or `shift` is no list",
+            f"{MORE_THAN_CHANNELS}, or `shift` is not a list",
         ),
         _by_channel("shift"),
         _requantize,

@@ -142,7 +142,7 @@ def _take_shape(attrs: TakeAttrs, shapes: Sequence[Sizes]) -> Sizes:
 
 
 def joined(attrs: Attributes, inputs: Sequence[Operand]) -> Reach:
-    """What any element of the operands can be."""
+    """Range of all elements of the operands."""
     return Reach(
         min(x.low for x in inputs), max(x.high for x in inputs), max(x.magnitude for x in inputs)
     )
@@ -186,7 +186,7 @@ def _moved_sources(
 
 
 def _slice_numbers(attrs: SliceAttrs, shapes: Sequence[Sizes]) -> list[int]:
-    """Where each axis begins, and its stride; the output's shape says where it ends."""
+    """Start and stride of each axis; its end follows from the output's shape."""
     parts = zip(attrs.first(shapes[0]), attrs.strides, strict=True)
     return [number for part in parts for number in part]
 
@@ -206,7 +206,7 @@ def _move(
     reach: Callable[[A, Sequence[Operand]], Reach] = joined,
     **rest: Any,
 ) -> ProgramOp[A]:
-    """An op of one operand, unless `rest` says otherwise."""
+    """An op of one operand, unless `rest` has other operands."""
     facts = {"family": OpClass.MOVE, "operands": ("x",), **rest}
     return ProgramOp(
         name=name, code=code, attributes=attributes, manual=manual, shape=shape, compute=compute,
@@ -259,7 +259,7 @@ OPS: tuple[AnyProgramOp, ...] = (
             MOVED,
             "where the first axis has begin 0, end None and stride 1",
             "for each axis a number of `begin`, counted from the front, and then one of `strides`; "
-            "the shape of the output says where each axis ends",
+            "each axis ends where the shape of the output is reached",
         ),
         _slice_shape,
         lambda attrs, inputs: inputs[0][attrs.parts],

@@ -1,6 +1,6 @@
-"""What lowerings of float ops work with: the model that is written, and who carries each value.
+"""State of the lowerings of float ops: the written model, and the name that carries each value.
 
-A value of rank 4 is carried in NHWC, as the graph has it, or in NCHW, as ONNX's layers want it.
+A value of rank 4 is carried in NHWC, as in the graph, or in NCHW, as ONNX's layers need it.
 The other layout is made by a Transpose when it is first asked for.
 """
 
@@ -47,7 +47,7 @@ class FloatEmission:
     # -- values ------------------------------------------------------------------------------
 
     def put(self, value: str, name: str, nchw: bool = False) -> None:
-        """`name` carries `value`, in NCHW or as the graph has it."""
+        """`name` carries `value`, in NCHW or in the layout of the graph."""
         self.held.setdefault(value, {})[nchw] = name
 
     def get(self, value: str, nchw: bool = False) -> str:
@@ -78,7 +78,7 @@ class FloatEmission:
         shape = self.types[value].shape
         if shape is None:
             raise UnsupportedError(
-                f"the rank of `{value}` is not known", node=node.name, hint=SIZES_HINT
+                f"the rank of `{value}` is unknown", node=node.name, hint=SIZES_HINT
             )
         return shape
 
@@ -128,7 +128,7 @@ class FloatEmission:
     def common_layout(self, *values: str) -> bool:
         """The layout for ops on elements of several values: NCHW where one is there in it only.
 
-        Values of other ranks than 4 are in NHWC, and so is all that meets them, but for constants.
+        Values of other ranks than 4 are in NHWC, and so is all that meets them, except constants.
         """
         varying = [v for v in values if v not in self.constants]
         ranks = {self.types[v].rank for v in varying}

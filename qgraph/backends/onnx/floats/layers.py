@@ -31,7 +31,7 @@ def window(e: FloatEmission, node: Node, kernel: tuple[int, ...]) -> dict[str, A
     if padding == "same" and any(d is None and s != 1 for d, s in zip(sizes, strides, strict=True)):
         if dilations != NO_DILATION:
             raise UnsupportedError(
-                "a dilated window with strides over an open size has padding that is not known",
+                "a dilated window with strides over an open size has unknown padding",
                 node=node.name,
                 hint=SIZES_HINT,
             )

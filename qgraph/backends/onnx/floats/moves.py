@@ -58,7 +58,7 @@ def _pad(e: FloatEmission, node: Node) -> None:
 
 
 def _fill(e: FloatEmission, node: Node) -> float:
-    """What a pad puts around. In front of a pool the zero is one that ONNX Runtime leaves alone:
+    """Value of the padding. In front of a pool the zero is one that ONNX Runtime does not move:
 
     it moves a Pad of 0 into a MaxPool behind it, where padding is not 0 but what never wins.
     """

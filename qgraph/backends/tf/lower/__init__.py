@@ -19,7 +19,7 @@ from qgraph.ops.lowerings import Lowerings
 
 
 def _opaque(e: Emission, node: Node) -> str:
-    """The op as its source had it, on this graph's tensors, with the functions that it calls."""
+    """The op of its source on this graph's tensors, with the functions that it calls."""
     source = node.typed(OpaqueAttrs).source
     if not isinstance(source, TFSource):
         raise _foreign(node)

@@ -1,4 +1,4 @@
-"""What lowering rules share."""
+"""Helpers that lowering rules share."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ python -m benchmarks.policies_bits                                  # everything
 python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --markdown FILE
 
 The policies are no package: `QGRAPH_POLICIES` says where they are, or `shared/policies` beside the
-checkout. Needs `pip install 'qgraph[rl]'`, and gymnasium's box2d for some.
+checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
 """
 
 from __future__ import annotations

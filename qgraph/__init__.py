@@ -56,7 +56,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Import on first use: `import qgraph` alone stays quick."""
     if name == "__version__":
-        return _version()
+        from qgraph.distribution import version
+
+        return version()
     if name in _HOMES:
         from importlib import import_module
 
@@ -67,12 +69,3 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """The public names, whether they are imported yet or not."""
     return sorted(__all__)
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("qgraph")
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -7,7 +7,6 @@ import math
 import platform
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from qgraph.backends.tf.emit import emit_graph_def, end_names
 from qgraph.backends.tf.saved_model import write_saved_model
+from qgraph.distribution import version, version_of
 from qgraph.exact.bounds import accumulator_bits
 from qgraph.exact.compare import original
 from qgraph.exact.reference import Reference
@@ -219,13 +219,13 @@ def manifest(result: FixedPointNetwork) -> Manifest:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("qgraph", "numpy", "tensorflow"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    """The versions of what an output depends on."""
+    return {
+        "python": platform.python_version(),
+        "qgraph": version(),
+        "numpy": version_of("numpy"),
+        "tensorflow": version_of("tensorflow"),
+    }
 
 
 def finite(value: float | None) -> float | None:

@@ -18,7 +18,7 @@ HEAD = """# Do the tests notice?
 A mutant is a copy of one source file with one operator, number or word changed. A test suite that
 passes on a mutant has not noticed: either no test looks there, or the change makes no difference.
 
-    pip install 'qgraph[mutation]'
+    pip install 'qgraph-compiler[mutation]'
     python -m benchmarks.mutation run --count {count} --seed {seed}
     python -m benchmarks.mutation report
 

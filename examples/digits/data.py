@@ -1,4 +1,7 @@
-"""scikit-learn's handwritten digits, split the same way for everyone."""
+"""scikit-learn's handwritten digits, split the same way for everyone.
+
+Needs: scikit-learn (`pip install scikit-learn`).
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,7 @@ class Split(NamedTuple):
 
 
 def load_digits_split() -> Split:
-    """Return the digits in a fixed random order, cut into train, validation and test.
-
-    Raises ``ImportError`` if scikit-learn (``pip install 'qgraph[demo]'``) is missing.
-    """
+    """The digits in a fixed random order, cut into train, validation and test."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -1,6 +1,8 @@
 """The main job on a small real network: quantize it, then compare it with float.
 
 python examples/digits/demo.py [OUTPUT_DIRECTORY]
+
+Needs: qgraph, scikit-learn (`pip install scikit-learn`).
 """
 
 from __future__ import annotations

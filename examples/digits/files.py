@@ -1,6 +1,8 @@
-"""The digits network and its data as files: what the commands of README.md are tried on.
+"""The digits network and its data as files, for the commands of README.md.
 
 python examples/digits/files.py [DIRECTORY]
+
+Needs: scikit-learn (`pip install scikit-learn`).
 
 Writes `model.pb`, and images with labels in `calib.npz`, `train.npz`, `val.npz` and `test.npz`.
 """

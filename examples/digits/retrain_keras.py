@@ -1,6 +1,8 @@
 """The digits with weights of 4 bits, retrained from a Keras script.
 
 python examples/digits/retrain_keras.py [OUTPUT_DIRECTORY]
+
+Needs: qgraph, scikit-learn (`pip install scikit-learn`).
 """
 
 from __future__ import annotations

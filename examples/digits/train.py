@@ -1,6 +1,8 @@
 """Train a small MobileNet-style network on the digits and freeze it to ``digits.pb``.
 
 python examples/digits/train.py [output.pb]
+
+Needs: qgraph, for TensorFlow and Keras 2; scikit-learn (`pip install scikit-learn`).
 """
 
 from __future__ import annotations

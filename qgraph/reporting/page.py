@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
+from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
 from qgraph.manifest import Exponent
 from qgraph.reporting import charts
@@ -24,7 +25,7 @@ def render(facts: ReportFacts) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise UsageError(
-            "the page needs jinja2", hint="pip install 'qgraph[report]', or take --json"
+            "the page needs jinja2", hint=f"{install_hint('jinja2')}, or use --json"
         ) from None
     environment = Environment(
         loader=PackageLoader("qgraph.reporting"),

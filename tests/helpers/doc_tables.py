@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qgraph.quant import key_tables
-from tests.helpers import actor_tables, agent_tables, program_tables, rooms
+from tests.helpers import actor_tables, agent_tables, program_tables, project, rooms
 
 ROOT = Path(__file__).parents[2]
 TABLES = {
@@ -12,6 +12,7 @@ TABLES = {
     **actor_tables.TABLES,
     **agent_tables.TABLES,
     **program_tables.TABLES,
+    **project.TABLES,
     **rooms.TABLES,
 }
 

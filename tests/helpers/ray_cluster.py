@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def two_nodes() -> Iterator[Any]:
-    pytest.importorskip("ray", reason="pip install 'qgraph[ray]'")
+    pytest.importorskip("ray", reason="pip install 'qgraph-compiler[ray]'")
     from ray.cluster_utils import Cluster
 
     options = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}

@@ -15,6 +15,7 @@ from onnx import helper
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.emission import TO_NHWC
+from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
@@ -56,7 +57,7 @@ def qonnx_executor(path: Path) -> Runner:
         from qonnx.core.modelwrapper import ModelWrapper
     except ImportError:
         raise UnsupportedError(
-            "qonnx is not installed", hint="pip install 'qgraph[qonnx]'"
+            "qonnx is not installed", hint=install_hint("qonnx", extra="qonnx")
         ) from None
     model = onnx.load(path)
     meta = metadata_of(model)
@@ -90,7 +91,7 @@ def session(model: onnx.ModelProto | Path, optimised: bool) -> OnnxObject:
         import onnxruntime
     except ImportError:
         raise UnsupportedError(
-            "ONNX Runtime is not installed", hint="pip install 'qgraph[onnx]'"
+            "ONNX Runtime is not installed", hint=install_hint("onnxruntime")
         ) from None
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()

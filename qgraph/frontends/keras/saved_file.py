@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from qgraph.archives import Archive, parse_json, reading
+from qgraph.distribution import install_hint
 from qgraph.errors import LoadError, first_line
 from qgraph.foreign import KerasModel
 from qgraph.frontends.frozen import Frozen
@@ -129,7 +130,7 @@ def _library(version: object, path: Path) -> tuple[str, KerasModel]:
         raise LoadError(
             f"written by Keras {str(version)[:20]}, and Keras 3 is not installed",
             node=str(path),
-            hint=f"pip install 'keras>=3', or {EXPORT}",
+            hint=f"{install_hint('keras>=3')}, or {EXPORT}",
         )
     if keras.backend.backend() != "tensorflow":
         raise LoadError(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.distribution import install_hint
 from qgraph.errors import RunError, UsageError
 from qgraph.rl.broadcast.channel import Channel
 from qgraph.rl.broadcast.experience import Experience
@@ -210,8 +211,8 @@ def _ray() -> Any:
         import ray.util.scheduling_strategies
     except ImportError:
         raise UsageError(
-            "actors on several machines need Ray, which isn't installed",
-            hint="pip install 'qgraph[ray]'",
+            "actors on several machines need Ray, which is not installed",
+            hint=install_hint("ray", extra="ray"),
         ) from None
     return ray
 

@@ -28,7 +28,7 @@ class Atari:
 
     def __init__(self, name: str) -> None:
         emulator = imported("ale_py", "atari")
-        registry = imported("gymnasium", "rl").registry  # ale_py registers its games by itself
+        registry = imported("gymnasium").registry  # ale_py registers its games by itself
         spec = registry.get(name)
         if spec is None or not set(spec.kwargs) <= set(SETTINGS):
             known = [game for game in registry if game.startswith(ATARI)]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
 from qgraph.ir.types import Array
 from qgraph.rl.head import Head
@@ -77,12 +78,11 @@ def unknown(name: str, known: list[str], told: str = "") -> UsageError:
     return UsageError(f"no environment is called `{name}`{told and f': {told}'}", hint=hint)
 
 
-def imported(module: str, extra: str) -> Any:
-    """A module of an extra. Raises UsageError where it is missing."""
+def imported(module: str, extra: str | None = None) -> Any:
+    """A module of another package, of an extra if one is named. Raises UsageError."""
+    package = module.partition(".")[0].replace("_", "-")
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(
-            f"{module.partition('.')[0]} is missing ({error})",
-            hint=f"pip install 'qgraph[{extra}]'",
-        ) from None
+        hint = install_hint(package, extra=extra)
+        raise UsageError(f"{package} is missing ({error})", hint=hint) from None

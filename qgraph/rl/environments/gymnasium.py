@@ -19,7 +19,7 @@ class Gymnasium:
     """A task that `gymnasium.make` knows."""
 
     def __init__(self, name: str) -> None:
-        gymnasium = imported("gymnasium", "rl")
+        gymnasium = imported("gymnasium")
         _register_others(gymnasium, name)
         try:
             self.inner = gymnasium.make(name)

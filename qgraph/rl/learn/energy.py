@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
 
 COUNTRY = "USA"  # codecarbon wants one, for emissions; they are not used
@@ -24,7 +25,8 @@ class Meter:
             from codecarbon import OfflineEmissionsTracker
         except ImportError as error:
             raise UsageError(
-                f"codecarbon is missing ({error})", hint="pip install 'qgraph[energy]'"
+                f"codecarbon is missing ({error})",
+                hint=install_hint("codecarbon", extra="energy"),
             ) from None
         logging.getLogger("codecarbon").setLevel(logging.CRITICAL)
         self._tracker = OfflineEmissionsTracker(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qgraph.distribution import install_hint
 from qgraph.errors import UsageError
 from qgraph.files import check_free
 from qgraph.foreign import PlotObject
@@ -50,7 +51,8 @@ def figure_of(
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageError(
-            "matplotlib is missing, which draws figures", hint="pip install 'qgraph[figures]'"
+            "figures need matplotlib, which is not installed",
+            hint=install_hint("matplotlib", extra="figures"),
         ) from None
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)

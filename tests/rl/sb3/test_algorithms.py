@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("stable_baselines3", reason="pip install 'qgraph[sb3]'")
+pytest.importorskip("stable_baselines3", reason="pip install 'qgraph-compiler[sb3]'")
 pytest.importorskip("sb3_contrib", reason="pip install sb3-contrib")
 
 import gymnasium

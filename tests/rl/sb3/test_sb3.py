@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("stable_baselines3", reason="pip install 'qgraph[sb3]'")
+pytest.importorskip("stable_baselines3", reason="pip install 'qgraph-compiler[sb3]'")
 
 import gymnasium
 import torch

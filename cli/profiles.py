@@ -11,6 +11,7 @@ from qgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from qgraph.quant.profile import Profile
+    from qgraph.records import Object
 
 DEFAULT = "graffitist-int8"
 ABOUT = ("name", "description")  # keys that describe a profile and change nothing
@@ -38,6 +39,7 @@ def _list_all(as_json: bool) -> None:
     from qgraph.cli.console import console, print_table
     from qgraph.quant.key_tables import key_facts, plan_facts
     from qgraph.quant.profile import builtin_profiles, load_profile
+    from qgraph.records import to_json
 
     found = [load_profile(name) for name in builtin_profiles()]
     keys, steps = key_facts(), plan_facts()
@@ -45,7 +47,7 @@ def _list_all(as_json: bool) -> None:
         shown = [
             {"name": p.name, "description": p.description, "differs": _differing(p)} for p in found
         ]
-        print(json.dumps({"profiles": shown, "keys": keys, "plan": steps}))
+        print(json.dumps({"profiles": shown, "keys": to_json(keys), "plan": to_json(steps)}))
         return
     print_table(
         "built-in profiles",
@@ -55,12 +57,12 @@ def _list_all(as_json: bool) -> None:
     print_table(
         "keys of a profile",
         ("=key", "default", "values", "meaning"),
-        [(k["key"], k["default_text"], k["values"], k["meaning"]) for k in keys],
+        [(k.key, k.default_text, k.values, k.meaning) for k in keys],
     )
     print_table(
         "steps of a plan, as in --plan",
         ("=step", "default", "meaning"),
-        [(s["usage"], s["default_text"], s["meaning"]) for s in steps],
+        [(s.usage, s.default_text, s.meaning) for s in steps],
     )
     console().print("one profile: qgraph profiles NAME, or a YAML file of your own")
 
@@ -70,12 +72,14 @@ def _show_one(name: str, as_json: bool) -> None:
     from qgraph.quant.key_tables import key_facts, plain_text
     from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile
+    from qgraph.records import to_object
 
     profile = load_profile(name)
     values, differs = dict(values_by_path(profile)), _differing(profile)
-    rows = [{**k, "value": values[k["key"]]} for k in key_facts() if k["key"] in values]
+    keys = [k for k in key_facts() if k.key in values]
     if as_json:
         about = {"name": profile.name, "description": profile.description}
+        rows = [{**to_object(k), "value": values[k.key]} for k in keys]
         print(json.dumps({**about, "differs": differs, "keys": rows}))
         return
     print_table(
@@ -83,13 +87,13 @@ def _show_one(name: str, as_json: bool) -> None:
         ("=key", "value", "default", "meaning"),
         [
             (
-                ("* " if row["key"] in differs else "  ") + row["key"],
-                plain_text(row["value"]),
-                row["default_text"],
-                row["meaning"],
+                ("* " if k.key in differs else "  ") + k.key,
+                plain_text(values[k.key]),
+                k.default_text,
+                k.meaning,
             )
-            for row in rows
-            if row["key"] not in ABOUT
+            for k in keys
+            if k.key not in ABOUT
         ],
     )
     count = len(differs)
@@ -98,7 +102,7 @@ def _show_one(name: str, as_json: bool) -> None:
     console().print(marked if differs else same)
 
 
-def _differing(profile: Profile) -> dict[str, object]:
+def _differing(profile: Profile) -> Object:
     """The keys whose values are not those of the default profile, beside its name and text."""
     from qgraph.quant.keys import values_by_path
     from qgraph.quant.profile import load_profile

@@ -14,7 +14,17 @@ import numpy.typing as npt
 
 from qgraph import kernels
 from qgraph.errors import ExactnessError
-from qgraph.ir.types import AnyExponent, Array, Codes, Fixed, Overflow, QuantSpec, Role, Rounding
+from qgraph.ir.types import (
+    AnyExponent,
+    Array,
+    Codes,
+    Exponent,
+    Fixed,
+    Overflow,
+    QuantSpec,
+    Role,
+    Rounding,
+)
 
 MAX_EXPONENT = 126
 E = TypeVar("E", bound=AnyExponent)
@@ -66,8 +76,10 @@ def checked_exponent(exponent: E, name: str | None = None) -> E:
     return exponent
 
 
-def frozen_exponent(exponent: AnyExponent) -> int | tuple[int, ...]:
+def frozen_exponent(exponent: AnyExponent) -> Exponent:
     """An exponent as a QuantSpec holds it: an integer, or a tuple along the last axis."""
+    if isinstance(exponent, int):  # most exponents: without numpy
+        return exponent
     held = np.asarray(exponent)
     return int(held) if held.ndim == 0 else tuple(int(e) for e in held)
 

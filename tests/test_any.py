@@ -19,7 +19,7 @@ FOREIGN = "qgraph/foreign.py"
 MOST = {
     "cli": 33,
     "qgraph/archives.py": 4,
-    "qgraph/backends": 24,
+    "qgraph/backends": 23,
     "qgraph/exact": 5,
     "qgraph/foreign.py": 16,
     "qgraph/frontends": 13,
@@ -28,13 +28,13 @@ MOST = {
     "qgraph/numerics.py": 1,
     "qgraph/ops": 17,
     "qgraph/option_text.py": 3,
-    "qgraph/program": 30,
-    "qgraph/quant": 75,
+    "qgraph/program": 29,
+    "qgraph/quant": 1,
     "qgraph/retrain": 3,
     "qgraph/rewrite": 8,
     "qgraph/rl": 119,
     "qgraph/train": 2,
-    "transforms": 14,
+    "transforms": 13,
 }
 
 

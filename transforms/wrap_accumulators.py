@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from qgraph.exact.bounds import bounds, in_accumulator
 from qgraph.ir.types import Overflow, QuantSpec, Role
-from qgraph.numerics import frozen_exponent
 from qgraph.passes import Pass, option
-from qgraph.quant.topology import value_exponent
+from qgraph.quant.topology import ValueExponents, known_exponent, value_exponent
 from qgraph.rewrite.rewriter import Rewriter
 
 
@@ -24,7 +23,7 @@ class WrapAccumulators(Pass):
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         found = bounds(graph)
-        exponents: dict[str, Any] = {}
+        exponents: ValueExponents = {}
         wrapping: set[str] = set()
         for node in list(graph.topological()):
             exponents[node.name] = value_exponent(node, exponents)
@@ -35,7 +34,7 @@ class WrapAccumulators(Pass):
             if bound.width <= self.bits and not wrapping.intersection(node.inputs):
                 continue
             wrapping.add(node.name)
-            exponent = frozen_exponent(exponents[node.name])
+            exponent = known_exponent(exponents, node.name)
             spec = QuantSpec(self.bits, True, Role.ACCUMULATOR, exponent, overflow=Overflow.WRAP)
             users = graph.users(node.name)
             wrapped = graph.add(

@@ -28,7 +28,7 @@ from qgraph.ir.ops.linear import COMPUTE, ConvAttrs
 from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.types import AnyExponent, Array, Codes, QuantSpec
 from qgraph.numerics import aligned, checked_exponent, quantized_constant
-from qgraph.quant.topology import QUANTIZERS, has_integer_form, value_exponent
+from qgraph.quant.topology import QUANTIZERS, ValueExponents, has_integer_form, value_exponent
 
 FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
@@ -68,7 +68,7 @@ def bounds(graph: Graph) -> dict[str, Bound]:
     that float32 does not have.
     """
     found = _bounds(graph)
-    exponents: dict[str, AnyExponent | None] = {}
+    exponents: ValueExponents = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
         exponent = exponents[node.name]

@@ -14,8 +14,9 @@ from qgraph.enums import StrEnum
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
 Shape = tuple[int | None, ...]
-# One exponent, or one for each channel: as a spec holds them, or for arithmetic.
-AnyExponent = int | tuple[int, ...] | Codes
+# One exponent, or one for each channel: as a spec holds them, and for arithmetic too.
+Exponent = int | tuple[int, ...]
+AnyExponent = Exponent | Codes
 
 
 class Rounding(StrEnum):
@@ -105,7 +106,7 @@ class QuantSpec:
     bits: int
     signed: bool
     role: Role
-    exponent: int | tuple[int, ...] | None = None
+    exponent: Exponent | None = None
     rounding: Rounding = Rounding.HALF_EVEN
     overflow: Overflow = Overflow.SATURATE
     group: str | None = None
@@ -119,7 +120,7 @@ class QuantSpec:
     def hi(self) -> int:
         return (1 << (self.bits - 1)) - 1 if self.signed else (1 << self.bits) - 1
 
-    def with_exponent(self, exponent: int | tuple[int, ...]) -> QuantSpec:
+    def with_exponent(self, exponent: Exponent) -> QuantSpec:
         return replace(self, exponent=exponent)
 
     def __str__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.bounds import bounds
@@ -18,7 +17,14 @@ from qgraph.program.moves import MOVES
 from qgraph.program.program import Entry, Program
 from qgraph.program.rules import RULES
 from qgraph.program.writer import ProgramWriter
-from qgraph.quant.topology import QUANTIZERS, has_integer_form, size_advice, value_exponent
+from qgraph.quant.topology import (
+    QUANTIZERS,
+    ValueExponents,
+    has_integer_form,
+    known_exponent,
+    size_advice,
+    value_exponent,
+)
 
 
 def lower(graph: Graph, shapes: Mapping[str, Shape] | None = None) -> Program:
@@ -74,11 +80,10 @@ class _Lowering:
         self.graph = graph
         self.writer = ProgramWriter(graph, bounds(graph))
         self.fixed: dict[str, Fixed] = {}  # constants
-        self.exponents: dict[str, Any] = {}  # of every integer value
+        self.exponents: ValueExponents = {}  # of every integer value
         self.entries: list[Entry] = []
-        self.behind: dict[
-            str, str
-        ] = {}  # float values made from codes, and the first op on the way
+        # Float values that are made from codes, and the first op on the way.
+        self.behind: dict[str, str] = {}
 
     def program(self) -> Program:
         exits = self._exits()
@@ -166,7 +171,7 @@ class _Lowering:
             writer.constant(node.name, fixed.codes, fixed.exponent)
             return
         exponents[node.name] = value_exponent(node, exponents)
-        writer.declare(node.name, exponents[node.name])
+        writer.declare(node.name, known_exponent(exponents, node.name))
         if node.op in QUANTIZERS and any(e.tensor == node.name for e in self.entries):
             return
         rule = RULES.get(node.op) or MOVES.get(node.op)

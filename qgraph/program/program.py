@@ -9,12 +9,11 @@ from types import MappingProxyType
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.ir.types import Array, QuantSpec
+from qgraph.ir.types import Array, Exponent, QuantSpec
 from qgraph.ops.attributes import Attributes, attributes_for
 from qgraph.program.ops import OPS, OpClass, Operand, program_op
 from qgraph.program.ops.base import A, AnyProgramOp
 
-Exponent = int | tuple[int, ...]
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 

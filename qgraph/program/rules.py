@@ -18,7 +18,7 @@ from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import AnyExponent
+from qgraph.ir.types import AnyExponent, Exponent
 from qgraph.ops.attributes import declarations
 from qgraph.program.ops import OPS as PROGRAM_OPS
 from qgraph.program.writer import ProgramWriter, Rule
@@ -110,7 +110,7 @@ def _as(op: str) -> Rule:
     return lambda node, writer: writer.step(op, node.inputs, node.name)
 
 
-def plain(number: AnyExponent) -> int | tuple[int, ...]:
+def plain(number: AnyExponent) -> Exponent:
     """One number where all are the same, else a tuple along the last axis."""
     flat = np.asarray(number).reshape(-1)
     same = (flat == flat[0]).all()

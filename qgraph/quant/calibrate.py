@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -22,11 +21,11 @@ from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops.standardize import StandardizationAttrs, finest_input
 from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.constant_scales import WEIGHT_METHODS, Exponent, constant_exponent
+from qgraph.quant.constant_scales import WEIGHT_METHODS, constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.joint import FINER, joint_exponents
@@ -36,8 +35,10 @@ from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
+    ValueExponents,
     followed_accumulator,
     is_joined,
+    known_exponent,
     leaving,
     sources,
     sources_spec,
@@ -108,7 +109,7 @@ class _Sweep:
         self.each = each
         self.options = options
         self.values = values
-        self.exponents: dict[str, Any] = {}
+        self.exponents: ValueExponents = {}
         self.groups: dict[str, int] = {}
         self.zero_groups: dict[str, int] = {}
         self.joint: dict[str, int] = {}
@@ -153,7 +154,7 @@ class _Sweep:
 
     def finish(self) -> None:
         """Write exponents into specs: groups first, then the biases that follow accumulators."""
-        exponents: dict[str, Any] = {}
+        exponents: ValueExponents = {}
         for node in list(self.graph.topological()):
             if node.op not in QUANTIZERS:
                 exponents[node.name] = value_exponent(node, exponents)
@@ -162,11 +163,12 @@ class _Sweep:
             exponent = spec.exponent
             if exponent is None:
                 accumulator = followed_accumulator(self.graph, node)
-                exponent = (
-                    self._group_exponent(spec.group) if spec.group else self.exponents[node.name]
-                )
                 if accumulator is not None and accumulator in exponents:
-                    exponent = frozen_exponent(exponents[accumulator])
+                    exponent = known_exponent(exponents, accumulator)
+                elif spec.group:
+                    exponent = self._group_exponent(spec.group)
+                else:
+                    exponent = known_exponent(self.exponents, node.name)
                 checked_exponent(exponent, node.name)
                 self.graph.set_attrs(
                     node.name,
@@ -211,9 +213,10 @@ class _Sweep:
         if spec.exponent is not None:
             self.exponents[node.name] = spec.exponent
             return node
-        exponent: Any = self.exponents[node.name]
         if spec.group in self.groups:
-            exponent = min(self.groups[spec.group], MAX_EXPONENT)
+            exponent: Exponent = min(self.groups[spec.group], MAX_EXPONENT)
+        else:
+            exponent = known_exponent(self.exponents, node.name)
         attrs = {**node.attrs, "spec": spec.with_exponent(exponent)}
         return Node(node.name, node.op, node.inputs, attrs)
 
@@ -222,7 +225,7 @@ class _Sweep:
         accumulator = followed_accumulator(self.graph, node)
         if accumulator is not None:
             self._make_room(node, accumulator)
-            return frozen_exponent(self.exponents[accumulator]), False
+            return known_exponent(self.exponents, accumulator), False
         source = node.inputs[0]
         if self._holds_constant(node):
             return self._of_constant(node), self._is_zero_constant(node)
@@ -286,7 +289,9 @@ class _Sweep:
         node = self.graph.producer(value)
         if node.name in self.varying:
             return None
-        known: list[Any] = [self._constant(v) for v in node.inputs]
+        known = [array for v in node.inputs if (array := self._constant(v)) is not None]
+        if len(known) < len(node.inputs):
+            return None
         if node.op in QUANTIZERS:
             if spec_of(node).exponent is None and node.name not in self.exponents:
                 return np.asarray(known[0])

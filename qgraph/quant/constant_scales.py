@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from qgraph.ir.types import Array, QuantSpec, Role
+from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import exponent_for_max, finest_exponent
-
-Exponent = int | tuple[int, ...]
 
 # A channel whose weights are 2^12 times smaller than another's is below the last bit of an 8-bit
 # output. Its own scale would buy nothing, and would ask for shifts that no target has.

@@ -32,13 +32,14 @@ from qgraph.errors import CalibrationError, ExactnessError, first_line
 from qgraph.files import write_whole
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of
-from qgraph.ir.types import AnyExponent, Role
+from qgraph.ir.types import AnyExponent, Exponent, Role
 from qgraph.names import path_text
 from qgraph.numerics import checked_exponent, exponent_for_max
 from qgraph.quant.shifts import check_shifts
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
+    ValueExponents,
     followed_accumulator,
     is_joined,
     summing_layer,
@@ -49,7 +50,6 @@ FORMAT = 1
 LARGEST = 1 << 28  # bytes of a file
 FILE = "exponents.json"
 
-Exponent = int | tuple[int, ...]
 Features = Mapping[str, tuple[int, ...]]
 
 
@@ -353,7 +353,7 @@ def _check_channels(graph: Graph, node: Node, exponent: Exponent) -> None:
 
 def _settle_biases(graph: Graph) -> None:
     """Give biases the exponents of their accumulators, which must leave room for them."""
-    known: dict[str, AnyExponent | None] = {}
+    known: ValueExponents = {}
     for node in list(graph.topological()):
         if node.op == "bias_add":
             bias = graph.producer(node.inputs[1])

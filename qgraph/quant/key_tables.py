@@ -4,69 +4,83 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
+from qgraph.quant.key_types import TypeFacts
 from qgraph.quant.keys import Declared
 from qgraph.quant.plan import NO, plan_steps, step_name, usage
 from qgraph.quant.profile import profile_keys
+from qgraph.records import FLAT, JSON
 
 # Names of the tables in docs/, each between `<!-- table: NAME -->` and `<!-- end of table -->`.
 BEGIN, END = "<!-- table: {} -->\n", "<!-- end of table -->"
 
 
-def plain_text(value: Any) -> str:
+@dataclass(frozen=True)
+class KeyFacts:
+    """A key of a profile or a step of a plan: type, values, default and meaning."""
+
+    key: str
+    limits: TypeFacts = field(metadata=FLAT)
+    values: str
+    default: JSON
+    default_text: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class StepFacts(KeyFacts):
+    """A step of a plan; `usage` is how it is written."""
+
+    usage: str
+
+
+def plain_text(value: JSON) -> str:
     """Plain data as YAML on one line."""
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
-def key_facts() -> list[dict[str, Any]]:
-    """Every key of a profile: type, values, default and meaning."""
+def key_facts() -> list[KeyFacts]:
+    """Every key of a profile."""
     return [_facts(found) for found in profile_keys()]
 
 
-def plan_facts() -> list[dict[str, Any]]:
-    """Every step of a plan: type, values, default and meaning."""
-    return [
-        {
-            **_facts(step),
-            "key": step_name(step),
-            "usage": usage(step),
-            "default_text": plain_text(step.default or NO),
-        }
-        for step in plan_steps()
-    ]
+def plan_facts() -> list[StepFacts]:
+    """Every step of a plan."""
+    return [_step_facts(step) for step in plan_steps()]
 
 
-def _facts(found: Declared) -> dict[str, Any]:
+def _step_facts(step: Declared) -> StepFacts:
+    found = replace(_facts(step), key=step_name(step))
+    found = replace(found, default_text=plain_text(found.default or NO))
+    return StepFacts(**vars(found), usage=usage(step))
+
+
+def _facts(found: Declared) -> KeyFacts:
     required = found.default is MISSING
-    default = None if required else found.default
-    plain = None if default is None else found.key.type.write(default)
+    plain = None if required else found.plain(found.default)
     unset = found.key.type.unset
-    return {
-        "key": found.path,
-        **found.key.type.facts,
-        "values": found.key.type.usage,
-        "default": plain,
-        "default_text": "" if required else plain_text(plain),
-        "meaning": found.key.meaning + (f"; null: {unset}" if unset else ""),
-    }
+    return KeyFacts(
+        key=found.path,
+        limits=found.key.type.facts,
+        values=found.key.type.usage,
+        default=plain,
+        default_text="" if required else plain_text(plain),
+        meaning=found.key.meaning + (f"; null: {unset}" if unset else ""),
+    )
 
 
 def profile_table() -> str:
     """The keys of a profile as a Markdown table."""
-    rows = [
-        (f"`{k['key']}`", _code(k["default_text"]), k["values"], k["meaning"]) for k in key_facts()
-    ]
+    rows = [(f"`{k.key}`", _code(k.default_text), k.values, k.meaning) for k in key_facts()]
     return markdown_table(("key", "default", "values", "meaning"), rows)
 
 
 def plan_table() -> str:
     """The steps of a plan as a Markdown table."""
     rows = [
-        (f"`{s['usage']}`".replace("|", "\\|"), _code(s["default_text"]), s["meaning"])
-        for s in plan_facts()
+        (f"`{s.usage}`".replace("|", "\\|"), _code(s.default_text), s.meaning) for s in plan_facts()
     ]
     return markdown_table(("step", "default", "meaning"), rows)
 

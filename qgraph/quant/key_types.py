@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Generic, TypeVar
+
+from qgraph.records import JSON, OMITTED
+
+T = TypeVar("T")
+C = TypeVar("C", bound=str)
 
 
 class KeyMisfit(ValueError):
@@ -13,8 +18,18 @@ class KeyMisfit(ValueError):
 
 
 @dataclass(frozen=True)
-class KeyType(ABC):
-    """The values that a key takes, in plain data (YAML, JSON) and in Python.
+class TypeFacts:
+    """The type of a key and its limits, for JSON; `null` is the meaning of null."""
+
+    type: str
+    null: str | None = field(default=None, metadata=OMITTED)
+    choices: tuple[str | bool, ...] | None = field(default=None, metadata=OMITTED)
+    range: tuple[float, float | None] | None = field(default=None, metadata=OMITTED)
+
+
+@dataclass(frozen=True)
+class KeyType(ABC, Generic[T]):
+    """The values that a key takes, in plain data (YAML, JSON) and in Python, where they are `T`.
 
     `unset` is the meaning of None, "" for a key that does not take None in plain data.
     """
@@ -33,42 +48,40 @@ class KeyType(ABC):
         return f"{self.expected}, or null" if self.unset else self.expected
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The type and its limits, for JSON."""
-        return {"type": self.word, **({"null": self.unset} if self.unset else {})}
+    def facts(self) -> TypeFacts:
+        return TypeFacts(self.word, self.unset or None)
 
     @abstractmethod
-    def read(self, value: Any, path: str = "") -> Any:
-        """The value of the field at `path`, from plain data other than None. Raises Misfit."""
+    def read(self, value: object, path: str = "") -> T:
+        """The value of the field at `path`, from plain data other than None. Raises KeyMisfit."""
 
-    def checked(self, value: Any) -> Any:
-        """The value of the field from a value in Python other than None. Raises Misfit."""
+    def checked(self, value: object) -> T:
+        """The value of the field from a value in Python other than None. Raises KeyMisfit."""
         return self.read(value)
 
-    def write(self, value: Any) -> Any:
+    @abstractmethod
+    def write(self, value: T) -> JSON:
         """Plain data that `read` reads back as `value`."""
-        return value
 
 
 @dataclass(frozen=True)
-class TextType(KeyType):
+class TextType(KeyType[str]):
     """Any text; `example` is what an error asks for where the key is required and missing."""
 
-    word = "text"
+    word = expected = "text"
     example: str = "text"
 
-    @property
-    def expected(self) -> str:
-        return "text"
-
-    def read(self, value: Any, path: str = "") -> str:
+    def read(self, value: object, path: str = "") -> str:
         if not isinstance(value, str):
             raise KeyMisfit(self.expected)
         return value
 
+    def write(self, value: str) -> JSON:
+        return value
+
 
 @dataclass(frozen=True)
-class SwitchType(KeyType):
+class SwitchType(KeyType[bool]):
     """A bool, in plain data too unless it has words there: (word of false, word of true)."""
 
     word = "switch"
@@ -79,27 +92,27 @@ class SwitchType(KeyType):
         return f"one of {', '.join(self.words)}" if self.words else "true or false"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts, "choices": list(self.words or (False, True))}
+    def facts(self) -> TypeFacts:
+        return replace(super().facts, choices=self.words or (False, True))
 
-    def read(self, value: Any, path: str = "") -> bool:
+    def read(self, value: object, path: str = "") -> bool:
         if self.words and isinstance(value, str) and value in self.words:
             return value == self.words[True]
         if self.words:
             raise KeyMisfit(self.expected)
         return self.checked(value)
 
-    def checked(self, value: Any) -> bool:
+    def checked(self, value: object) -> bool:
         if not isinstance(value, bool):
             raise KeyMisfit("true or false")
         return value
 
-    def write(self, value: bool) -> Any:
+    def write(self, value: bool) -> JSON:
         return self.words[value] if self.words else value
 
 
 @dataclass(frozen=True)
-class WholeType(KeyType):
+class WholeType(KeyType[int]):
     """A whole number from `low` to `high`."""
 
     word = "whole number"
@@ -111,18 +124,22 @@ class WholeType(KeyType):
         return f"a whole number from {self.low} to {self.high}"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts, "range": [self.low, self.high]}
+    def facts(self) -> TypeFacts:
+        return replace(super().facts, range=(self.low, self.high))
 
-    def read(self, value: Any, path: str = "") -> int:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or not self.low <= value <= self.high:
+    def read(self, value: object, path: str = "") -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise KeyMisfit(self.expected)
+        if not self.low <= value <= self.high:
             raise KeyMisfit(self.expected)
         return int(value)
 
+    def write(self, value: int) -> JSON:
+        return value
+
 
 @dataclass(frozen=True)
-class NumberType(KeyType):
+class NumberType(KeyType[float]):
     """A finite number, at least `low`."""
 
     word = "number"
@@ -133,43 +150,47 @@ class NumberType(KeyType):
         return f"a finite number, at least {self.low:g}"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts, "range": [self.low, None]}
+    def facts(self) -> TypeFacts:
+        return replace(super().facts, range=(self.low, None))
 
-    def read(self, value: Any, path: str = "") -> float:
-        real = isinstance(value, int | float) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < self.low:
+    def read(self, value: object, path: str = "") -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise KeyMisfit(self.expected)
+        if not math.isfinite(value) or value < self.low:
             raise KeyMisfit(self.expected)
         return float(value)
 
+    def write(self, value: float) -> JSON:
+        return value
+
 
 @dataclass(frozen=True)
-class ChoiceType(KeyType):
+class ChoiceType(KeyType[C]):
     """One of several texts; what is read is the element of `choices`, an enumeration's member."""
 
     word = "choice"
-    choices: tuple[str, ...]
+    choices: tuple[C, ...]
 
     @property
     def expected(self) -> str:
         return f"one of {', '.join(map(str, self.choices))}"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts, "choices": list(map(str, self.choices))}
+    def facts(self) -> TypeFacts:
+        return replace(super().facts, choices=tuple(map(str, self.choices)))
 
-    def read(self, value: Any, path: str = "") -> str:
+    def read(self, value: object, path: str = "") -> C:
         for choice in self.choices:
             if isinstance(value, str) and value == choice:
                 return choice
         raise KeyMisfit(self.expected)
 
-    def write(self, value: Any) -> Any:
-        return None if value is None else str(value)
+    def write(self, value: C) -> JSON:
+        return str(value)
 
 
 @dataclass(frozen=True)
-class SpanType(KeyType):
+class SpanType(KeyType[tuple[int, int]]):
     """Two whole numbers from `low` to `high`, in rising order."""
 
     word = "two whole numbers"
@@ -181,10 +202,10 @@ class SpanType(KeyType):
         return f"two numbers, [least, most], from {self.low} to {self.high}"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts, "range": [self.low, self.high]}
+    def facts(self) -> TypeFacts:
+        return replace(super().facts, range=(self.low, self.high))
 
-    def read(self, value: Any, path: str = "") -> tuple[int, int]:
+    def read(self, value: object, path: str = "") -> tuple[int, int]:
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise KeyMisfit(self.expected)
         least, most = (WholeType(self.low, self.high).read(v) for v in value)
@@ -192,5 +213,5 @@ class SpanType(KeyType):
             raise KeyMisfit("[least, most] in rising order")
         return least, most
 
-    def write(self, value: tuple[int, int]) -> list[int]:
+    def write(self, value: tuple[int, int]) -> JSON:
         return list(value)

@@ -8,61 +8,55 @@ declarations.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from qgraph.errors import ProfileError
 from qgraph.quant.key_types import KeyMisfit, KeyType
+from qgraph.records import JSON, Object
 
 T = TypeVar("T")
+AnyKeyType: TypeAlias = KeyType[Any]  # a type of any values
 
 
 @dataclass(frozen=True)
-class SectionType(KeyType):
+class SectionType(KeyType[T]):
     """A dataclass of keys of its own, a mapping in plain data."""
 
-    word = "section"
-    kind: type
+    word, expected = "section", "a mapping"
+    kind: type[T]
 
-    @property
-    def expected(self) -> str:
-        return "a mapping"
-
-    def read(self, value: Any, path: str = "") -> Any:
+    def read(self, value: object, path: str = "") -> T:
         return read(self.kind, value, f"{path}.")
 
-    def checked(self, value: Any) -> Any:
+    def checked(self, value: object) -> T:
         if not isinstance(value, self.kind):
             raise KeyMisfit(f"a {self.kind.__name__}")
         return value
 
-    def write(self, value: Any) -> Any:
+    def write(self, value: T) -> JSON:
         return write(value)
 
 
 @dataclass(frozen=True)
-class ListType(KeyType):
+class ListType(KeyType[tuple[T, ...]]):
     """A list of dataclasses with keys of their own."""
 
-    word = "list"
-    kind: type
+    word, expected = "list", "a list"
+    part: SectionType[T]
 
-    @property
-    def expected(self) -> str:
-        return "a list"
-
-    def read(self, value: Any, path: str = "") -> tuple[Any, ...]:
+    def read(self, value: object, path: str = "") -> tuple[T, ...]:
         if not isinstance(value, list):
             raise KeyMisfit(self.expected)
-        return tuple(read(self.kind, item, f"{path}[{i}].") for i, item in enumerate(value))
+        return tuple(self.part.read(item, f"{path}[{i}]") for i, item in enumerate(value))
 
-    def checked(self, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, tuple) or not all(isinstance(v, self.kind) for v in value):
-            raise KeyMisfit(f"a tuple of {self.kind.__name__}")
+    def checked(self, value: object) -> tuple[T, ...]:
+        if not isinstance(value, tuple) or not all(isinstance(v, self.part.kind) for v in value):
+            raise KeyMisfit(f"a tuple of {self.part.kind.__name__}")
         return value
 
-    def write(self, value: tuple[Any, ...]) -> list[Any]:
+    def write(self, value: tuple[T, ...]) -> JSON:
         return [write(item) for item in value]
 
 
@@ -74,15 +68,29 @@ class Key:
     `short`, a value in place of the mapping (`rounding: floor`) is a value of this key.
     """
 
-    type: KeyType
+    type: AnyKeyType
     meaning: str
     path: str = ""
     short: bool = False
 
 
-def key(default: Any, type: KeyType, meaning: str, path: str = "", short: bool = False) -> Any:
-    """A dataclass field that is a key; `default` MISSING makes it a required one."""
+@overload
+def key(default: T, type: KeyType[T], meaning: str, path: str = ..., short: bool = ...) -> T: ...
+@overload
+def key(
+    default: None, type: KeyType[T], meaning: str, path: str = ..., short: bool = ...
+) -> T | None: ...
+def key(
+    default: object, type: AnyKeyType, meaning: str, path: str = "", short: bool = False
+) -> object:
+    """A dataclass field that is a key."""
     return field(default=default, metadata={"key": Key(type, meaning, path, short)})
+
+
+def required_key(type: KeyType[T], meaning: str) -> T:
+    """A dataclass field that is a key without a default."""
+    made: T = field(metadata={"key": Key(type, meaning)})
+    return made
 
 
 @dataclass(frozen=True)
@@ -91,8 +99,13 @@ class Declared:
 
     name: str
     path: str
-    default: Any
+    default: object
     key: Key
+
+    def plain(self, value: object) -> JSON:
+        """A value of the field as plain data; None stays."""
+        made: JSON = None if value is None else self.key.type.write(value)
+        return made
 
 
 def declared(kind: type) -> tuple[Declared, ...]:
@@ -111,12 +124,12 @@ def leaves(kind: type, prefix: str = "") -> Iterator[Declared]:
             yield from leaves(type_.kind, f"{path}.")
         elif isinstance(type_, ListType):
             yield Declared(found.name, path, found.default, found.key)
-            yield from leaves(type_.kind, f"{path}[].")
+            yield from leaves(type_.part.kind, f"{path}[].")
         else:
             yield Declared(found.name, path, found.default, found.key)
 
 
-def check(made: Any) -> None:
+def check(made: object) -> None:
     """Check the fields of a dataclass that Python code makes. Raises ProfileError.
 
     Texts of a choice become the members of its enumeration.
@@ -132,72 +145,73 @@ def check(made: Any) -> None:
         object.__setattr__(made, found.name, taken)
 
 
-def read(kind: type[T], data: Any, prefix: str = "", what: str = "", **usual: Any) -> T:
+def read(kind: type[T], data: object, prefix: str = "", what: str = "", **usual: object) -> T:
     """A dataclass of keys from plain data. Raises ProfileError that names the key.
 
     `prefix` is the path of the data, `what` what an error calls it; `usual` are fields that the
     data may leave out.
     """
-    top = _mapping(data, what or prefix.removesuffix("."))
     keys = {found.path: found for found in declared(kind)}
     groups: dict[str, list[str]] = {}
     for path in keys:
         head, _, rest = path.partition(".")
         groups.setdefault(head, []).extend([rest] if rest else [])
-    _known(top, groups, prefix)
-    values: dict[str, Any] = usual
-    for head, value in top.items():
-        if not groups[head]:
-            values[keys[head].name] = _value(keys[head], value, prefix + head)
+    values = usual
+    for head, value in _entries(data, groups, prefix, what or prefix.removesuffix(".")):
+        found = keys.get(head) or _short_key(keys, groups[head], head)
+        if found is not None and (head in keys or not isinstance(value, Mapping)):
+            values[found.name] = _value(found, value, prefix + head)
             continue
-        short = [
-            keys[f"{head}.{rest}"] for rest in groups[head] if keys[f"{head}.{rest}"].key.short
-        ]
-        if short and not isinstance(value, Mapping):
-            values[short[0].name] = _value(short[0], value, prefix + head)
-            continue
-        inner = _mapping(value, prefix + head)
-        _known(inner, groups[head], f"{prefix}{head}.")
-        for rest, part in inner.items():
+        for rest, part in _entries(value, groups[head], f"{prefix}{head}.", prefix + head):
             found = keys[f"{head}.{rest}"]
             values[found.name] = _value(found, part, f"{prefix}{head}.{rest}")
     for found in keys.values():
         if found.default is MISSING and found.name not in values:
             example = getattr(found.key.type, "example", found.key.type.expected)
             raise _wrong(prefix + found.path, example, None)
+    return made_of(kind, values)
+
+
+def _short_key(keys: Mapping[str, Declared], group: list[str], head: str) -> Declared | None:
+    inner = (keys[f"{head}.{rest}"] for rest in group)
+    return next((found for found in inner if found.key.short), None)
+
+
+def made_of(kind: type[T], values: Mapping[str, object]) -> T:
+    """A dataclass of keys from values of its fields, which it checks itself."""
     return kind(**values)
 
 
-def write(made: Any) -> dict[str, Any]:
+def write(made: object) -> Object:
     """Plain data that `read` reads back as `made`, a dataclass of keys."""
     assert is_dataclass(made)
-    data: dict[str, Any] = {}
+    data: Object = {}
     for found in declared(type(made)):
         value = getattr(made, found.name)
         if value is None and not found.key.type.unset:
             continue
-        plain = None if value is None else found.key.type.write(value)
+        plain = found.plain(value)
         head, _, rest = found.path.partition(".")
         if not rest:
             data[head] = plain
         elif found.key.short:
             data[head] = plain if _is_alone(made, found) else {rest: plain}
-        elif isinstance(data.setdefault(head, {}), dict):
-            data[head][rest] = plain
+        elif isinstance(section := data.setdefault(head, Object()), dict):
+            section[rest] = plain
     return data
 
 
-def values_by_path(made: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def values_by_path(made: object, prefix: str = "") -> Iterator[tuple[str, JSON]]:
     """Every key of a dataclass and of its sections with its value in plain data."""
     for found in declared(type(made)):
         value, path = getattr(made, found.name), prefix + found.path
         if isinstance(found.key.type, SectionType):
             yield from values_by_path(value, f"{path}.")
         elif value is not None or found.key.type.unset:
-            yield path, None if value is None else found.key.type.write(value)
+            yield path, found.plain(value)
 
 
-def _is_alone(made: Any, short: Declared) -> bool:
+def _is_alone(made: object, short: Declared) -> bool:
     """Whether the other keys of a short key's mapping have their defaults."""
     head = short.path.partition(".")[0]
     return all(
@@ -207,7 +221,7 @@ def _is_alone(made: Any, short: Declared) -> bool:
     )
 
 
-def _value(found: Declared, value: Any, path: str) -> Any:
+def _value(found: Declared, value: object, path: str) -> object:
     if value is None and found.key.type.unset:
         return None
     try:
@@ -216,28 +230,28 @@ def _value(found: Declared, value: Any, path: str) -> Any:
         raise _wrong(path, str(misfit), value) from None
 
 
-def _known(data: Mapping[Any, Any], keys: Any, prefix: str) -> None:
+def _entries(
+    data: object, keys: Collection[str], prefix: str, what: str
+) -> Iterator[tuple[str, object]]:
+    """The entries of a mapping whose keys are all known; of None there are none."""
+    if data is None:
+        return
+    if not isinstance(data, Mapping):
+        raise ProfileError(f"{what} must be a mapping, found {_short(data)}")
     unknown = [k for k in data if k not in keys]
     if unknown:
         raise ProfileError(
             f"unknown key `{prefix}{str(unknown[0])[:60]}`",
             hint=f"known: {', '.join(sorted(keys))}",
         )
+    yield from data.items()
 
 
-def _mapping(value: Any, what: str) -> Mapping[Any, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ProfileError(f"{what} must be a mapping, found {_short(value)}")
-    return value
-
-
-def _wrong(path: str, expected: str, found: Any) -> ProfileError:
+def _wrong(path: str, expected: str, found: object) -> ProfileError:
     return ProfileError(f"`{path}` must be {expected}, found {_short(found)}")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """`value` as Python writes it, cut to a length that a message can have."""
     text = reprlib.repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,17 +123,20 @@ def _step(graph: Graph, node: Node, value: str, constant: Constant) -> Step | No
 def _joined(
     graph: Graph, node: Node, value: str, constants: dict[str, Array | None]
 ) -> Step | None:
-    axis = node.typed(AxisAttrs).axis
-    sizes = {v: (graph.types[v].shape or {axis: None})[axis] for v in constants}
-    if any(size is None for size in sizes.values()):
-        return None
+    axis, sizes = node.typed(AxisAttrs).axis, dict[str, int]()
+    for v in constants:
+        size = (graph.types[v].shape or {axis: None})[axis]
+        if size is None:
+            return None
+        sizes[v] = size
+
+    def zeros(x: Array, size: int) -> Array:
+        shape = list(x.shape)
+        shape[axis] = size
+        return np.zeros(shape, x.dtype)
 
     def join(x: Array) -> Array:
-        parts = []
-        for v in node.inputs:
-            shape: list[Any] = list(x.shape)
-            shape[axis] = sizes.get(v)
-            parts.append(x if v == value else np.zeros(shape, x.dtype))
+        parts = [x if v == value else zeros(x, sizes[v]) for v in node.inputs]
         return np.concatenate(parts, axis)
 
     return join

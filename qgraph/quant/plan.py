@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from qgraph.errors import UsageError
 from qgraph.quant.constant_scales import WEIGHT_METHODS
 from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
-from qgraph.quant.keys import Declared, declared, key
+from qgraph.quant.keys import Declared, declared, key, made_of
 from qgraph.quant.thresholds import NAMES
 
 NOTHING = "plain"
@@ -102,7 +101,7 @@ def parse_plan(text: str) -> Plan:
     if text.strip() == NOTHING:
         return Plan()
     steps = {step_name(step): step for step in plan_steps()}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         step = steps.get(name)
@@ -113,7 +112,7 @@ def parse_plan(text: str) -> Plan:
         if step.name in found:
             raise UsageError(f"plan: `{name}` is there twice")
         found[step.name] = _read(step, value if equals else None)
-    return Plan(**found)
+    return made_of(Plan, found)
 
 
 def step_name(step: Declared) -> str:
@@ -134,7 +133,7 @@ def _written(step: Declared, value: object) -> str:
     return f"{step_name(step)}={NO if value is False else value or NO}"
 
 
-def _read(step: Declared, value: str | None) -> Any:
+def _read(step: Declared, value: str | None) -> object:
     kind = step.key.type
     if isinstance(kind, SwitchType) and value in (None, NO, YES):
         return value != NO
@@ -151,10 +150,10 @@ def _read(step: Declared, value: str | None) -> Any:
 
 def everything() -> Plan:
     """A plan with every step in it: what there is, not what is wise."""
-    return Plan(**{step.name: _most(step) for step in plan_steps()})
+    return made_of(Plan, {step.name: _most(step) for step in plan_steps()})
 
 
-def _most(step: Declared) -> Any:
+def _most(step: Declared) -> object:
     if isinstance(step.key.type, ChoiceType):
         return step.key.type.choices[-1]
     return True if isinstance(step.key.type, SwitchType) else 1.0

@@ -7,11 +7,10 @@ Each key is declared where its field is (`qgraph/quant/keys.py`); docs/profiles.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -20,7 +19,17 @@ from qgraph.errors import ProfileError, first_line
 from qgraph.ir.types import OVERFLOWS, ROUNDINGS, Overflow, Role, Rounding
 from qgraph.names import path_text
 from qgraph.quant.key_types import ChoiceType, SpanType, SwitchType, TextType, WholeType
-from qgraph.quant.keys import Declared, ListType, SectionType, check, key, leaves, read, write
+from qgraph.quant.keys import (
+    Declared,
+    ListType,
+    SectionType,
+    check,
+    key,
+    leaves,
+    read,
+    required_key,
+    write,
+)
 
 LARGEST = 1 << 20  # bytes of a profile
 DEEPEST = 20
@@ -62,8 +71,7 @@ USUAL_BITS = Bits()
 class Override:
     """Bits for the layers whose name matches a shell pattern. Raises ProfileError."""
 
-    match: str = key(
-        MISSING,
+    match: str = required_key(
         TextType(example="a layer name or pattern"),
         "a layer's name, or a shell pattern of names; the first override that matches counts",
     )
@@ -78,7 +86,7 @@ class Override:
 class Profile:
     """A fixed-point target. Raises ProfileError for a value that a key does not take."""
 
-    name: str = key(MISSING, TextType(), "name of the target; the file's name by default")
+    name: str = required_key(TextType(), "name of the target; the file's name by default")
     description: str = key("", TextType(), "one line about the target")
     bits: Bits = key(USUAL_BITS, SectionType(Bits), "width of each class of tensor")
     per_channel: bool = key(
@@ -134,7 +142,9 @@ class Profile:
     shift: tuple[int, int] = key(
         (-31, 62), SpanType(-62, 62), "legal right shifts of a requantization, least and most"
     )
-    overrides: tuple[Override, ...] = key((), ListType(Override), "bits of single layers")
+    overrides: tuple[Override, ...] = key(
+        (), ListType(SectionType(Override)), "bits of single layers"
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -206,7 +216,7 @@ class _Loader(yaml.SafeLoader):
 
     depth = 0
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             raise MarkedYAMLError(problem="aliases are not read in profiles", problem_mark=mark)

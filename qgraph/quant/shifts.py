@@ -13,7 +13,7 @@ from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent
 from qgraph.numerics import frozen_exponent
-from qgraph.quant.topology import QUANTIZERS, keeps_scale, value_exponent
+from qgraph.quant.topology import QUANTIZERS, ValueExponents, keeps_scale, value_exponent
 from qgraph.rewrite.constants import channels_of
 
 REQUANTIZED = ("quantize", "standardize")
@@ -52,8 +52,8 @@ def fit_zeros(graph: Graph, shift: tuple[int, int], zeros: Collection[str]) -> N
             exponents = _exponents(graph)
 
 
-def _exponents(graph: Graph) -> dict[str, AnyExponent | None]:
-    found: dict[str, AnyExponent | None] = {}
+def _exponents(graph: Graph) -> ValueExponents:
+    found: ValueExponents = {}
     for node in graph.topological():
         found[node.name] = value_exponent(node, found)
     return found
@@ -86,7 +86,7 @@ def check_shifts(graph: Graph, shift: tuple[int, int]) -> None:
 
     And at a layer norm that has no numbers for the scales there are.
     """
-    exponents: dict[str, AnyExponent | None] = {}
+    exponents: ValueExponents = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
         source = exponents.get(node.inputs[0]) if node.op in REQUANTIZED else None

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from qgraph.ir.types import Array
 
 SHARE_OF_FREE = 0.5
 ALIGNMENT = 64
+EMPTY: Array = np.empty(0)
 
 
 def memory_bound() -> int:
@@ -99,7 +100,7 @@ class Shelf:
         self.spilled = 0
         self._held = 0
         self._lock = threading.Lock()
-        self._chunks: dict[str, Any] = {}
+        self._chunks: dict[str, Sequence[Array]] = {}
         self._sizes: dict[str, int] = {}
         self._slots: dict[str, _Slots] = {}
 
@@ -111,7 +112,8 @@ class Shelf:
         # In one layout, on file or not: the order of a sum may follow the layout.
         array = np.asarray(array, order="C")
         with self._lock:
-            chunks = self._chunks.setdefault(value, [None] * self.count)
+            chunks = self._chunks.setdefault(value, [EMPTY] * self.count)
+            assert isinstance(chunks, list), value
             fits = self._held + array.nbytes <= self.memory or not array.nbytes
             if fits:
                 self._held += array.nbytes
@@ -124,8 +126,7 @@ class Shelf:
         chunks[index] = array if fits else slots.held(index, array)
 
     def __getitem__(self, value: str) -> Sequence[Array]:
-        chunks: Sequence[Array] = self._chunks[value]
-        return chunks
+        return self._chunks[value]
 
     def __contains__(self, value: str) -> bool:
         return value in self._chunks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from qgraph.ir.ops.base import Scale
 from qgraph.ir.ops.linear import COMPUTE
 from qgraph.ir.ops.structure import QuantizerAttrs
 from qgraph.ir.reading import marks_of, padding_value
-from qgraph.ir.types import AnyExponent, QuantSpec, Role
+from qgraph.ir.types import AnyExponent, Exponent, QuantSpec, Role
+from qgraph.numerics import frozen_exponent
 
 QUANTIZERS = tuple(name for name, op in OPS.items() if op.scale is Scale.OWN)
 CLIPS = ("maximum", "minimum")
+ValueExponents: TypeAlias = dict[str, AnyExponent | None]  # None: a float value
 SIGNED_ACTIVATIONS = "signed-activations"  # a fact of graphs: no input or result is unsigned
 
 
@@ -157,6 +160,20 @@ def leaving(graph: Graph) -> frozenset[str]:
         if node.name in inner or node.op in COMPUTE or node.op in QUANTIZERS:
             inner.update(node_of(value) for value in node.inputs)
     return frozenset(graph.nodes.keys() - inner)
+
+
+def known_exponent(exponents: ValueExponents, value: str) -> Exponent:
+    """The exponent of a value that is in fixed point, as a QuantSpec holds it."""
+    exponent = exponents[value]
+    assert exponent is not None, value
+    return frozen_exponent(exponent)
+
+
+def scalar_exponent(exponents: ValueExponents, value: str) -> int:
+    """The exponent of a value in fixed point whose channels all share it."""
+    one, *others = {*np.ravel(known_exponent(exponents, value))}
+    assert not others, value
+    return int(one)
 
 
 def value_exponent(node: Node, exponents: Mapping[str, AnyExponent | None]) -> AnyExponent | None:

@@ -14,8 +14,8 @@ from qgraph.foreign import Tensor, Variable
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.structure import TableAttrs
 from qgraph.ir.reading import spec_if_any, spec_of
-from qgraph.ir.types import AnyExponent, Array, Rounding
-from qgraph.quant.topology import QUANTIZERS, sources, value_exponent
+from qgraph.ir.types import Array, Rounding
+from qgraph.quant.topology import QUANTIZERS, ValueExponents, sources, value_exponent
 from qgraph.train.compact import coded_inputs, keeping_codes
 from qgraph.train.epilogue import Epilogue, epilogue_op, epilogues
 from qgraph.train.folded import Norm
@@ -268,7 +268,7 @@ def at_their_widest(graph: Graph) -> Graph:
 
 def _coded(graph: Graph) -> frozenset[str]:
     """The values that stand for codes."""
-    exponents: dict[str, AnyExponent | None] = {}
+    exponents: ValueExponents = {}
     for node in graph.topological():
         exponents[node.name] = value_exponent(node, exponents)
     return frozenset(name for name, exponent in exponents.items() if exponent is not None)

@@ -11,7 +11,7 @@ import numpy as np
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.errors import GraphError
 from qgraph.exact.reference import Reference
-from qgraph.ir.types import Array, Codes, Fixed
+from qgraph.ir.types import Array, Codes, Exponent, Fixed
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.verification.cases import Case
 
@@ -108,7 +108,7 @@ def expected_codes(
     return {n: v.codes for n, v in values.items() if isinstance(v, Fixed)}
 
 
-def _exponent(exponent: int | tuple[int, ...]) -> int | Codes:
+def _exponent(exponent: Exponent) -> int | Codes:
     return exponent if isinstance(exponent, int) else np.asarray(exponent, np.int64)
 
 

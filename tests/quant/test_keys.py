@@ -37,15 +37,15 @@ def test_the_default_is_declared(found) -> None:
 def test_what_the_parser_takes_is_what_is_declared(found) -> None:
     """The ends of a range and each choice are read and dumped; what lies outside is refused."""
     facts = found.key.type.facts
-    kind, low, high = facts["type"], *facts.get("range", (0, 0))
+    low, high = facts.range or (0, 0)
     legal = {
         "whole number": [low, high],
         "two whole numbers": [[low, high], [low, low]],
-        "choice": facts.get("choices", []),
-        "switch": facts.get("choices", []),
+        "choice": facts.choices,
+        "switch": facts.choices,
         "text": ["", "x"],
-    }[kind]
-    for value in [*legal, *([None] if "null" in facts else [])]:
+    }[facts.type]
+    for value in [*legal, *([None] if facts.null else [])]:
         made = parse_profile(nested(found.path, value), "p")
         assert dict(values_by_path(made))[found.path] == value
         assert parse_profile(write(made), "p") == made
@@ -55,8 +55,8 @@ def test_what_the_parser_takes_is_what_is_declared(found) -> None:
         "choice": ["", "none", 1, [], True],
         "switch": ["", 1, "none", []],
         "text": [7, ["x"], {}],
-    }[kind]
-    for value in [*wrong, *([] if "null" in facts else [None])]:
+    }[facts.type]
+    for value in [*wrong, *([] if facts.null else [None])]:
         with pytest.raises(ProfileError, match=rf"^p: `{re.escape(found.path)}` must be "):
             parse_profile(nested(found.path, value), "p")
 
@@ -74,7 +74,7 @@ def test_python_is_checked_as_yaml_is() -> None:
 
 def test_the_dump_has_every_key() -> None:
     assert dict(values_by_path(Profile("p"))).keys() == {
-        k["key"] for k in key_facts() if "[" not in k["key"]
+        k.key for k in key_facts() if "[" not in k.key
     }
     assert write(Profile("p", overrides=(Override("x", 4),)))["overrides"] == [
         {"match": "x", "weight": 4}

@@ -9,7 +9,7 @@ import numpy as np
 from qgraph import kernels
 from qgraph.backends.engine.engine import Engine
 from qgraph.errors import ExactnessError, GraphError
-from qgraph.ir.types import ROUNDINGS, Array, Overflow, QuantSpec, rounding_of_numbers
+from qgraph.ir.types import ROUNDINGS, Array, Exponent, Overflow, QuantSpec, rounding_of_numbers
 
 EXACT_FLOAT32_BITS = 24
 
@@ -43,9 +43,7 @@ class FloatEngine:
         self._exponents = list(exits.values())
 
     @staticmethod
-    def of(
-        engine: Engine, spec: QuantSpec, exits: Mapping[str, int | tuple[int, ...]]
-    ) -> FloatEngine | None:
+    def of(engine: Engine, spec: QuantSpec, exits: Mapping[str, Exponent]) -> FloatEngine | None:
         """None where this needs more than one scale a tensor, or codes that float32 does not hold.
 
         exits: exponents by tensor.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from qgraph.backends.tf.builder import DType, GraphDefBuilder
 from qgraph.exact.bounds import Bound
 from qgraph.exact.sums import FLOAT32_EXACT
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.types import Array
-from qgraph.quant.topology import QUANTIZERS
+from qgraph.quant.topology import QUANTIZERS, ValueExponents
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Emission:
     casts: dict[tuple[str, str], str] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
-    exponents: dict[str, Any] = field(default_factory=dict)
+    exponents: ValueExponents = field(default_factory=dict)
 
     def type_name(self, value: str) -> str:
         return self.dtypes.get(value, self.graph.types[value].dtype)

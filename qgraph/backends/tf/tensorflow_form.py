@@ -15,7 +15,7 @@ from qgraph.backends.tf.lower import LOWERINGS
 from qgraph.backends.tf.program import TFProgram
 from qgraph.exact.bounds import bounds
 from qgraph.foreign import Proto
-from qgraph.ir.types import Array
+from qgraph.ir.types import Array, Exponent
 from qgraph.numerics import aligned
 from qgraph.ops.lowerings import Lowerings
 
@@ -82,13 +82,13 @@ def _cut(data: bytes, names: set[str]) -> Proto:
     return graph_def
 
 
-def _values(codes: Array, exponent: int | tuple[int, ...]) -> Array:
+def _values(codes: Array, exponent: Exponent) -> Array:
     at = aligned(np.asarray(exponent), codes.shape)
     values: Array = np.ldexp(codes.astype(np.float64), -at).astype(np.float32)
     return values
 
 
-def _codes(values: Array, exponent: int | tuple[int, ...]) -> Array:
+def _codes(values: Array, exponent: Exponent) -> Array:
     """Codes of values that lie on their grid; others, which would be wrong, stay wrong."""
     at = aligned(np.asarray(exponent), values.shape)
     steps = np.ldexp(values.astype(np.float64), at)

@@ -12,6 +12,7 @@ from qgraph.backends.tf.lower.base import Lower
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.norm import NormAttrs
 from qgraph.ir.ops.standardize import StandardizationAttrs, standardization
+from qgraph.quant.topology import scalar_exponent
 
 
 def _batch_norm(e: Emission, node: Node) -> str:
@@ -50,7 +51,7 @@ def _standardize(e: Emission, node: Node) -> str:
     name, source = node.name, node.inputs[0]
     held, t = e.type_name(source), DType("int64")
     channels = int((e.graph.types[source].shape or ())[-1] or 0)
-    attrs, exponent = node.typed(StandardizationAttrs), e.exponents[source]
+    attrs, exponent = node.typed(StandardizationAttrs), scalar_exponent(e.exponents, source)
     numbers = standardization(attrs, channels, exponent, name)
     axis = e.builder.const(np.array([-1], np.int32), f"{name}/axis")
 

@@ -12,6 +12,7 @@ from qgraph.backends.tf.lower.base import Lower, factor, simple
 from qgraph.ir.graph import Node
 from qgraph.ir.ops.activation import EluAttrs, HardSigmoidAttrs, LeakyReluAttrs, six_code
 from qgraph.ir.ops.arithmetic import CastAttrs
+from qgraph.quant.topology import known_exponent
 
 
 def _relu6(e: Emission, node: Node) -> str:
@@ -20,7 +21,7 @@ def _relu6(e: Emission, node: Node) -> str:
     x = e.tensor(node.inputs[0], dtype)
     if node.inputs[0] not in e.bounds:
         return e.builder.add("Relu6", node.name, [x], T=DType(dtype))
-    exponent = e.exponents[node.inputs[0]]
+    exponent = known_exponent(e.exponents, node.inputs[0])
     six = np.ldexp(six_code(exponent).astype(np.float64), -np.asarray(exponent)).astype(dtype)
     x = e.builder.add("Relu", f"{node.name}/relu", [x], T=DType(dtype))
     return e.builder.add("Minimum", node.name, [x, factor(e, node.name, six)], T=DType(dtype))

@@ -14,6 +14,7 @@ from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import Array, Fixed, Overflow, Rounding, rounding_of_numbers
 from qgraph.numerics import dequantize
+from qgraph.quant.topology import scalar_exponent
 
 
 def _quantize(e: Emission, node: Node) -> str:
@@ -113,7 +114,7 @@ def _half_up(e: Emission, name: str, x: str, dtype: str) -> str:
 
 
 def _lookup(e: Emission, node: Node) -> str:
-    attrs, exponent = node.typed(TableAttrs), int(e.exponents[node.inputs[0]])
+    attrs, exponent = node.typed(TableAttrs), scalar_exponent(e.exponents, node.inputs[0])
     dtype = e.type_name(node.inputs[0])
     values = dequantize(Fixed(table(attrs, exponent), attrs.exponent)).astype(np.float32)
     entries = e.builder.shared(values, f"{node.name}/table")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ LOCAL_HEADER = 30  # bytes before the name of a zip member
 ENCRYPTED = 1
 UNREADABLE = "cannot be read"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+JsonObject: TypeAlias = dict[str, Any]
 
 
 def most_unpacked(size: int) -> int:
@@ -172,13 +173,13 @@ def read_arrays(
     return {name.removesuffix(".npy"): archive.array(name) for name in archive.members}
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """The JSON object in a file. Raises LoadError."""
     with reading(path):
         return parse_json(path.read_bytes())
 
 
-def parse_json(text: bytes | str) -> dict[str, Any]:
+def parse_json(text: bytes | str) -> JsonObject:
     """A JSON object. Raises ValueError and, where it is nested too deep, RecursionError."""
     found = json.loads(text)
     if not isinstance(found, dict):

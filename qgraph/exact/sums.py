@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from qgraph.ir.ops.windows import Pads
 from qgraph.ir.types import Array, Codes
 
-Mask = bool | Array  # the taps of a window that are seen; True for all
+Mask = Literal[True] | Array  # the taps of a window that are seen; True for all
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
 COLUMNS = "depthwise_conv2d"  # its last two axes are its output channels

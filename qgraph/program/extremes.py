@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.ir.types import Codes
 from qgraph.program.ops import ClipAttrs, RequantizeAttrs
@@ -91,14 +91,14 @@ class _ExtremeSearch:
             tried[tensor.name] = np.clip(codes, low, high)
         return tried
 
-    def _reach(self, tensor: Tensor) -> tuple[Any, Any]:
+    def _reach(self, tensor: Tensor) -> tuple[Codes, Codes]:
         """Range of each channel."""
         if tensor.name != self.head or not self.place.sums:
-            return tensor.low, tensor.high
+            return np.asarray(tensor.low), np.asarray(tensor.high)
         up, down = np.maximum(self.weights, 0).sum(0), np.minimum(self.weights, 0).sum(0)
         return up * self.low + down * self.high, up * self.high + down * self.low
 
-    def _spread(self, shape: tuple[int, ...], low: Any, high: Any) -> Codes:
+    def _spread(self, shape: tuple[int, ...], low: Codes, high: Codes) -> Codes:
         """Draw codes of every size: as many between 2^k and 2^(k+1) for each k."""
         power = self.rng.uniform(0, np.log2(np.maximum(np.maximum(-low, high), 1) + 1.0), shape)
         codes = np.floor(np.exp2(power)).astype(np.int64) * self.rng.choice([-1, 0, 1, 1], shape)
@@ -151,7 +151,7 @@ class _ExtremeSearch:
             if why is not None:
                 self.missing.append(Unreached(goal, step.output, why))
 
-    def _take(self, step: Step, attrs: Limits, goal: str, hits: Any) -> bool:
+    def _take(self, step: Step, attrs: Limits, goal: str, hits: Codes) -> bool:
         for row, channel in hits[:ATTEMPTS]:
             kept = {n: c[row : row + 1] for n, c in self.tried.items()}
             entries = kept
@@ -226,8 +226,8 @@ def _shift(attrs: Limits) -> int | tuple[int, ...]:
     return attrs.shift if isinstance(attrs, RequantizeAttrs) else 0
 
 
-def _shows(attrs: Limits, goal: str, before: Codes) -> Any:
-    """Whether each code that goes into a step shows that."""
+def _shows(attrs: Limits, goal: str, before: Codes) -> npt.NDArray[np.bool_]:
+    """Whether each code that goes into a step shows `goal`."""
     shift = np.asarray(_shift(attrs), np.int64)
     if goal in GOALS[:2]:
         right = np.clip(shift, 0, 62)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,7 +17,9 @@ from qgraph.ir.ops.movement import (
     SpaceToBatchAttrs,
     nearest,
 )
+from qgraph.ir.types import Codes
 from qgraph.ops.movement import TransposeAttrs
+from qgraph.program.ops.base import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
 
 
@@ -68,7 +69,7 @@ def _resize(node: Node, writer: ProgramWriter) -> None:
     _takes(node, writer, [(a, nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
 
 
-def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Any]]) -> None:
+def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Codes]]) -> None:
     """Elements by index, one axis after the other."""
     if not axes:
         return _reshape(node, writer)
@@ -83,15 +84,21 @@ def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Any]]) -> No
     return None
 
 
-def _blocks(split: Any, perm: tuple[int, ...]) -> Rule:
+def _turned(node: Node, writer: ProgramWriter, value: str, parts: Sizes, perm: Sizes) -> str:
+    """A tensor with its axes split into `parts`, which are then in another order."""
+    apart = writer.between(node, "split", parts)
+    writer.step("reshape", (value,), apart, shape=parts)
+    turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
+    writer.step("transpose", (apart,), turned, perm=perm)
+    return turned
+
+
+def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> Rule:
     """Reshape, transpose, reshape: `split` gives the shape to split [n, h, w, c] into."""
 
     def rule(node: Node, writer: ProgramWriter) -> None:
         parts = split(*writer.shape(node.inputs[0]), node.typed(BlockAttrs).block)
-        apart = writer.between(node, "split", parts)
-        writer.step("reshape", node.inputs, apart, shape=parts)
-        turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
-        writer.step("transpose", (apart,), turned, perm=perm)
+        turned = _turned(node, writer, node.inputs[0], parts, perm)
         writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 
     return rule
@@ -105,11 +112,7 @@ def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
     wide = writer.between(node, "padded", (n, h, w, c))
     writer.step("pad", node.inputs, wide, paddings=paddings)
     parts = (n, h // bh, bh, w // bw, bw, c)
-    apart = writer.between(node, "split", parts)
-    writer.step("reshape", (wide,), apart, shape=parts)
-    perm = (2, 4, 0, 1, 3, 5)
-    turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
-    writer.step("transpose", (apart,), turned, perm=perm)
+    turned = _turned(node, writer, wide, parts, (2, 4, 0, 1, 3, 5))
     writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 
 
@@ -118,11 +121,7 @@ def _batch_to_space(node: Node, writer: ProgramWriter) -> None:
     (bh, bw), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = writer.shape(node.inputs[0])
     parts = (bh, bw, n // (bh * bw), h, w, c)
-    apart = writer.between(node, "split", parts)
-    writer.step("reshape", node.inputs, apart, shape=parts)
-    perm = (2, 3, 0, 4, 1, 5)
-    turned = writer.between(node, "turned", tuple(parts[i] for i in perm))
-    writer.step("transpose", (apart,), turned, perm=perm)
+    turned = _turned(node, writer, node.inputs[0], parts, (2, 3, 0, 4, 1, 5))
     whole = (n // (bh * bw), h * bh, w * bw, c)
     joined = writer.between(node, "joined", whole)
     writer.step("reshape", (turned,), joined, shape=whole)

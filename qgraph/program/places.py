@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from qgraph.exact.sums import Mask
 from qgraph.ir.types import Array, Codes, QuantSpec, Role
 from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program.layers import Layer
@@ -31,7 +31,7 @@ class Place:
     layer: Layer
     program: Program
     chain: Program
-    seen: Any  # [height, width] of taps; True for all
+    seen: Mask  # taps [height, width]
     codes: tuple[int, int]  # lowest and highest in a tap that is seen
 
     @property
@@ -64,7 +64,7 @@ class _PlaceBuilder:
         self.shape = program.tensors[layer.head.output].shape
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Array] = {}
-        self.seen: Any = True
+        self.seen: Mask = True
         self.at = [0] * (len(self.shape) - 1)
 
     def place(self) -> Place:

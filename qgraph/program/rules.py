@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -19,26 +18,29 @@ from qgraph.ir.ops.structure import TableAttrs, table
 from qgraph.ir.ops.windows import explicit_pads
 from qgraph.ir.reading import spec_of
 from qgraph.ir.types import AnyExponent, Exponent
+from qgraph.ops.attribute_types import Pads, Pair
 from qgraph.ops.attributes import declarations
 from qgraph.program.ops import OPS as PROGRAM_OPS
+from qgraph.program.ops.base import Sizes
 from qgraph.program.writer import ProgramWriter, Rule
 
 ONE = (1, 1)
 
 
-def _pads(node: Node, image: tuple[int, ...], kernel: Any, dilations: Any) -> Any:
+def _pads(node: Node, image: Sizes, kernel: Pair, dilations: Pair) -> Pads:
     window = node.typed(SlidingAttrs)
     pads = explicit_pads(image[1:3], kernel, window.strides, dilations, window.padding)
-    return tuple((int(a), int(b)) for a, b in pads)
+    (top, bottom), (left, right) = pads
+    return (int(top), int(bottom)), (int(left), int(right))
 
 
-def _window(node: Node, writer: ProgramWriter) -> dict[str, Any]:
-    image, filters = (writer.shape(v) for v in node.inputs)
+def _window(node: Node, writer: ProgramWriter) -> dict[str, object]:
+    image, (height, width, *_) = (writer.shape(v) for v in node.inputs)
     attrs = node.typed(ConvAttrs)
     return {
         "strides": attrs.strides,
         "dilations": attrs.dilations,
-        "pads": _pads(node, image, filters[:2], attrs.dilations),
+        "pads": _pads(node, image, (height, width), attrs.dilations),
     }
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def packed(unit: CUnit, names: Sequence[str], codes: Mapping[str, Array]) -> byt
     return b"".join(part[i].tobytes() for i in range(len(parts[0])) for part in parts)
 
 
-def _stored(tensor: Tensor) -> Any:
+def _stored(tensor: Tensor) -> np.dtype[np.generic]:
     return np.dtype(tensor.storage).newbyteorder("<")
 
 

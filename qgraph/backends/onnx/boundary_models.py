@@ -6,13 +6,12 @@ All of it is float64, in which every step on a float32 input is exact (docs/nume
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
 
 from qgraph.backends.onnx.builder import OnnxModelBuilder, element_type
-from qgraph.ir.types import Overflow, QuantSpec, Rounding, rounding_of_numbers
+from qgraph.ir.types import Exponent, Overflow, QuantSpec, Rounding, rounding_of_numbers
 from qgraph.program import Program
 
 OPSET = 18
@@ -60,10 +59,10 @@ def _cast(model: OnnxModelBuilder, value: str, dtype: str) -> str:
     return model.add("Cast", [value], f"{value}/{dtype}", to=element_type(dtype))
 
 
-def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Any) -> str:
+def _codes(model: OnnxModelBuilder, value: str, spec: QuantSpec, exponent: Exponent) -> str:
     """`clip(round(value * 2^exponent))`, or what wraps around, in float64."""
 
-    def operate(op: str, x: str, number: Any = None) -> str:
+    def operate(op: str, x: str, number: float | None = None) -> str:
         constant = [] if number is None else [model.constant(np.float64(number), "number")]
         return model.add(op, [x, *constant], f"{value}/{op}")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -173,7 +173,7 @@ class IntegerEmission(ProgramEmission):
         top = self.cast(rest, "uint8" if low >= 0 else "int8", f"{name}/byte{len(found)}")
         return [*found, CodeByte(top, 8 * len(found), low, high)]
 
-    def _number(self, dtype: str, stem: str) -> Any:
+    def _number(self, dtype: str, stem: str) -> Operate:
         def operate(op: str, value: str, numbers: npt.ArrayLike) -> str:
             constant = self.model.constant(np.asarray(numbers).astype(dtype), f"{stem}/number")
             return self.model.add(op, [value, constant], stem)

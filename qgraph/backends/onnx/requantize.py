@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qgraph.ir.types import Codes, Rounding
 from qgraph.numerics import round_shift
 
 INT32 = (1 << 31) - 1
 
-Operate = Callable[[str, str, Any], str]  # op, value, numbers: the value that op makes of both
+# From an op, a value and numbers: the value that the op makes of both.
+Operate = Callable[[str, str, npt.ArrayLike], str]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Requantize:
         return np.minimum(np.maximum(-self.shift, 0), 61)
 
     @property
-    def lift(self) -> Any:
+    def lift(self) -> np.int64:
         """A multiple of every 2^right that brings the lowest code to 0 or above."""
         if self.low >= 0 or not self.right.any():
             return np.int64(0)
@@ -96,7 +97,7 @@ class Requantize:
         divided = operate("Div", lifted, whole)
         return operate("Sub", divided, self.lift >> right) if self.lift else divided
 
-    def _pulled(self, value: str, where: Any, operate: Operate) -> str:
+    def _pulled(self, value: str, where: npt.NDArray[np.bool_], operate: Operate) -> str:
         """Less 1 where the code is below 0 and the channel is one of those."""
         if self.low >= 0 or not where.any():
             return value

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from qgraph.archives import JsonObject
 from qgraph.backends.network_forms import Runner
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.emission import TO_NHWC
@@ -19,8 +19,6 @@ from qgraph.distribution import install_hint
 from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.foreign import OnnxObject
 from qgraph.ir.types import Array
-
-Meta = Mapping[str, Any]
 
 
 def onnx_runtime(path: Path) -> Runner:
@@ -176,13 +174,13 @@ def check_same(name: str, optimised: Array, plain: Array) -> None:
         )
 
 
-def shown(meta: Meta, values: Mapping[str, Array]) -> dict[str, Array]:
+def shown(meta: JsonObject, values: Mapping[str, Array]) -> dict[str, Array]:
     """Inner tensors by name, NHWC, from ONNX values by name."""
     found = {n: (values[t["value"]], t["layout"]) for n, t in meta["tensors"].items()}
     return {n: v.transpose(TO_NHWC) if kind == "NCHW" else v for n, (v, kind) in found.items()}
 
 
-def feeds_of(meta: Meta, codes: Mapping[str, Array]) -> dict[str, Array]:
+def feeds_of(meta: JsonObject, codes: Mapping[str, Array]) -> dict[str, Array]:
     """Feeds of a model: codes, or their values in float32."""
     feeds: dict[str, Array] = {}
     for name, entry in meta["entries"].items():
@@ -195,7 +193,7 @@ def feeds_of(meta: Meta, codes: Mapping[str, Array]) -> dict[str, Array]:
     return feeds
 
 
-def codes_of(meta: Meta, found: Mapping[str, Array]) -> dict[str, Array]:
+def codes_of(meta: JsonObject, found: Mapping[str, Array]) -> dict[str, Array]:
     """Codes of what a model gives. Raises ExactnessError for a value that is not on its grid."""
     if meta["holds"] == "codes":
         return {name: value.astype(np.int64) for name, value in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import SupportsInt
 
 import numpy as np
 
@@ -86,11 +86,12 @@ def _modules() -> str:
     return MODULES.read_text("ascii").replace(f"{' ' * 16}// bench.py writes the cases.\n", cases)
 
 
-def _written(value: Any) -> str:
+def _written(value: str | SupportsInt) -> str:
     if isinstance(value, str):
         plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in value)
         return f'"{"".join(plain)}"'
-    return str(int(value)) if abs(int(value)) < 1 << 31 else f"{'-' * (value < 0)}64'sd{abs(value)}"
+    number = int(value)
+    return str(number) if abs(number) < 1 << 31 else f"{'-' * (number < 0)}64'sd{abs(number)}"
 
 
 class _Step:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from qgraph.archives import read_npy, reading
+from qgraph.archives import JsonObject, read_npy, reading
 from qgraph.ir.types import Array, Codes
 
 # Elements of the largest tensor that has a .hex beside it.
@@ -49,7 +47,7 @@ def hexadecimal(codes: Array, bits: int) -> bytes:
     return np.hstack([whole[:, 16 - digits :], ends]).tobytes()
 
 
-def read(place: Path, facts: Mapping[str, Any], shape: tuple[int, ...], ending: str) -> Codes:
+def read(place: Path, facts: JsonObject, shape: tuple[int, ...], ending: str) -> Codes:
     """Codes from one of the files of a tensor; `facts` are the index's. Raises LoadError."""
     path = place.with_name(f"{place.name}.{ending}")
     with reading(path):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from qgraph.archives import parse_json, reading
+from qgraph.archives import JsonObject, parse_json, reading
 from qgraph.backends.vectors.files import read, sha256
 from qgraph.errors import ExactnessError
 from qgraph.ir.types import Array, QuantSpec, Role
@@ -18,16 +17,14 @@ from qgraph.ops.windows import NO_PADS, ONE
 from qgraph.program import Entry, Program, Step, Tensor, run
 from qgraph.program.ops import WindowAttrs
 
-Index = Mapping[str, Any]
 
-
-def read_index(folder: Path) -> dict[str, Any]:
+def read_index(folder: Path) -> JsonObject:
     """`index.json` of a folder. Raises LoadError."""
     with reading(folder, "has no index"):
         return parse_json((folder / "index.json").read_bytes())
 
 
-def read_program(folder: Path, index: Index) -> Program:
+def read_program(folder: Path, index: JsonObject) -> Program:
     """The network again, from the index and the `.hex` of constants, `.bin` where there is none.
 
     Raises LoadError.
@@ -36,7 +33,7 @@ def read_program(folder: Path, index: Index) -> Program:
         return _program(folder, index)
 
 
-def _program(folder: Path, index: Index) -> Program:
+def _program(folder: Path, index: JsonObject) -> Program:
     constants: dict[str, Array] = {}
     for name, where in index["constants"].items():
         facts = index["tensors"][name]
@@ -55,7 +52,7 @@ def _program(folder: Path, index: Index) -> Program:
     )
 
 
-def check_files(folder: Path, index: Index) -> None:
+def check_files(folder: Path, index: JsonObject) -> None:
     """Every file against its hash. Raises ExactnessError for the first that is not as written."""
     groups = [index["constants"], *(case["tensors"] for case in index["cases"])]
     groups += [place[kind] for place in index["places"] for kind in ("constants", "tensors")]
@@ -66,7 +63,7 @@ def check_files(folder: Path, index: Index) -> None:
                 raise ExactnessError("is not as it was written", node=str(path))
 
 
-def check(folder: Path, index: Index, program: Program) -> int:
+def check(folder: Path, index: JsonObject, program: Program) -> int:
     """Every case and place, computed again; the number of codes compared.
 
     Raises ExactnessError for the first tensor that is not what the program makes of the others.
@@ -83,8 +80,8 @@ def check(folder: Path, index: Index, program: Program) -> int:
     return count
 
 
-def _check_place(folder: Path, index: Index, program: Program, place: Index) -> int:
-    codes: dict[str, Any] = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
+def _check_place(folder: Path, index: JsonObject, program: Program, place: JsonObject) -> int:
+    codes: dict[str, Array] = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
     for name, where in place["constants"].items():
         codes[name] = _read(folder, index, name, where, place["shapes"][name])
     for name, where in place["tensors"].items():
@@ -110,7 +107,11 @@ def _at_a_place(attrs: Attributes) -> Attributes:
 
 
 def _read(
-    folder: Path, index: Index, name: str, where: Mapping[str, Any], shape: Any = None
+    folder: Path,
+    index: JsonObject,
+    name: str,
+    where: JsonObject,
+    shape: Sequence[int] | None = None,
 ) -> Array:
     """A tensor, if its files say the same."""
     facts = index["tensors"][name]
@@ -128,7 +129,7 @@ def _compare(place: str, name: str, found: Array, wanted: Array) -> int:
     return int(np.size(found))
 
 
-def _tensor(name: str, facts: Mapping[str, Any]) -> Tensor:
+def _tensor(name: str, facts: JsonObject) -> Tensor:
     low, high, exponent = facts["low"], facts["high"], facts["exponent"]
     held = exponent if isinstance(exponent, int) else tuple(exponent)
     return Tensor(name, tuple(facts["shape"]), low, high, max(-low, high), held)
@@ -139,10 +140,10 @@ def _entry(tensor: Tensor) -> Entry:
     return Entry(tensor.name, tensor.name, QuantSpec(bits, tensor.low < 0, Role.INPUT, 0))
 
 
-def _step(step: Mapping[str, Any]) -> Step:
+def _step(step: JsonObject) -> Step:
     attrs = {key: _tuples(value) for key, value in step["attrs"].items()}
     return Step(step["op"], tuple(step["inputs"]), step["output"], attrs)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> object:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -125,7 +124,7 @@ def _same(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
     return shapes[0]
 
 
-def _by_channel(*names: str) -> Callable[[Any, Sequence[Sizes]], Sizes]:
+def _by_channel(*names: str) -> Callable[[Attributes, Sequence[Sizes]], Sizes]:
     """The shape of x, which has a channel for each number of these attributes."""
 
     def shape(attrs: Attributes, shapes: Sequence[Sizes]) -> Sizes:
@@ -149,8 +148,8 @@ def _lookup_shape(attrs: LookupAttrs, shapes: Sequence[Sizes]) -> Sizes:
 # -- arithmetic and ranges ----------------------------------------------------------------------
 
 
-def _clip(attrs: ClipAttrs, inputs: Sequence[Codes]) -> Any:
-    x: Any = inputs[0]
+def _clip(attrs: ClipAttrs, inputs: Sequence[Codes]) -> Codes:
+    x = inputs[0]
     x = x if attrs.low is None else np.maximum(x, attrs.low)
     return x if attrs.high is None else np.minimum(x, attrs.high)
 
@@ -232,7 +231,7 @@ def _binary(
     formula: str,
     summary: str,
     reach_words: str,
-    compute: Callable[[Any, Any], Any],
+    compute: Callable[[Codes, Codes], Codes],
     reach: Callable[[Ranged, Ranged], Reach],
 ) -> ProgramOp[BinaryAttrs]:
     return ProgramOp(

@@ -6,7 +6,8 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from operator import index
+from typing import SupportsIndex, get_args
 
 from qgraph.ops.attribute_types import Pads, Pair, is_union, type_hints, words
 from qgraph.ops.attributes import Attributes, declarations
@@ -27,7 +28,7 @@ class FileLayout:
 
     counted: bool
     words: str
-    choices: tuple[Any, ...] = ()
+    choices: tuple[object, ...] = ()
 
     def numbers(self, value: object) -> list[int]:
         if self.choices:
@@ -51,17 +52,17 @@ def type_words(kind: type[Attributes], name: str) -> str:
     return words(type_hints(_key(kind))[name])
 
 
-def _key(kind: type[Attributes]) -> Any:
+def _key(kind: type[Attributes]) -> type:
     return kind  # mypy finds no hash for the class of a dataclass
 
 
 @cache
-def _layouts(kind: Any) -> Mapping[str, FileLayout]:
+def _layouts(kind: type) -> Mapping[str, FileLayout]:
     hints = type_hints(kind)
     return {d.name: _layout(hints[d.name], d.choices) for d in declarations(kind)}
 
 
-def _layout(hint: object, choices: tuple[Any, ...]) -> FileLayout:
+def _layout(hint: object, choices: tuple[object, ...]) -> FileLayout:
     if choices:
         return FileLayout(False, "", choices)
     if is_union(hint):
@@ -83,9 +84,10 @@ _UNCOUNTED: Mapping[object, str] = types.MappingProxyType(
 )
 
 
-def _flat(value: Any) -> Iterator[int]:
+def _flat(value: object) -> Iterator[int]:
     if isinstance(value, tuple):
         for part in value:
             yield from _flat(part)
     else:
-        yield int(value)
+        assert isinstance(value, SupportsIndex), value
+        yield index(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ def _reshape_shape(attrs: ReshapeAttrs, shapes: Sequence[Sizes]) -> Sizes:
     return attrs.shape
 
 
-def _axes(name: str, values: Sequence[Any], shape: Sizes) -> None:
+def _axes(name: str, values: Sequence[object], shape: Sizes) -> None:
     if len(values) != len(shape):
         raise GraphError(f"attribute `{name}` is {values} for shape {shape}")
 
@@ -204,13 +203,17 @@ def _move(
     compute: Callable[[A, Sequence[Codes]], Codes],
     apart: Callable[[A, Sequence[Operand], Sizes], bool],
     reach: Callable[[A, Sequence[Operand]], Reach] = joined,
-    **rest: Any,
+    *,
+    family: OpClass = OpClass.MOVE,
+    operands: tuple[str, ...] = ("x",),
+    for_batch: Callable[[A, int], A] | None = None,
+    file: tuple[str, ...] | None = None,
+    numbers: Callable[[A, Sequence[Sizes]], list[int]] | None = None,
 ) -> ProgramOp[A]:
-    """An op of one operand, unless `rest` has other operands."""
-    facts = {"family": OpClass.MOVE, "operands": ("x",), **rest}
+    """An op whose sources follow from what it computes."""
     return ProgramOp(
-        name=name, code=code, attributes=attributes, manual=manual, shape=shape, compute=compute,
-        reach=reach, apart=apart, sources=_moved_sources(compute), **facts,
+        name, code, family, operands, attributes, manual, shape, compute, reach, apart,
+        _moved_sources(compute), for_batch, file, numbers,
     )  # fmt: skip
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from qgraph.errors import GraphError
-from qgraph.exact.sums import seen_taps, sums_of_products
+from qgraph.exact.sums import Mask, seen_taps, sums_of_products
 from qgraph.ir.ops.sliding import convolved, convolved_by_channel
 from qgraph.ir.types import Codes
 from qgraph.ops.attribute_types import Pads, Pair
@@ -104,7 +103,7 @@ def _matmul(attrs: MatmulAttrs, inputs: Sequence[Codes]) -> Codes:
 # -- ranges -------------------------------------------------------------------------------------
 
 
-def windows_of(attrs: Attributes, image: Sizes, filters: Sizes) -> Sequence[Any]:
+def windows_of(attrs: Attributes, image: Sizes, filters: Sizes) -> Sequence[Mask]:
     """The taps that windows see at once, as masks; see `qgraph.exact.sums.seen_taps`."""
     if not isinstance(attrs, WindowAttrs):
         return (True,)

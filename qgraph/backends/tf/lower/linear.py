@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def _pad_spatial(
 FIXED = {"_grappler_do_not_remove": True}
 
 
-def _padding(node: Node) -> tuple[str, Any]:
+def _padding(node: Node) -> tuple[str, Pads | None]:
     padding = node.typed(SlidingAttrs).padding
     if isinstance(padding, str):
         return padding.upper(), None
@@ -118,16 +117,16 @@ def _depthwise(e: Emission, node: Node) -> str:
     window = node.typed(ConvAttrs)
     strides, dilations = window.strides, window.dilations
     mode, pads = _padding(node)
-    filters: Any = e.graph.types[node.inputs[1]].shape
+    filters = _sizes(e, node.inputs[1])
     even = strides[0] == strides[1]
     if dilations != (1, 1):
         w = _dilated(e, node, w, filters, dtype)
     if not even and mode == "SAME":
-        shape = e.graph.types[node.inputs[0]].shape
-        if shape is None or None in shape[1:3]:
+        _, high, wide, _ = e.graph.types[node.inputs[0]].shape or (None,) * 4
+        if high is None or wide is None:
             raise UnsupportedError("unequal strides need a known image size", node=node.name)
-        sizes: Any = shape[1:3]
-        mode, pads = "VALID", explicit_pads(sizes, filters[:2], strides, dilations, "same")
+        kernel = filters[0], filters[1]
+        mode, pads = "VALID", explicit_pads((high, wide), kernel, strides, dilations, "same")
     if pads is not None:
         x = _pad_spatial(e, node, x, pads, dtype)
     step = strides[0] if even else 1
@@ -147,6 +146,13 @@ def _depthwise(e: Emission, node: Node) -> str:
             e, node.name, y, [None, None, None, None], [None] * 4, [1, *strides, 1], dtype
         )
     )
+
+
+def _sizes(e: Emission, value: str) -> tuple[int, ...]:
+    """The shape of a value whose sizes are all known, as those of weights are."""
+    sizes = tuple(size for size in e.graph.types[value].shape or () if size is not None)
+    assert len(sizes) == e.graph.types[value].rank, value
+    return sizes
 
 
 def _dilated(e: Emission, node: Node, w: str, shape: Sequence[int], dtype: str) -> str:

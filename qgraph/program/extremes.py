@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from qgraph.ir.types import Codes
 from qgraph.program.ops import ClipAttrs, RequantizeAttrs
+from qgraph.program.ops.layout import PerChannel
 from qgraph.program.places import Place, codes_at, weights_of
 from qgraph.program.program import Step, Tensor
 from qgraph.program.run import run
@@ -222,7 +223,7 @@ class _ExtremeSearch:
                 return
 
 
-def _shift(attrs: Limits) -> int | tuple[int, ...]:
+def _shift(attrs: Limits) -> PerChannel:
     return attrs.shift if isinstance(attrs, RequantizeAttrs) else 0
 
 
@@ -233,7 +234,7 @@ def _shows(attrs: Limits, goal: str, before: Codes) -> npt.NDArray[np.bool_]:
         right = np.clip(shift, 0, 62)
         half = np.int64(1) << np.maximum(right - 1, 0)
         tie = (right > 0) & (before - (before >> right << right) == half)
-        return tie & ((before >> right) % 2 == GOALS.index(goal))
+        return np.asarray(tie & ((before >> right) % 2 == GOALS.index(goal)))
     shifted = attrs.shifted(before) if isinstance(attrs, RequantizeAttrs) else before
     low, high = attrs.low, attrs.high
     if goal == GOALS[2]:

@@ -97,7 +97,8 @@ def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> R
     """Reshape, transpose, reshape: `split` gives the shape to split [n, h, w, c] into."""
 
     def rule(node: Node, writer: ProgramWriter) -> None:
-        parts = split(*writer.shape(node.inputs[0]), node.typed(BlockAttrs).block)
+        n, h, w, c = writer.shape(node.inputs[0])
+        parts = split(n, h, w, c, node.typed(BlockAttrs).block)
         turned = _turned(node, writer, node.inputs[0], parts, perm)
         writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph.backends.onnx.emission import SHARED, Lower, ProgramEmission
-from qgraph.backends.onnx.requantize import INT32, Requantize
+from qgraph.backends.onnx.requantize import INT32, Operate, Requantize
 from qgraph.errors import UnsupportedError
 from qgraph.foreign import AttrValue
 from qgraph.ir.types import Array

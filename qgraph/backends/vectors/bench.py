@@ -86,10 +86,11 @@ def _modules() -> str:
     return MODULES.read_text("ascii").replace(f"{' ' * 16}// bench.py writes the cases.\n", cases)
 
 
-def _written(value: str | SupportsInt) -> str:
+def _written(value: object) -> str:
     if isinstance(value, str):
         plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in value)
         return f'"{"".join(plain)}"'
+    assert isinstance(value, SupportsInt), value
     number = int(value)
     return str(number) if abs(number) < 1 << 31 else f"{'-' * (number < 0)}64'sd{abs(number)}"
 

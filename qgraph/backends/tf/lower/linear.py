@@ -15,6 +15,7 @@ from qgraph.ir.ops.attributes import SlidingAttrs
 from qgraph.ir.ops.linear import ConvAttrs
 from qgraph.ir.ops.pool import ArgmaxAttrs, PoolAttrs, ReductionAttrs
 from qgraph.ir.ops.windows import explicit_pads
+from qgraph.ops.attribute_types import Pads
 
 
 def _pad_spatial(

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from qgraph.progress import Progress, silent
 
-# Where no one looks at it, a line stays a line: for grep, and for logs.
+# Outside of a terminal, a line stays a line: for grep, and for logs.
 PIPE_WIDTH = 1000
 
 

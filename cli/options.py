@@ -237,7 +237,7 @@ def byte_count(text: str | None) -> int | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|M|Ki|Mi)?B?", text.strip())
     if found is None:
-        raise UsageError(f"`{text}` is no number of bytes", hint="like 200000, 200k or 1.5M")
+        raise UsageError(f"`{text}` is not a size in bytes", hint="try 200000, 200k or 1.5M")
     unit = {None: 1, "k": 1000, "M": 1000**2, "Ki": 1024, "Mi": 1024**2}[found[2]]
     return int(float(found[1]) * unit)
 
@@ -249,7 +249,7 @@ def several_bits(text: str) -> list[float]:
     except ValueError:
         found = [0.0]
     if not all(0 < bits < float("inf") for bits in found):
-        raise UsageError(f"`{text}` is no list of bits", hint="like --mean-bits 3,4,5,6,8")
+        raise UsageError(f"`{text}` is not a list of bits", hint="try --mean-bits 3,4,5,6,8")
     return list(dict.fromkeys(found))
 
 

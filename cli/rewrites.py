@@ -1,4 +1,4 @@
-"""What passes did to a graph, as a person sees it."""
+"""Print what passes did to a graph."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def checked_streams() -> Iterator[None]:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None or missing:
         raise StreamError("standard output is closed", hint="redirect it: > /dev/null")
-    if sys.stdout is not sys.__stdout__:  # somebody else takes it, in this process
+    if sys.stdout is not sys.__stdout__:  # the caller in this process captures it
         yield
         return
     if sys.stderr is sys.__stderr__:

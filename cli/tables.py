@@ -1,4 +1,4 @@
-"""What a person sees of a quantized network; all of it comes from its manifest."""
+"""Tables about a quantized network; all of it comes from its manifest."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def print_quantized(manifest: Manifest) -> None:
 
 
 def _print_plan(choice: ChoiceFacts) -> None:
-    """What was done beside calibration, and how to have it again."""
+    """Print the steps beside calibration, and how to repeat them."""
     _print_trials(choice.trials)
     again = choice.plan.spec()
     bits = " and --profile profile.yaml, which is in the directory" if choice.mixed else ""
@@ -166,7 +166,7 @@ def _reason(entry: PartFacts) -> str:
 
 
 def print_next_steps(given: str, manifest: Manifest) -> None:
-    """What to type next, by what was found; `given`: the model and options, as they were typed."""
+    """Print the next command, by the result; `given`: the model and options as typed."""
     effort, plan = manifest.facts.choice.effort, manifest.facts.choice.plan_spec
     plain = effort == "plain" and plan == PLAIN.spec()
     how = f"--plan {plan}" if effort == "plain" else f"--effort {effort}"
@@ -181,7 +181,7 @@ def print_next_steps(given: str, manifest: Manifest) -> None:
 
 
 def print_mixed(mixed: MixedFacts) -> None:
-    """What was measured for bits chosen layer by layer, and for the same bits everywhere."""
+    """Print measurements for bits chosen layer by layer, and for the same bits everywhere."""
     rows = [
         (
             f"{point.weight_bytes:,}",
@@ -215,7 +215,7 @@ def _shares_of_bits(mixed: MixedFacts, point: PointFacts) -> str:
 
 
 def print_next_bits(given: str, budgets: Sequence[float]) -> None:
-    """What to type next; `given` as for `print_next_steps`."""
+    """Print the next command; `given` as for `print_next_steps`."""
     bits = f"{budgets[len(budgets) // 2]:g}"
     console().print(f"next: qgraph quantize {given} --mean-bits {bits} -o out", soft_wrap=True)
 

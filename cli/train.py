@@ -13,7 +13,7 @@ from qgraph.cli.options import Json
 
 
 class Learn(str, Enum):
-    """What changes, as in `qgraph.train.options`."""
+    """Parts that train, as in `qgraph.train.options`."""
 
     all = "all"
     weights = "weights"
@@ -91,7 +91,7 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N")] = 0,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin anew: earlier checkpoints are removed.")
+        bool, typer.Option("--restart", help="Begin again: earlier checkpoints are removed.")
     ] = False,
     fast: Annotated[
         bool,

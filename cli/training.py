@@ -1,4 +1,4 @@
-"""What a person sees of training: a progress bar, and how validation went."""
+"""Output of training for people: a progress bar, and a table of validations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def training_bar(as_json: bool) -> Iterator[Watch]:
 
 
 def _silent(status: TrainingStatus) -> None:
-    """For machines."""
+    """Show nothing, for machines."""
 
 
 class _Lines:
@@ -91,7 +91,7 @@ def train_in(
     threads: int | None = None,
     as_json: bool = False,
 ) -> Trainer:
-    """What `qgraph.retrain.train` does, under a progress bar; then the table of validations."""
+    """Run `qgraph.retrain.train` under a progress bar, then print the table of validations."""
     from qgraph import retrain
     from qgraph.drafts import sole_user
 
@@ -127,13 +127,13 @@ def _print_history(trainer: Trainer) -> None:
 
 
 def print_next(directory: Path) -> None:
-    """What to type after training."""
+    """Print the next command after training."""
     command = f"qgraph finalize {shlex.quote(str(directory))}"
     console().print(f"next: {command}", soft_wrap=True)
 
 
 def print_training_files(directory: Path, facts: Facts, as_json: bool) -> None:
-    """What `quantize --mode retrain` wrote, what to type next, and last the warnings in `facts`."""
+    """Print the files of `quantize --mode retrain`, the next command, and the warnings."""
     from qgraph.cli.tables import print_inputs_seen
     from qgraph.retrain import FILES
 

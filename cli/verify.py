@@ -57,7 +57,7 @@ def verify(
 ) -> None:  # fmt: skip
     """Compare codes with the integer reference, tensor by tensor, tolerance zero.
 
-    Writes certificate.json. Where codes differ, says where first, and exits with 9.
+    Writes certificate.json. Where codes differ, prints the first one, and exits with 9.
     """
     if dump is not None:
         _against(directory, dump, as_json)

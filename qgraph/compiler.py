@@ -261,7 +261,7 @@ def finished(
 ) -> Quantized:
     """A calibrated `graph` with its bounds, and its distance from `floating` measured on `few`.
 
-    Where that distance is a reason not to use it, `facts.warnings` says so.
+    Where that distance is a reason not to use it, `facts.warnings` states it.
     """
     found = _bounded(graph, profile, trace)
     measured = measure(graph, floating, few) if few else measure_constants(graph)
@@ -292,7 +292,7 @@ def pareto(
     trust: bool = False,
     progress: Progress = silent,
 ) -> Mixed:
-    """What weights of so many bits on average can give, for each of `mean_bits`.
+    """Measure networks whose weights have each of `mean_bits` bits on average.
 
     The other options are those of `quantize`; the plan is found at the fewest bits.
     """
@@ -347,7 +347,7 @@ def _built(
 
 
 def _bounded(graph: Graph, profile: Profile, trace: Trace) -> Mapping[str, Bound]:
-    """The bounds of accumulators, which wrap where the profile says so; else they are checked."""
+    """The bounds of accumulators, which wrap if the profile allows it; else they are checked."""
     if profile.accumulator_wraps:
         PassManager((WrapAccumulators(profile.accumulator_bits),)).run(graph, trace)
         return bounds(graph)
@@ -378,7 +378,7 @@ def _first(graph: Graph, data: Mapping[str, Array], most: int) -> dict[str, Arra
 
 
 def _source_of(exponents: object) -> str:
-    """Where exponents came from: the name of a file, or `memory`."""
+    """Source of exponents: the name of a file, or `memory`."""
     return path_text(Path(exponents).name) if isinstance(exponents, str | Path) else "memory"
 
 

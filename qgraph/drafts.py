@@ -46,7 +46,7 @@ def held(path: Path, suffix: str) -> Iterator[tuple[Path, int]]:
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """For work in an existing directory, which no other run may work in or replace meanwhile.
+    """Lock an existing directory for work: no other run may work in it or replace it meanwhile.
 
     Raises OutputError where another run does. Does nothing where there is no such directory.
     """

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class QGraphError(Exception):
     """Base of every error that qgraph raises on purpose.
 
-    `message` says what was found, `node` names the node, tensor or file it was found at,
-    `hint` says what to do about it.
+    `message` states what was found, `node` names the node, tensor or file it was found at,
+    `hint` advises what to do about it.
     """
 
     exit_code = 1
@@ -136,7 +136,7 @@ INTERNAL_ERROR = 70  # an exception that is not in this tree: a fault of qgraph
 
 
 def exit_codes() -> dict[int, str]:
-    """What each exit code of the command line says, in order."""
+    """Meaning of each exit code of the command line, in order."""
     found = {0: "Done.", INTERNAL_ERROR: "An internal error: please report it."}
     waiting: list[type[QGraphError]] = [QGraphError]
     while waiting:
@@ -148,6 +148,6 @@ def exit_codes() -> dict[int, str]:
 
 
 def first_line(error: object, limit: int = 200) -> str:
-    """What a foreign exception says, on one line and not too long; its type if it says nothing."""
+    """Message of a foreign exception, on one short line; its type if the message is empty."""
     text = (str(error).strip().splitlines() or [""])[0].strip() or type(error).__name__
     return text if len(text) <= limit else f"{text[:limit]}..."

@@ -46,7 +46,7 @@ INDEX = "export.json"
 def form(name: str, options: Mapping[str, object] | None = None) -> Form:
     """A form by its name, with options that are its own. Raises UsageError."""
     if name not in FORMS:
-        raise UsageError(f"format `{name}` is not there", hint=f"formats: {', '.join(FORMS)}")
+        raise UsageError(f"unknown format `{name}`", hint=f"choose one of {', '.join(FORMS)}")
     module, kind, _ = FORMS[name]
     made = getattr(import_module(module), kind)
     unknown = set(options or {}) - {field.name for field in fields(made)}

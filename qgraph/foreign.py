@@ -1,4 +1,4 @@
-"""Types of libraries that have none for a checker: each name says which object is meant.
+"""Types of libraries that have none for a checker: each name stands for one kind of object.
 
 Only what such a library makes has a name here; what the compiler makes itself has types of its own.
 """

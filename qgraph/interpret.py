@@ -45,7 +45,7 @@ def run_nodes(
 ) -> Iterator[Node]:
     """Run `nodes`, in order, on `values`, and write their results there; one node at a step.
 
-    A result that no later node takes is dropped when the next step begins, but for those in `keep`.
+    A result that no later node takes is dropped when the next step begins, except those in `keep`.
     `run` stands in for `run_node`.
     """
     left = Counter(v for node in nodes for v in node.inputs)

@@ -100,7 +100,7 @@ class AloneEntry:
 
 @dataclass(frozen=True)
 class StatisticsEntry:
-    """What the samples showed of a quantizer's input; `alone` where it has one exponent."""
+    """Statistics of a quantizer's input; `alone` where it has one exponent."""
 
     least: float
     greatest: float

@@ -133,7 +133,7 @@ def _c_name(text: str) -> str:
 
 
 def file_stem(name: str) -> str:
-    """What files, functions and macros of a network begin with."""
+    """Prefix of a network's files, functions and macros."""
     stem = identifier(name, 24)
     return f"{stem}_net" if stem in KEYWORDS | USED | HEADERS else stem
 
@@ -170,7 +170,7 @@ _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 
 
 def entry_name(text: str) -> str:
-    """`text` as the name of an array in a `.npz`: itself, but for the few that cannot be."""
+    """`text` as the name of an array in a `.npz`: unchanged, except the few that cannot be one."""
     return _NO_ENTRY.sub(lambda m: "".join(f"%{ord(c):02X}" for c in m[0]), text)
 
 

@@ -34,7 +34,7 @@ def write_npz(
 
 
 def npz_bytes(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
-    """What `write_npz` writes."""
+    """The bytes that `write_npz` writes."""
     content = io.BytesIO()
     write_npz(content, arrays)
     return content.getvalue()

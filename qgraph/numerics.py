@@ -1,6 +1,6 @@
 """The arithmetic that every part agrees on: quantizer, requantization, rounding.
 
-Sources: TQT (Jain et al., 2019), sections 3.2 and 3.3, equations 4 to 8; docs/numerics.md says
+Sources: TQT (Jain et al., 2019), sections 3.2 and 3.3, equations 4 to 8; docs/numerics.md states
 where this project chooses. Integers are int64, floats float64 unless said otherwise.
 """
 
@@ -62,7 +62,7 @@ def finest_exponent(values: npt.ArrayLike, bits: int, signed: bool) -> int:
 
 
 def checked_exponent(exponent: E, name: str | None = None) -> E:
-    """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is no normal float32."""
+    """`exponent` itself. Raises ExactnessError where |f| > 126: 2^-f is not a normal float32."""
     if isinstance(exponent, int):  # most exponents: without numpy
         outside = abs(exponent) > MAX_EXPONENT
     else:

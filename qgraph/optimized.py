@@ -67,7 +67,7 @@ def float_format(path: str | Path) -> FloatFormat:
     if suffix not in FLOAT_FORMATS:
         raise UsageError(
             f"`{path}` ends neither in .pb nor in .onnx",
-            hint="the suffix says what is written: .pb is a frozen TensorFlow graph, .onnx ONNX",
+            hint="the suffix selects the format: .pb is a frozen TensorFlow graph, .onnx ONNX",
         )
     return FLOAT_FORMATS[suffix]
 

@@ -93,7 +93,7 @@ class TextCursor:
         return self.options() if self.takes("{") else self.word("a value")
 
     def options(self) -> dict[str, Tree]:
-        """What follows `{`: names and values, to the `}`."""
+        """Parse names and values after `{`, to the `}`."""
         found: dict[str, Tree] = {}
         while not self.takes("}"):
             name = self.word("the name of an option, or `}`").text
@@ -127,7 +127,7 @@ class TextCursor:
 
 
 class Mismatch(Exception):
-    """A tree is not a value of the type; the message says which values are legal."""
+    """A tree is not a value of the type; the message lists the legal values."""
 
 
 Read = Callable[[str], object]
@@ -300,7 +300,7 @@ def options_of(kind: type) -> list[Field[object]]:
 
 
 def option_name(name: str) -> str:
-    """A field's name as text has it: `powers-of-two`."""
+    """A field's name in text: `powers-of-two`."""
     return name.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What a pass is, over graphs or anything else, and the manager that runs a recipe of them."""
+"""Passes over graphs or other subjects, and the manager that runs a recipe of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qgraph.rewrite.trace import Trace
 
 @dataclass(frozen=True)
 class PassResult:
-    """What one pass did: how many changes it logged, and how many rules declined."""
+    """Result of one pass: how many changes it logged, and how many rules declined."""
 
     name: str
     changes: int
@@ -26,7 +26,7 @@ class PassResult:
 
 
 class Subject(Protocol):
-    """What passes change in place: a graph, or a policy that is compressed.
+    """Subject of passes, changed in place: a graph, or a policy that is compressed.
 
     facts       what passes have established (`ensures`)
     """
@@ -37,7 +37,7 @@ class Subject(Protocol):
         """Raise QGraphError unless it is well formed."""
 
     def contents(self) -> list[object]:
-        """All that a pass can change: frozen values, so that identity says enough."""
+        """All that a pass can change: frozen values, so that identity is enough."""
 
 
 S = TypeVar("S", bound=Subject)
@@ -56,7 +56,7 @@ class PassOver(ABC, Generic[S]):
     """A transform of subjects of one kind, as a value: its fields are its options.
 
     `requires` are facts that must hold of a subject before, `ensures` those that hold after.
-    A pass keeps the function of its subject, or says in its docstring what it changes. Raises
+    A pass keeps the function of its subject, or states in its docstring what it changes. Raises
     UsageError for an option outside its range.
     """
 
@@ -75,7 +75,7 @@ class PassOver(ABC, Generic[S]):
 
     @property
     def title(self) -> str:
-        """What results, traces and errors call it."""
+        """Name in results, traces and errors."""
         return self.name
 
     @abstractmethod

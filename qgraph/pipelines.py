@@ -3,7 +3,7 @@
     fold-batch-norm,equalize-channels{biases=true, powers-of-two=false}
     float,my_package.passes:MyPass{strength=0.5}
 
-A list names passes by their names, recipes by theirs (all of their passes), and passes of one's own
+A list names passes by their names, recipes by theirs (all of their passes), and custom passes
 by `module:Class`. Options are the fields of a pass's dataclass (`qgraph.option_text`).
 """
 
@@ -191,7 +191,7 @@ def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) 
         return kind(**values)
     except QGraphError:
         raise
-    except Exception as error:  # of a pass of one's own
+    except Exception as error:  # of a custom pass
         raise UsageError(f"pass `{kind.name}`: {type(error).__name__}: {error}") from error
 
 
@@ -264,7 +264,7 @@ def _who_ensures(fact: str, later: Sequence[Pass]) -> str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the user changes of the recipe.
+    """The user's changes of the recipe.
 
     passes: these in place of the float recipe and of what a plan adds to it, in order; with a pass
     that quantizes among them, in place of the whole recipe. without: names of passes to leave out.
@@ -336,7 +336,7 @@ def pipeline_of(
 ) -> Pipeline:
     """A pipeline from text or values.
 
-    Raises UsageError for a list that does not parse and for a pass to leave out that is not there.
+    Raises UsageError for a list that does not parse and for an unknown pass to leave out.
     """
     listed = parse_passes(passes, profile) if isinstance(passes, str) else passes
     for step in listed or ():

@@ -1,4 +1,4 @@
-"""Who watches long work: it tells what it does, how much is done, and how much there is."""
+"""Callbacks of long work: its stage, how much is done, and how much there is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ Steps = Callable[[int, int], None]  # done, total
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """For those who do not watch."""
+    """Report no progress."""
 
 
 def silent_steps(done: int, total: int) -> None:
-    """For those who do not watch."""
+    """Report no progress."""

@@ -70,7 +70,7 @@ FOLD: tuple[Pass, ...] = (
     LowerBatchNorm(),
     CollapseConcat(),
     AvgPoolToDepthwise(),
-    # Once more: batch norms by themselves are layers only now.
+    # Once more: standalone batch norms are layers only now.
     RecognizeActivations(),
     ComposeFunctions(),
     StripUnused(),

@@ -66,7 +66,7 @@ def load_float(folder: Path) -> Graph:
 
 
 def load_network(folder: str | Path) -> Network:
-    """What an output directory holds, with its integer program.
+    """Read the network of an output directory, with its integer program.
 
     Sizes that the graph leaves open are those of the calibration sample. Raises LoadError, and
     UnsupportedError where the network has no integer program.

@@ -14,7 +14,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for people: `0.3 %`, never a zero that is none."""
+    """A share for people: `0.3 %`; a positive share is never shown as zero."""
     if 0 < share < 0.0001:
         return "< 0.01 %"
     return f"{share * 100:.{2 if share < 0.1 else 3}g} %"

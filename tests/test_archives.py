@@ -49,7 +49,7 @@ def archive_of(method=zipfile.ZIP_STORED, **members):
 
 
 def npy(array=None, header=None, data=b""):
-    """An array in .npy form, or a header that says what it likes in front of some data."""
+    """An array in .npy form, or a header with any content in front of some data."""
     content = io.BytesIO()
     if array is not None:
         np.save(content, array)
@@ -107,7 +107,7 @@ def test_two_members_of_one_name():
 
 
 def test_sizes_that_lie():
-    """A directory that says less than a member holds: nothing beyond what it says is unpacked."""
+    """A directory with less than a member holds: nothing beyond its size is unpacked."""
     content = archive_of(zipfile.ZIP_DEFLATED, a=npy(np.zeros(100_000)))
     size = struct.pack("<I", len(npy(np.zeros(100_000))))
     for lie in (10, 2**31):

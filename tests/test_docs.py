@@ -1,4 +1,4 @@
-"""What the documentation names exists, and every page is in the navigation of the site."""
+"""All that the documentation names exists, and every page is in the navigation of the site."""
 
 from __future__ import annotations
 

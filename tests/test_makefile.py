@@ -1,4 +1,4 @@
-"""The Makefile with a Python that only notes its calls: when it builds, and what it says."""
+"""The Makefile with a Python that only notes its calls: when it builds, and what it prints."""
 
 import os
 import shutil

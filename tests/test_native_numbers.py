@@ -12,16 +12,16 @@ pytestmark = pytest.mark.skipif(kernels.native_engine() is None, reason="no nati
 @pytest.mark.parametrize("number", [-1, 5, 1 << 30])
 def test_a_number_of_no_rounding(number: int) -> None:
     x, y, f = np.zeros(4, np.float32), np.zeros(4, np.float32), np.zeros(1, np.int32)
-    with pytest.raises(ValueError, match="is no rounding; there are 5"):
+    with pytest.raises(ValueError, match=r"unknown rounding -?\d+; there are 5"):
         native.quantize(x, f, -128.0, 127.0, number, y)
 
 
 @pytest.mark.parametrize("number", [-1, 4, 99])
 def test_a_number_of_no_level(number: int) -> None:
-    with pytest.raises(ValueError, match="is no level; there are 4"):
+    with pytest.raises(ValueError, match=r"unknown level -?\d+; there are 4"):
         native.engine.supports(number)
 
 
 def test_a_number_of_no_instruction_set() -> None:
-    with pytest.raises(ValueError, match="is no instruction set; there are 3"):
+    with pytest.raises(ValueError, match=r"unknown instruction set -?\d+; there are 3"):
         native.choose(3)

@@ -258,7 +258,7 @@ def test_a_plan_that_asks_for_what_is_left_out_is_refused(plan, pipeline):
     pipeline.check_plan(replace(PLAIN, method="mse", reconstruct=True))
 
 
-# -- passes of one's own -------------------------------------------------------------------------
+# -- custom passes -------------------------------------------------------------------------------
 
 
 def relus() -> Graph:

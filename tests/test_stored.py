@@ -1,4 +1,4 @@
-"""What an output directory holds is the network that was quantized."""
+"""An output directory holds the network that was quantized."""
 
 import numpy as np
 import pytest

@@ -13,8 +13,8 @@ namespace qgraph::actor {
 
 class Actor {
   public:
-    // A block, at a multiple of 64, that stays as long as the actor has it. Throws Refusal. The
-    // checksum is not looked at: a block with a wrong one gives wrong numbers, no more.
+    // A block, at a multiple of 64, that stays valid as long as the actor uses it. Throws Refusal.
+    // The checksum is not looked at: a block with a wrong one gives wrong numbers, no more.
     Actor(const char* block, int64_t size, Level level);
 
     // Another one of the same program and bits. Throws Refusal; the first one stays in use then.

@@ -1,4 +1,4 @@
-// All that is no product, on rows of floats. Included once by each level.
+// All ops but products, on rows of floats. Included once by each level.
 
 #pragma once
 

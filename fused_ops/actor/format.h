@@ -1,7 +1,7 @@
 #pragma once
 
 // A block: what is broadcast to actors. qgraph/rl/actor/layout.py has the same records, writes
-// them, and says how kernels lie in panels.
+// them, and describes how kernels lie in panels.
 
 #include <cstdint>
 

@@ -54,7 +54,7 @@ struct Kernel {
     const float* weights;
     const Panels& form;
 
-    // Of output channels `channel` on; rows that are not there are zeros.
+    // Of output channels `channel` on; missing rows are zeros.
     Vec row(int64_t segment, int64_t k, int64_t channel) const {
         const int64_t left = form.outputs - channel;
         if (k >= form.length || left <= 0) return Vec{};

@@ -43,7 +43,7 @@ Header checked_header(const char* block, int64_t size) {
     std::memcpy(&header, block, sizeof header);
     require(header.format == kFormat, "the block has another format");
     require(header.size == static_cast<uint64_t>(size) && size % kAlignment == 0,
-            "the block has another size than it says");
+            "the size of the block differs from its header");
     require(header.values >= 1 && header.values <= kMaxCount && header.weights <= kMaxCount &&
                 header.steps <= kMaxCount && header.outputs >= 1 && header.outputs <= kMaxCount,
             "the block has impossible counts");

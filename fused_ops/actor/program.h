@@ -1,6 +1,6 @@
 #pragma once
 
-// What a block says, checked: all that is done with it later stays within it.
+// Content of a block, checked: all that is done with it later stays within it.
 
 #include <array>
 #include <cstdint>

@@ -178,7 +178,7 @@ inline V folded_rows(const V* rows) {
     }
 }
 
-// What `range` says, of so many rows as a vector has lanes.
+// `range` of as many rows as a vector has lanes.
 inline void ranges_of(const float* x, int64_t size, Range* ranges) {
     Ints highs[kWide];
     Bits lows[kWide];

@@ -20,8 +20,8 @@ struct Tile {
     int32_t* sums;        // [rows, kPanel]
 };
 
-// Another form of a panel of integers, which many rows are quicker with although it is made anew
-// in each call. A level that has one says so:
+// Another form of a panel of integers, which many rows are quicker with although it is made again
+// in each call. A level that has one declares it:
 //   pays(values, rows)            whether it is worth it for so many rows, and values of a channel
 //   bytes(values)                 of room for it
 //   unpack(tile, room)            brings the weights of a tile into it

@@ -98,7 +98,7 @@ class BoundActor {
     }
 
     // The first output; None where the observations are not float32 or uint8 of the shape, in
-    // order, and finite: the caller says why, or makes them so.
+    // order, and finite: the caller reports why, or makes them so.
     nb::object act(nb::handle observations) {
         bool alone;
         const int64_t samples = run(observations, alone);

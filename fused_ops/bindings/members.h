@@ -16,8 +16,8 @@ namespace qgraph {
 template <typename Member>
 Member member(int64_t number, int64_t count, const char* what) {
     if (number < 0 || number >= count) {
-        throw std::invalid_argument(std::to_string(number) + " is no " + what + "; there are " +
-                                    std::to_string(count));
+        throw std::invalid_argument(std::string("unknown ") + what + " " + std::to_string(number) +
+                                    "; there are " + std::to_string(count));
     }
     return static_cast<Member>(number);
 }

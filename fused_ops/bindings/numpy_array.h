@@ -48,7 +48,7 @@ class NumpyArrays {
     }
 
   private:
-    // The fields are what the buffer protocol says.
+    // The fields follow the buffer protocol.
     void check() const {
         const nanobind::object made = empty(nanobind::make_tuple(2, 3));
         Py_buffer view;

@@ -18,7 +18,7 @@ constexpr int64_t kBlock = kLeaf * kLeaves;
 // Elements for which waking one more thread pays.
 constexpr int64_t kGrain = 1 << 17;
 
-// From here on an output does not stay in the caches until somebody reads it: streaming stores
+// From here on an output does not stay in the caches until it is read: streaming stores
 // then save reading it in first. Below, they would throw out what is read next.
 constexpr int64_t kStream = 1 << 24;  // bytes
 

@@ -15,7 +15,7 @@ constexpr int kLanes = 64;
 constexpr int kBlock = 1024;
 constexpr int kSpareBins = 8;
 
-// Separate lanes, because a compiler may not reorder one running minimum by itself; so many that
+// Separate lanes, because a compiler may not reorder one running minimum; so many that
 // it keeps them as a loop, which it vectorises.
 QGRAPH_DISPATCH Range minmax_range(const float* x, int64_t count) {
     float low[kLanes];

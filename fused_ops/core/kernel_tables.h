@@ -1,4 +1,4 @@
-// All that is compiled once for each instruction set: quantize_<set>.cpp says which by its compiler
+// All that is compiled once for each instruction set: quantize_<set>.cpp selects it by its compiler
 // flags and includes this.
 #pragma once
 

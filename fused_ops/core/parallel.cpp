@@ -94,7 +94,7 @@ class Pool {
         for (int64_t i = 0; i < to_wake; ++i) wake_.notify_one();
     }
 
-    // What nobody has taken up by now is no longer needed.
+    // Parts that no thread has taken by now are no longer needed.
     void withdraw(const std::shared_ptr<Job>& job) {
         const std::lock_guard<std::mutex> lock(mutex_);
         invitations_.erase(std::remove(invitations_.begin(), invitations_.end(), job),
@@ -145,7 +145,7 @@ Pool& pool() {
     static std::once_flag once;
     std::call_once(once, [] {
         the_pool = new Pool;
-        // A forked child has none of the threads, and perhaps a mutex that nobody will unlock.
+        // A forked child has none of the threads, and perhaps a mutex that is never unlocked.
         pthread_atfork(nullptr, nullptr, [] { the_pool = new Pool; });
     });
     return *the_pool;

@@ -1,5 +1,5 @@
 // The quantizer's arithmetic, of one number or of a vector of them: one text for all instruction
-// sets and for CUDA. `Ops` says how a processor does what C++ has no operator for:
+// sets and for CUDA. `Ops` has the operations that C++ has no operator for:
 //   Value, Bits               a float and a uint32_t, or vectors of them
 //   nearest, down, absolute   of a Value, to whole numbers: ties to even, downwards
 //   bits, value               the same bits as the other type

@@ -2,8 +2,8 @@
    cudaStream_t as void*. What they compute, to the bit, is in core/quantize.h; a NaN that is
    computed may be another NaN.
 
-   Each function returns NULL, or a text that says what is wrong. Work is queued on the stream, and
-   nothing waits for it: what fails while it runs shows at a later call, as CUDA has it. */
+   Each function returns NULL, or a text that describes the error. Work is queued on the stream, and
+   nothing waits for it: what fails while it runs shows at a later call, as in CUDA. */
 #pragma once
 
 #include <stdint.h>

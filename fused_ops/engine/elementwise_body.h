@@ -1,5 +1,5 @@
-// The loops of elementwise.h, compiled once for each instruction set: elementwise_<set>.cpp says
-// which by its compiler flags and includes this. All is private to that file, and nothing inline
+// The loops of elementwise.h, compiled once for each instruction set: elementwise_<set>.cpp selects
+// it by its compiler flags and includes this. All is private to that file, and nothing inline
 // comes from elsewhere: the linker might keep the copy that this CPU can't run.
 
 #include <cstddef>

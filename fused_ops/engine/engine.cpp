@@ -35,7 +35,7 @@ Engine::Engine(const std::string& path, const Options& options)
     : file_(path),
       network_(parse(file_.data(), file_.size())),
       options_(options),
-      // Packs the weights, and says now what does not fit.
+      // Packs the weights, and reports now what does not fit.
       bytes_(make_plan(network_, 1, kept({}), options_, packed_).layout.bytes) {}
 
 Engine::Kept Engine::kept(const std::vector<uint32_t>& wanted) const {

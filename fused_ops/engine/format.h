@@ -10,7 +10,7 @@
 //   names       UTF-8
 //   constants   each at a multiple of 64
 //
-// qgraph/backends/engine/file.py writes it, and says which numbers an op has.
+// qgraph/backends/engine/file.py writes it, and lists the numbers of each op.
 
 #include <cstdint>
 

@@ -167,7 +167,7 @@ class Grouping {
     }
 
     Range range_of(uint32_t index) const {
-        // What the file says of ranges may be wrong; what a type holds is not.
+        // Ranges in the file may be wrong; the limits of a type are not.
         const Tensor& found = tensor(index);
         Code code;
         const bool as_s32 = found.storage == Storage::u32 && code_of(found, code);

@@ -24,8 +24,8 @@ struct Group {
     bool leading_add;             // map: the first step is a + b; the others are stages
 };
 
-// The steps that are run as groups, in an order in which they can be. `kept` says of each tensor if
-// it is looked at from outside.
+// The steps that are run as groups, in an order in which they can be. `kept` states of each tensor
+// if it is read from outside.
 std::vector<Group> group(const Network& network, const std::vector<bool>& kept, bool fuse);
 
 // The type of a tensor as kernels know it; false where they do not.

@@ -58,7 +58,7 @@ MappedFile::MappedFile(const std::string& path) {
     close(file);
     errno = error;
     if (data_ == MAP_FAILED) fail();
-    if (data_ == nullptr) throw LoadFailure("this is no file, or an empty one");
+    if (data_ == nullptr) throw LoadFailure("this is not a file, or it is empty");
 }
 
 MappedFile::~MappedFile() {

@@ -89,7 +89,7 @@ struct Network {
 // a * b, checked; sizes stay below 2^48.
 int64_t product(const Shape& shape);
 
-// Reads a file that is in memory. The network points into it. Nothing that the file says is used
+// Reads a file that is in memory. The network points into it. No content of the file is used
 // before it is checked: a file that anyone has changed, checksum and all, is a LoadFailure or a
 // network that runs within its memory.
 Network parse(const void* file, uint64_t size);

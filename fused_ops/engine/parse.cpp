@@ -63,7 +63,7 @@ Header checked_header(const void* file, uint64_t size) {
     Header header;
     require(size >= sizeof header, "the file is too short for an engine");
     std::memcpy(&header, file, sizeof header);
-    require(std::memcmp(header.magic, kMagic, sizeof kMagic) == 0, "this is no engine");
+    require(std::memcmp(header.magic, kMagic, sizeof kMagic) == 0, "this is not an engine file");
     require(header.version == kVersion, "the file has version " + std::to_string(header.version) +
                                             " of the format, this build reads " +
                                             std::to_string(kVersion));
@@ -175,7 +175,8 @@ void read_entries(Network& network, const uint32_t* indices, uint32_t count) {
     std::vector<bool> seen(network.tensors.size());
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t entry = index_of(indices[i], network);
-        require(network.tensors[entry].kind == Kind::entry && !seen[entry], "an entry is none");
+        require(network.tensors[entry].kind == Kind::entry && !seen[entry],
+                "an entry is not an entry tensor, or is listed twice");
         seen[entry] = true;
         network.entries.push_back(entry);
     }

@@ -38,8 +38,8 @@ struct Plan {
     Layout layout;
 };
 
-// `kept` says of each tensor if it is looked at afterwards. Throws LoadFailure where the memory
-// that is allowed does not do.
+// `kept` states of each tensor if it is read afterwards. Throws LoadFailure where the allowed
+// memory is too small.
 Plan make_plan(const Network& network, int64_t samples, const std::vector<bool>& kept,
                const Options& options, Packed& packed);
 

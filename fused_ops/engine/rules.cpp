@@ -228,7 +228,7 @@ class Rule {
         check(!step_.shifts.empty(), "has no shift");
         const uint64_t span = static_cast<uint64_t>(step_.high - step_.low) + 1;
         check(!step_.wrap || (span & (span - 1)) == 0,
-              "wraps into a range that is no power of two");
+              "wraps into a range that is not a power of two");
         return shape_of(0);
     }
 
@@ -274,7 +274,7 @@ class Rule {
         return made;
     }
 
-    // For each dimension where it begins and how it goes on; the output says how far.
+    // Start and stride of each dimension; its end follows from the output.
     Shape slice() {
         const Shape& x = shape_of(0);
         check(output().size() == x.size(), "has other dimensions");

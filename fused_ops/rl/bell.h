@@ -8,7 +8,7 @@ namespace qgraph::rl {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "processes share these");
 
 // Wakes who sleeps until another process has done something. It lies in shared memory, and a
-// process that is killed at it leaves nothing locked: at worst the next `ring` wakes nobody.
+// process that is killed at it leaves nothing locked: at worst the next `ring` wakes no thread.
 //
 //     waiter                              the other
 //         seen = bell.count();                changes what is waited for

@@ -9,8 +9,8 @@ namespace qgraph::rl {
 
 // Blocks of one size from one writer to several readers, in memory that their processes share.
 //
-// The writer fills a buffer that nobody reads and publishes it by one store to `latest`. A reader
-// says in one of its two slots which buffer it reads, and looks again whether that is still the
+// The writer fills a buffer that is not read and publishes it by one store to `latest`. A reader
+// states in one of its two slots which buffer it reads, and looks again whether that is still the
 // latest: if so, the writer sees the slot before it next takes a buffer. Neither ever waits for the
 // other, and with two buffers for each reader and two more there always is a free one.
 //
@@ -26,7 +26,7 @@ class Channel {
     Channel(void* memory, int64_t readers);
 
     // -- the writer ---------------------------------------------------------------------------
-    int64_t room() const;                           // a buffer that nobody reads
+    int64_t room() const;                           // a buffer that is not read
     bool publish(int64_t buffer, int64_t version);  // false unless the version is a later one
     bool asked();                                   // since the last call
     bool wait_asked(int64_t nanoseconds) const;     // without taking it as answered

@@ -42,7 +42,7 @@ void put(Bytes& bytes, size_t at, T value) {
     if (at + sizeof value <= bytes.size()) std::memcpy(&bytes[at], &value, sizeof value);
 }
 
-// A damaged file whose header says that it is whole.
+// A damaged file whose header claims that it is whole.
 void repair(Bytes& bytes) {
     put<uint64_t>(bytes, 16, bytes.size());
     put<uint32_t>(bytes, 12, 0);

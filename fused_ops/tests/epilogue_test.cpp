@@ -26,7 +26,7 @@ Quantizer quantizer(const Grid& grid, Rounding rounding) {
     return {&grid.f, 1, grid.low, grid.high, rounding};
 }
 
-// The gradients of each channel, in the order that epilogue.h says.
+// The gradients of each channel, in the order of epilogue.h.
 std::vector<double> of_channels(const std::vector<float>& values, size_t channels) {
     const size_t lanes = kLanes;
     const size_t block = lanes * kLeafRows * kLeaves;

@@ -65,7 +65,7 @@ std::vector<double> sums_of(const std::vector<double>& values, size_t size) {
     return sums;
 }
 
-// Products of one channel (or lane), summed as quantize.h says.
+// Products of one channel (or lane), summed in the order of quantize.h.
 double ordered_sum(std::vector<double> sums) {
     for (const int64_t size : {kLeafRows, kLeaves, kBlocks}) {
         sums = sums_of(sums, static_cast<size_t>(size));

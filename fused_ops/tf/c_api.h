@@ -1,4 +1,4 @@
-// The part of TensorFlow's C API that the ops use, declared as its documentation has it
+// The part of TensorFlow's C API that the ops use, declared by its documentation
 // (tensorflow/c/{c_api,kernels,ops,tf_status,tf_tensor}.h), so that they build without TensorFlow.
 // The C API is stable: one binary serves every TensorFlow from 2.12 on.
 #pragma once

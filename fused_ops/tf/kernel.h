@@ -37,7 +37,7 @@ struct Levels {
     float high() const { return std::ldexp(1.0F, bits - is_signed) - 1.0F; }
 };
 
-// The attributes of a node, read one by one until one is not there.
+// The attributes of a node, read one by one until one is missing.
 class Reader {
   public:
     explicit Reader(TF_OpKernelConstruction* construction)
@@ -125,7 +125,7 @@ class Run {
         return Tensor(tensor);
     }
 
-    // In the memory of the first input, where nobody else needs that.
+    // In the memory of the first input, where no other op needs it.
     Tensor output_in_place(const Shape& dims) {
         const int candidate = 0;
         int forwarded = -1;
@@ -212,7 +212,7 @@ inline void add(const Op& op) {
     for (const char* spec : op.attributes) TF_OpDefinitionBuilderAddAttr(definition, spec);
     TF_OpDefinitionBuilderSetShapeInferenceFunction(definition, op.infer);
     TF_RegisterOpDefinition(definition, status.get());
-    if (!ok(status)) return;  // TensorFlow says so when the op is asked for
+    if (!ok(status)) return;  // TensorFlow reports it when the op is requested
     const auto kernel = [&op] {
         return TF_NewKernelBuilder(op.name, "CPU", op.create, op.compute, op.destroy);
     };

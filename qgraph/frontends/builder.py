@@ -1,7 +1,7 @@
 """The importer: a GraphDef's nodes, one after the other, to nodes of the IR.
 
 For each TensorFlow node, in order: what is statically known of it becomes constants; else the
-table in `tf_ops` says which ops of the IR it is; else it travels as `opaque`. The node that ends
+table in `tf_ops` lists its ops of the IR; else it travels as `opaque`. The node that ends
 up with the TensorFlow node's name computes the very tensor of that name; helpers beside it are
 called `name/what`.
 """
@@ -107,7 +107,7 @@ class GraphBuilder(Construction):
     def _opaque_instead(
         self, site: TfSite, partials: Sequence[Partial] | None, error: GraphError
     ) -> tuple[str, ...]:
-        """What TensorFlow takes and the IR does not (a rank unknown or above 4) stays opaque.
+        """Import a node; what the IR cannot express (a rank unknown or above 4) stays opaque.
 
         Not where an input's shape is missing: it is the user who can tell it.
         """

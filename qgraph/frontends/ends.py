@@ -1,4 +1,4 @@
-"""Where a graph begins and ends, where that is plain, and what lies between."""
+"""Detect the inputs and outputs of a graph where they are plain, and the nodes between."""
 
 from __future__ import annotations
 

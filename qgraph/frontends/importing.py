@@ -27,7 +27,7 @@ from qgraph.ir.narrow_floats import note
 from qgraph.ir.types import Shape
 from qgraph.ir.verify import verify
 
-# Below this producer version, a placeholder of rank 0 says that its shape is unknown.
+# Below this producer version, a placeholder of rank 0 means that its shape is unknown.
 SHAPES_SINCE = 24
 
 
@@ -145,7 +145,7 @@ def _input_type(
         shape = shapes[node.name]
     elif not node.op.startswith("Placeholder") and shape is None:
         raise UsageError(
-            f"`{node.name}` ({node.op}) is named as an input, and its shape is not known",
+            f"`{node.name}` ({node.op}) is named as an input, but its shape is unknown",
             hint=f"give it: --input-shape {node.name}=1,224,224,3",
         )
     dtype = node.dtype("dtype", "") or node.dtype("DstT", "") or node.dtype("T")

@@ -1,4 +1,4 @@
-"""The exception by which what reads a node of a file says that it cannot."""
+"""The exception for nodes of a file that the IR cannot express."""
 
 
 class Inexpressible(Exception):

@@ -131,7 +131,7 @@ class Body:
             return self.functions[op].signature.output_arg
         definition = op_def_registry.get(op)
         if definition is None:
-            raise ValueError(f"op `{op}` is not known to TensorFlow here")
+            raise ValueError(f"op `{op}` is unknown to the installed TensorFlow")
         return definition.output_arg
 
 
@@ -145,7 +145,7 @@ def _count(argument: Proto, node: Proto) -> int:
 
 
 def _free_prefix(call: str, body: Body, nodes: dict[str, Proto]) -> str:
-    """A prefix under which the body's nodes take nobody's names: the call's name if it can be."""
+    """A prefix that gives the body's nodes fresh names: the call's name if possible."""
     prefix, count = call, 0
     while any(f"{prefix}/{node.name}" in nodes for node in body.nodes):
         count += 1

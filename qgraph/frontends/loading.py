@@ -34,7 +34,7 @@ def load(
 ) -> Graph:
     """Load a trained network as a graph, ready to be transformed.
 
-    The graph computes in float32, whatever float types the model has (`Graph.notes` says so).
+    The graph computes in float32, whatever float types the model has (noted in `Graph.notes`).
 
     Args:
         model: A model of Keras 2 or 3 in memory, or the path of a file: a frozen GraphDef (`.pb`,
@@ -189,7 +189,7 @@ def is_onnx(path: Path) -> bool:
 def _onnx_model(path: Path) -> Proto | None:
     """The ONNX model in `path`, told by its content; None for all else.
 
-    Raises LoadError where only the suffix says that it is one.
+    Raises LoadError where only the suffix suggests one.
     """
     if not path.is_file():
         return None

@@ -20,7 +20,7 @@ from qgraph.frontends.tf_node import DTYPES, TFNode, shape_of
 from qgraph.ir.types import Array, TensorType
 
 NODE = "node"
-# What a NodeDef says of the graph around it: nodes beside which it has to be, shapes there.
+# Attributes of a NodeDef about the graph around it: colocated nodes, output shapes.
 OF_ITS_PLACE = ("_class", "_output_shapes")
 
 
@@ -52,7 +52,7 @@ class TFSource:
 
     @classmethod
     def from_bytes(cls, data: bytes, node: str) -> TFSource:
-        """What `to_bytes` gave. Raises LoadError, and UnsupportedError as `source_of` does."""
+        """Read what `to_bytes` wrote. Raises LoadError, and UnsupportedError as in `source_of`."""
         graph_def = graphdef.parse(data, "GraphDef")
         if graph_def is None or not graph_def.node:
             raise LoadError("the op is not a GraphDef", node=node)
@@ -159,7 +159,7 @@ def _explained(error: Exception, source: TFSource, op: str) -> QGraphError:
     text = str(error).splitlines()[0]
     if "not registered" in text or "No attr named" in text:
         return UnsupportedError(
-            f"op `{op}` is not known to TensorFlow here",
+            f"op `{op}` is unknown to the installed TensorFlow",
             node=source.node,
             hint="custom ops must be cut off: name inputs and outputs on this side of it",
         )

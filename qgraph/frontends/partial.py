@@ -55,7 +55,7 @@ def worth_tracking(value: Array) -> bool:
 
 
 def small_constants(constants: Iterable[Array | None]) -> list[Partial | None]:
-    """What shape inference is told of constants: those that a shape can depend on are small."""
+    """Constants for shape inference: those that a shape can depend on are small."""
     return [None if c is None or c.size > LARGEST else Partial.known(c) for c in constants]
 
 

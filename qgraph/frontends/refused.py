@@ -1,4 +1,4 @@
-"""What is refused in a TensorFlow graph, whichever file it came in: its layer, why, what to do."""
+"""Refusals of TensorFlow graphs, whichever file they came in: layer, reason, advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every importer works with: the graph under construction, and one node where it is imported.
+"""State of every importer: the graph under construction, and the node that is imported.
 
 A file format's own builder and site add how its nodes and their inputs are read.
 """
@@ -47,7 +47,7 @@ class Construction:
         self._constants: dict[str, Array] = {}
 
     def free(self, stem: str) -> str:
-        """A name for a helper that is no name of the file's."""
+        """A name for a helper that is not in the file."""
         name, count = stem, 0
         while name in self._taken or name in self.graph.nodes:
             count += 1
@@ -67,10 +67,10 @@ class Construction:
         return self._constants.get(value)
 
     def attempt(self, function: Callable[[S], R], place: S) -> R | None:
-        """What `function` makes of a node; None where it cannot express it.
+        """Result of `function` for a node; None where it cannot express it.
 
         Nor has it where it left something unread: an input, or an attribute that is not at its
-        default (`Graph.unread` says which). An attempt that fails leaves no node in the graph.
+        default (listed in `Graph.unread`). An attempt that fails leaves no node in the graph.
         """
         before, watched = len(self.graph.nodes), place.watched()
         self.graph.unread.pop(place.name, None)

@@ -30,7 +30,7 @@ def source_arrays(graph: Graph) -> dict[str, Array]:
 
 
 def sources_of(arrays: Mapping[str, Array]) -> dict[str, Source]:
-    """What `source_arrays` made and `write_npz` wrote, by node. Raises LoadError."""
+    """Read what `source_arrays` made and `write_npz` wrote, by node. Raises LoadError."""
     found: dict[str, Source] = {}
     for key, array in arrays.items():
         kind, _, name = key.partition("/")

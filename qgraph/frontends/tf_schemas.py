@@ -1,4 +1,4 @@
-"""What TensorFlow's op definitions say of attributes: defaults, and which never change a number."""
+"""Attributes in TensorFlow's op definitions: defaults, and which never change a number."""
 
 from __future__ import annotations
 

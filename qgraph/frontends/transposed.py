@@ -33,7 +33,7 @@ def around(taps: Pair) -> tuple[Pair, ...] | str:
 
 
 def check_room(shape: tuple[int, ...], weights: Array) -> None:
-    """Steps, holes or padding far wider than the filter are no network's."""
+    """Refuse strides, dilations or padding far wider than the filter: no network has them."""
     if math.prod(shape) > max(LARGEST_FILTER, 8 * weights.size):
         raise Inexpressible
 

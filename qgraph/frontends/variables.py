@@ -30,7 +30,7 @@ _PART = re.compile(r"\.(meta|index|data-\d{5}-of-\d{5})$")
 
 @dataclass(frozen=True)
 class Prefix:
-    """What the names of a checkpoint's files begin with; `stem` is empty for a file `.meta`."""
+    """Common prefix of a checkpoint's files; `stem` is empty for a file `.meta`."""
 
     folder: Path
     stem: str
@@ -59,7 +59,7 @@ def split_name(name: str) -> tuple[str | None, str]:
 
 @dataclass(frozen=True)
 class CheckpointEntry:
-    """Where a checkpoint holds a variable: a tensor's name, and which part of it."""
+    """Place of a variable in a checkpoint: a tensor's name, and which part of it."""
 
     key: str
     part: str = ""  # `10 4 0,5:0,4`: the whole shape, then start and length on each axis
@@ -68,7 +68,7 @@ class CheckpointEntry:
 def freeze(graph_def: Proto, outputs: Sequence[str], prefix: Prefix, saver: Proto | None) -> Proto:
     """The part of `graph_def` that `outputs` need, with its variables as constants.
 
-    `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op says which
+    `prefix` names the checkpoint; `saver` is the file's SaverDef, whose restore op states which
     tensor belongs to which variable. Raises LoadError for a variable that the checkpoint lacks
     or holds in another shape or dtype, UnsupportedError for a graph that updates variables.
     """
@@ -108,7 +108,7 @@ def _fill_defaults(graph_def: Proto) -> None:
 
 
 def _restored(graph_def: Proto, saver: Proto | None) -> Mapping[str, CheckpointEntry]:
-    """What the restore op would assign, by variable; empty where there is none."""
+    """Entries that the restore op would assign, by variable; empty without one."""
     from tensorflow.python.framework.graph_util_impl import extract_sub_graph
 
     name = parse_ref(saver.restore_op_name)[0] if saver is not None else ""

@@ -1,4 +1,4 @@
-"""What an importer reads of a node is noted, so that nothing of it is ignored without a word.
+"""Record what an importer reads of a node, so that nothing of it is ignored silently.
 
 An importer gets a node's attributes and inputs as views that remember what was read. What was not
 read must hold its default, or be listed in `WITHOUT_EFFECT`; else the importer has not expressed

@@ -1,4 +1,4 @@
-"""What is timed is one network, whoever runs it."""
+"""All contestants run the same network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report of compressed runs says, from runs that are written out."""
+"""The report of compressed runs, from runs written by hand."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The benchmark of float16: which runs there are, what it says of them, what it counts."""
+"""The benchmark of float16: its runs, its report, its counts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What other tools are given is the same network, and views of photos are counted by photo."""
+"""Other tools get the same network, and views of photos are counted by photo."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the report of training runs says, from runs that are written out."""
+"""The report of training runs, from runs written by hand."""
 
 import csv
 import json

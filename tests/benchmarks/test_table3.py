@@ -1,4 +1,4 @@
-"""Rows of table 3: made once, made anew where something differs, and what the table shows."""
+"""Rows of table 3: made once, made again where something differs, and shown in the table."""
 
 from __future__ import annotations
 

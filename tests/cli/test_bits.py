@@ -12,7 +12,7 @@ USAGE = 2
 
 @pytest.fixture(scope="module")
 def mixed(model, samples, tmp_path_factory):
-    """What a run with a budget wrote, and what it said."""
+    """Files and output of a run with a budget."""
     out = tmp_path_factory.mktemp("mixed") / "out"
     done = run("quantize", model, "-c", samples, "--mean-bits", 5, "-o", out, "--effort", "plain")
     assert done.code == 0, done.err
@@ -66,7 +66,7 @@ def test_analyze_shows_a_point_for_each_budget(model, samples):
     [
         (["--mean-bits", 1.5], "the least is 47 bytes, 2 bits on average"),
         (["--weight-bytes", "46"], "the least is 47 bytes"),
-        (["--weight-bytes", "lots"], "`lots` is no number of bytes"),
+        (["--weight-bytes", "lots"], "`lots` is not a size in bytes"),
         (["--mean-bits", "nan"], "nan is not a valid weight budget"),
         (["--mean-bits", 5, "--weight-bytes", "1k"], "one budget"),
     ],

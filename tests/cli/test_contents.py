@@ -1,4 +1,4 @@
-"""What is in the output directory, and that it is enough to check hardware against."""
+"""Content of the output directory: it is enough to check hardware against."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def test_manifest(manifest, model):
 
 
 def test_keys_go_with_the_number_of_the_format(manifest):
-    """Where this fails, raise `FORMAT`: `qgraph report` reads no other than its own."""
+    """If this fails, raise `FORMAT`: `qgraph report` reads only its own format."""
     assert FORMAT == 6 and set(manifest) == {
         "format", "versions", "model", "model_sha256", "calibration_samples", "effort", "plan",
         "plan_spec", "trials", "agreement", "calibration_method", "profile", "inputs", "outputs",

@@ -66,7 +66,7 @@ def test_a_range_that_is_given(model, tmp_path):
                "--input-range", "0,200")  # fmt: skip
     written = json.loads(done.out)
     assert written["data_free"] == {"image": "within 0 to 200 (as given)"}
-    assert written["warnings"] == [NO_DATA]  # what was given is no surprise
+    assert written["warnings"] == [NO_DATA]  # no warning about a given range
 
 
 @pytest.mark.parametrize("text", ["5", "a,b", "1,2,3", "image=", "3,3"])

@@ -1,4 +1,4 @@
-"""Where `qgraph quantize` writes when no output is given: beside the model, and nowhere else."""
+"""Default output of `qgraph quantize`: beside the model, and nowhere else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`qgraph doctor` says which fast code is in use, and why not where it isn't."""
+"""`qgraph doctor` shows which fast code is in use, and why not where it is not."""
 
 import json
 

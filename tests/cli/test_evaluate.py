@@ -1,4 +1,4 @@
-"""`qgraph evaluate`, and what `quantize` says where there are labels."""
+"""`qgraph evaluate`, and the end of `quantize` with labels."""
 
 import json
 import shutil

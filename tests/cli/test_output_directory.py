@@ -122,7 +122,7 @@ def test_a_failure_at_any_step_leaves_what_was_there(quantize, tmp_path, monkeyp
 
 @contextmanager
 def files_at_most(size):
-    """What a full disk looks like to whoever writes, TensorFlow's C++ included."""
+    """Imitate a full disk for all writers, TensorFlow's C++ included."""
     was = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, was[1]))
     try:

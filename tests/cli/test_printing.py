@@ -1,4 +1,4 @@
-"""What a person sees, and what a machine gets."""
+"""Output for people, and output for machines."""
 
 import json
 import os

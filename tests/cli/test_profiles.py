@@ -1,4 +1,4 @@
-"""`qgraph profiles`: the built-in profiles, each key explained, and a file of one's own."""
+"""`qgraph profiles`: the built-in profiles, each key explained, and a custom file."""
 
 import json
 

@@ -13,7 +13,7 @@ pytest.importorskip("gymnasium", reason="needs the extra `rl`")
 
 
 def test_ctrl_c_before_a_policy_is_compressed_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
-    """Where the compressor is slow there is an evaluation then, but no log yet."""
+    """With a slow compressor there is an evaluation by then, but no log yet."""
     report, out = Training._report, tmp_path / "run"
 
     def reported(self, actors, watch):

@@ -238,7 +238,7 @@ def test_what_cannot_be_is_said(files, out, arguments, message):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_bits(files, tmp_path):
-    """SIGKILL, again and again, at moments no one chose."""
+    """SIGKILL, again and again, at random moments."""
     for name in ("whole", "killed"):
         assert quantize(files, tmp_path / name).code == 0
 

@@ -39,7 +39,7 @@ def hopeless(tmp_path_factory):
 
 
 def quantized(folder, model, data, *options):
-    """What the terminal shows in colour, and the manifest."""
+    """Output of the terminal in colour, and the manifest."""
     np.save(folder / "x.npy", data)
     done = run("quantize", model, "-c", folder / "x.npy", "-o", folder / "out", *options)
     assert done.code == 0, done.err

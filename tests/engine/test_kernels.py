@@ -262,7 +262,7 @@ def test_depthwise_of_three_lines(level, x_type, strides, channels):
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("last", [0, 1, 6, 7, 8, 9, 14, 15])
 def test_saturation_between_two_roundings(level, rounding, last):
-    """Where 16 bits are enough for the second half, and where they are not."""
+    """16 bits are enough for the second half, or are not."""
     rng = np.random.default_rng(last)
     for shift in (-20, -2, 0, 1, 4):
         conv = Conv(

@@ -71,7 +71,7 @@ def test_tensors_that_are_kept_are_not_fused_away() -> None:
 
 
 def test_a_program_of_one_shape() -> None:
-    """Where samples are mixed there is one shape, and constants may be as large as tensors."""
+    """A program that mixes samples has one shape, and constants may be as large as tensors."""
     writer = ProgramWriter(0)
     x = writer.entry((3, 4), 8, True)
     turned = writer.step("transpose", x, perm=(1, 0))
@@ -97,7 +97,7 @@ def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("samples", [1, 2, 6, 7, 13])
 def test_many_samples_go_through_slice_by_slice(samples, threads) -> None:
-    """Of tensors that are large: some samples at a time, on each thread others."""
+    """Large tensors are run some samples at a time, on each thread others."""
     writer = ProgramWriter(0)
     x = writer.entry((1, 1 << 19), 8, True)
     for _ in range(3):

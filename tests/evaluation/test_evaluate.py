@@ -198,7 +198,7 @@ def test_data_that_does_not_fit_is_refused(written, tmp_path) -> None:
 
 
 def test_of_equal_scores_the_first_class_is_the_answer() -> None:
-    """As `argmax` has it: coarse scores are equal often."""
+    """Ties as in `argmax`: coarse scores are often equal."""
     scores = np.array([[1, 3, 3, 0, 0, 0, 0], [3, 3, 1, 1, 1, 1, 0]], np.float32)
     right, near, _ = vars(Classes(7).tally(scores, np.array([2, 5]))).values()
     assert (right, near) == (0, 1)

@@ -1,4 +1,4 @@
-"""What a quantizer clips is counted where its codes come from, over all chunks of samples."""
+"""Clipped values are counted before each quantizer, over all chunks of samples."""
 
 import numpy as np
 import pytest

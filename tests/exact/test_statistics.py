@@ -1,4 +1,4 @@
-"""What reaches a quantizer, counted in chunks and kept in few bins."""
+"""Statistics of the inputs of quantizers, counted in chunks and kept in few bins."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What cannot be loaded says so: the file or the node, and what to do."""
+"""Errors of input that cannot be loaded name the file or the node, and what to do."""
 
 import io
 import zipfile
@@ -220,7 +220,7 @@ def test_unfrozen_graph_asks_for_its_checkpoint():
 def test_custom_op_is_named():
     graph_def = graph_def_of(lambda: tf.nn.relu(v1.placeholder("float32", (3,), "x"), name="a"))
     graph_def.node.add(name="mine", op="MyVeryOwnOp", input=["a"])
-    with pytest.raises(UnsupportedError, match="mine: op `MyVeryOwnOp` is not known"):
+    with pytest.raises(UnsupportedError, match="mine: op `MyVeryOwnOp` is unknown"):
         load_graph_def(graph_def, outputs=["mine"])
 
 

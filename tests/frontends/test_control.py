@@ -66,7 +66,7 @@ def test_branch_of_a_placeholder_is_refused():
         x = placeholder()
         return v1.cond(v1.placeholder("bool", (), "is_training"), lambda: x * 2, lambda: x)
 
-    with pytest.raises(UnsupportedError, match=r"cond/.*depends on a value that is not known"):
+    with pytest.raises(UnsupportedError, match=r"cond/.*depends on a value that is unknown"):
         load_graph_def(graph_def_of(build))
 
 

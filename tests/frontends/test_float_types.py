@@ -35,7 +35,7 @@ def rounded(narrow, *shape, seed=0):
 
 
 def tf_network(steps, narrow, dtype):
-    """A GraphDef whose steps compute in `dtype`, or in float32 between casts, as each step says."""
+    """A GraphDef whose steps compute in `dtype`, or in float32 between casts, step by step."""
 
     def build():
         x = v1.placeholder("float32", (None, 6, 6, 4), "image")

@@ -101,7 +101,7 @@ def test_loading_does_not_walk_over_a_giant(op):
     for name in constants:
         kept = next(node for node in original.node if node.name == name)
         rank = max(1, len(kept.attr["value"].tensor.tensor_shape.dim))
-        pairs = [2**26, 2]  # as paddings have it
+        pairs = [2**26, 2]  # as in paddings
         for sizes in ([2**27], pairs if rank == 2 else [2 ** (27 // rank)] * rank):
             changed = type(original).FromString(original.SerializeToString())
             constant = next(node for node in changed.node if node.name == name)

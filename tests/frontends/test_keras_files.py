@@ -20,7 +20,7 @@ def test_file_is_read_by_the_keras_that_wrote_it(tmp_path, K, suffix):
     graph = qgraph.load(path)
     assert graph.inputs == ["x"] and list(graph.outputs) == ["y"]
     assert_same(graph, model)
-    path.rename(tmp_path / "renamed")  # the content says what it is
+    path.rename(tmp_path / "renamed")  # the content decides
     assert_same(qgraph.load(tmp_path / "renamed"), model)
 
 
@@ -92,5 +92,5 @@ def test_inputs_in_a_dictionary(K):
 
 
 def test_model_that_is_not_built():
-    with pytest.raises(LoadError, match=r"inputs are not known(.|\n)*call or build it first"):
+    with pytest.raises(LoadError, match=r"inputs are unknown(.|\n)*call or build it first"):
         qgraph.load(keras.Sequential([keras.layers.Dense(2)]))

@@ -86,7 +86,7 @@ STRANGE = {
 
 @pytest.fixture(scope="module")
 def configs(tmp_path_factory):
-    """What both versions of Keras write of the same model, in both formats."""
+    """Configurations of the same model by both versions of Keras, in both formats."""
     found = []
     for K in (tf_keras, keras):
         model = small(K, K.layers.TimeDistributed(K.layers.Dense(2)))

@@ -1,4 +1,4 @@
-"""What is refused names the user's layer, says why and what to do, whichever file it came in."""
+"""Refusals name the user's layer, the reason and what to do, whichever file it came in."""
 
 import re
 

@@ -163,5 +163,5 @@ def test_calls_that_double_at_every_level(monkeypatch):
 
 
 def test_an_op_that_is_not_known_inside_a_function():
-    with pytest.raises(GraphError, match="op `Unheard` is not known"):
+    with pytest.raises(GraphError, match="op `Unheard` is unknown"):
         load_graph_def(doubling(1, body="Unheard"))

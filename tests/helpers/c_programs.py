@@ -58,7 +58,7 @@ def program_of(
     name: str = "net",
     batch_free=True,
 ) -> Program:
-    """Tensors that no step makes and that are no constants are entries."""
+    """Tensors that no step makes and that are not constants are entries."""
     constants = {n: np.asarray(c) for n, c in (constants or {}).items()}
     known = {t.name: t for t in tensors}
     for key, codes in constants.items():

@@ -16,7 +16,7 @@ from tests.helpers.tf_graphs import graph_def_of, v1
 
 @dataclass(frozen=True)
 class Run:
-    """What a command left: exit code, standard output, standard error."""
+    """Result of a command: exit code, standard output, standard error."""
 
     code: int
     out: str

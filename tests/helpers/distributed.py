@@ -2,7 +2,7 @@
 
 python -m tests.helpers.distributed FOLDER RUN...
 
-RUN is `alone`, `mirrored` (two CPUs) or `workers` (TF_CONFIG says which), `-frozen` or `-moving`
+RUN is `alone`, `mirrored` (two CPUs) or `workers` (by TF_CONFIG), `-frozen` or `-moving`
 batch norms, or `-loop` for a loop without `fit`. In a run that holds replicas, they are compared
 here: with each other, and with the finalized graph.
 """
@@ -57,7 +57,7 @@ def fitted(source: Quantized, strategy: tf.distribute.Strategy, norms: str):
 
 
 def looped(source: Quantized, strategy: tf.distribute.Strategy):
-    """A loop of one's own, towards outputs of 0."""
+    """A custom loop, towards outputs of 0."""
     with strategy.scope():
         module = retrain.module(source)
         optimizer = adam_for(Options(weight_rate=1e-3), module.freezing)

@@ -64,7 +64,7 @@ def main() -> None:
     for name, content in golden():
         if _content(name) != content:
             (ROOT / name).write_bytes(content)
-            print(f"{name} written anew")
+            print(f"{name} rewritten")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Links and strategies of one's own, found by their names."""
+"""Custom links and strategies, found by their names."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Steps:
     begin: int = 4
 
     def check(self, begun):
-        """Any chain will do."""
+        """Accept any chain."""
 
     def decide(self, begun, looks):
         bits = min(self.begin * 2 ** len(looks), 32)

@@ -145,7 +145,7 @@ def node_examples() -> dict[str, list[Any]]:
 
 
 def examples(schema: Any, most: int) -> Iterator[Example]:
-    """Nodes of the op as `schema` has it: without inputs and attributes that it does not know."""
+    """Nodes of the op by `schema`: without inputs and attributes that it does not have."""
     count = 0
     own = OWN.get((schema.name, schema.since_version), OWN.get(schema.name))
     if own is not None:

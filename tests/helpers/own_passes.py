@@ -30,7 +30,7 @@ class Rename(Pass):
 
 @dataclass(frozen=True)
 class OfCodes(Pass):
-    """For quantized graphs; changes nothing."""
+    """A pass of quantized graphs that changes nothing."""
 
     name: ClassVar[str] = "of-codes"
     requires: ClassVar[frozenset[str]] = frozenset({"quantized"})

@@ -1,5 +1,5 @@
-"""Links, strategies and correctors of one's own, as who knows nothing of qgraph writes them:
-annotations of this module are no text.
+"""Custom links, strategies and correctors, as a user writes them without qgraph's habits:
+annotations of this module are not text.
 """
 
 from dataclasses import dataclass, replace
@@ -88,7 +88,7 @@ class DecidesNothing:
 
 @dataclass(frozen=True)
 class Decides:
-    """At its first look, what no decision says: a share that is none, or a text for a chain."""
+    """Decide wrongly at the first look: a share that is not a number, or a text for a chain."""
 
     share: float = 1.0
     text: bool = False

@@ -37,7 +37,7 @@ PROFILES = {
 
 
 def insert(graph: Graph, profile: Profile = INT8) -> Trace:
-    """What follows the float recipe: quantizers and scale groups, without exponents."""
+    """Run the passes behind the float recipe: quantizers and scale groups, without exponents."""
     trace = Trace()
     graph.facts.add("batch-norm-folded")
     PassManager(static(profile)[len(FLOAT) :]).run(graph, trace)
@@ -67,7 +67,7 @@ def exact(value) -> np.ndarray:
 
 
 def integer_values(graph: Graph) -> set[str]:
-    """What is defined to the last bit: integer values with no float op that rounds before them."""
+    """Values defined to the last bit: integers with no float op that rounds before them."""
     found = set(bounds(graph))
     defined: set[str] = set()
     for node in graph.topological():

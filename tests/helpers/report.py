@@ -50,24 +50,24 @@ def statistic(seed=0, own=6, clipped=0, vanished=0, spread=0.5, count=64):
 
 
 def facts_of(folder: Path) -> dict:
-    """What `qgraph report --json` prints."""
+    """Output of `qgraph report --json`."""
     return to_json(read_facts(folder))
 
 
 def plan(**steps) -> dict:
-    """A plan as a manifest has it."""
+    """A plan in the form of a manifest."""
     return to_json(replace(PLAIN, **steps))
 
 
 def felt(layer: str, sqnr_db: float | None, **changes) -> dict:
-    """What quantizing a layer costs the outputs."""
+    """Cost of quantizing a layer at the outputs."""
     unknown = ("all_but_sqnr_db", "all_but_top1", "so_far_sqnr_db", "so_far_top1")
     known = {"layer": layer, "op": "conv2d", "sqnr_db": sqnr_db, "top1": None, "samples": 32}
     return {**known, **dict.fromkeys(unknown), **changes}
 
 
 def written_directory(folder: Path, layers=4, **changes) -> Path:
-    """What `qgraph quantize` writes, as far as a report reads it. `changes` go into the manifest.
+    """Files of `qgraph quantize`, as far as a report reads them. `changes` go into the manifest.
 
     Layers are called `block/<i>/conv`; the first two outputs share a scale, by an add.
     """

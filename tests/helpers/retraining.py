@@ -68,7 +68,7 @@ def images(count: int = 64, seed: int = 1) -> np.ndarray:
 
 @cache
 def quantized(folder: Path, profile: str = "graffitist-int4") -> Quantized:
-    """Calibrated so that training has something to win; the task is what the float network says."""
+    """Calibrated so that training has something to gain; the float network is the teacher."""
     keras_network().save(folder / "net.h5")
     return quantize(folder / "net.h5", images(), profile=profile, plan=PLAN, mode="retrain")
 
@@ -87,7 +87,7 @@ def batches(made: Quantized, count: int = 96, seed: int = 2, size: int = 16) -> 
 
 
 def trainer(made: Quantized, options: Options, **more) -> Trainer:
-    """Of six steps an epoch."""
+    """A trainer of six steps an epoch."""
     data = more.pop("data", None) or batches(made)
     validation = more.pop("validation", None) or batches(made, seed=3)
     norms = norms_of(made.floating)

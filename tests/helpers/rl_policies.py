@@ -26,5 +26,5 @@ def drawn(seed: int) -> dict[str, np.ndarray]:
 
 
 def outputs(seed: int) -> np.ndarray:
-    """What an actor with the weights `drawn(seed)` makes of X."""
+    """Outputs for X of an actor with the weights `drawn(seed)`."""
     return Actor(Packer(PROGRAM).pack(drawn(seed)))(X)

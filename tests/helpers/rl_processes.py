@@ -41,7 +41,7 @@ def main() -> None:
                 writer.publish(version)
             writer.room()[: writer.channel.size // 2] = 255
             os.kill(os.getpid(), signal.SIGKILL)
-        if task == "act":  # count, from where the ring says that the one before was killed
+        if task == "act":  # count on from where the ring was when the last one was killed
             rings = Experience.open(settings["rings"])
             writer = rings.writer(settings["actor"])
             count = rings.written(writer.number)

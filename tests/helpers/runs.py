@@ -1,4 +1,4 @@
-"""Runs of training that end by what has happened, for processes whose speed nobody knows."""
+"""Runs of training that end by events, for processes of unknown speed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unwatched(status: object) -> None:
 
 
 def ends_when(training: Training, enough: Callable[[Array], bool]) -> list[Array]:
-    """Let it run until `enough` says so of all records that came in, which the list gets.
+    """Let it run until `enough` is true of all records that came in, which the list gets.
 
     Its options have MANY steps.
     """

@@ -9,7 +9,7 @@ from qgraph.rl.environments import Actions
 
 
 class World:
-    """What a learner needs to know of an environment."""
+    """Properties of an environment that a learner needs."""
 
     def __init__(self, shape=(3,), dtype=np.float32, actions=2):
         self.shape, self.dtype = shape, np.dtype(dtype)

@@ -29,7 +29,7 @@ Attrs = dict[str, Any]
 
 
 class Refused(Exception):
-    """The file does not hold what the page says."""
+    """The file does not match the page."""
 
 
 def require(condition: bool, what: str) -> None:
@@ -91,7 +91,7 @@ class Numbers:
 
     def choice(self, choices: tuple[Any, ...]) -> Any:
         place = self.one()
-        require(0 <= place < len(choices), "a number is none of the choices")
+        require(0 <= place < len(choices), "a number is not one of the choices")
         return choices[place]
 
 
@@ -224,7 +224,7 @@ def _tensor(record: tuple[Any, ...], text: bytes, data: bytes) -> Tensor:
     require(limits.min <= low and high <= limits.max, f"{name}: a range that its type cannot hold")
     require(0 <= magnitude <= LARGEST, f"{name}: a magnitude past 2^53")
     if kind != CONSTANT:
-        require(at == 0, f"{name}: it has codes and is no constant")
+        require(at == 0, f"{name}: it has codes and is not a constant")
         return Tensor(name, STORAGES[storage], kind, low, high, magnitude, sizes)
     count = int(np.prod(sizes, dtype=object))
     require(at % 64 == 0 and at + count * dtype.itemsize <= len(data), f"{name}: codes outside")

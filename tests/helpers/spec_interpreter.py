@@ -233,5 +233,5 @@ def to_codes(x: Any, bits: int, signed: bool, exponent: int, rounding: str, over
 
 
 def to_numbers(codes: Any, exponent: int | tuple[int, ...]) -> Any:
-    """What codes of an exit stand for."""
+    """Values of the codes of an exit."""
     return codes * 2.0 ** -np.asarray(exponent, np.float64)

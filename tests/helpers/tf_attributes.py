@@ -42,7 +42,7 @@ def number(n: int) -> Any:
 
 
 def reduced(op: Any, flags: bool = False) -> Callable[[Any], Any]:
-    """Of a constant, as shape arithmetic has it."""
+    """Reduce a constant, as in shape arithmetic."""
     return lambda x: cast(op(input=tf.constant(FLAGS) if flags else number(4), axis=[-1]))
 
 

@@ -1,4 +1,4 @@
-"""Where the independent vectors are, if they are here at all."""
+"""Folder of the independent vectors, if they exist."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def watched(run: Supervisor, condition: Callable[[], Any]) -> None:
 
 
 def gone(pid: int) -> bool:
-    """Whether that process has ended; nobody may have asked yet how."""
+    """Whether that process has ended; its exit status may be unread."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What whole networks are tried on besides samples."""
+"""Test cases of whole networks besides samples."""
 
 import numpy as np
 

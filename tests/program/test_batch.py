@@ -13,7 +13,7 @@ X, Y = tensor("x", (1, 2, 3)), tensor("y", (1, 2, 3))
 
 
 def apart(op: str, *inputs: str, shape=(1, 2, 3), constants=None, **attrs: Any) -> bool:
-    """Of a program of one step, on entries `x` and `y` and on constants."""
+    """Whether samples stay apart in a program of one step, on entries `x` and `y` and constants."""
     entries = [t for t in (X, Y) if t.name in inputs]
     step = Step(op, inputs, "z", attrs)
     return samples_stay_apart(

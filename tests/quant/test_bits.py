@@ -1,4 +1,4 @@
-"""Who gets how many bits: laws of the assignment, and budgets that cannot be met."""
+"""Assignment of bits to layers: its laws, and budgets that cannot be met."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def test_a_bias_that_does_not_fit_its_accumulator_makes_the_weights_coarser(per_
 
 @pytest.mark.parametrize(("bits", "exponent"), [(8, 7), (4, 3)])
 def test_three_standard_deviations_of_weights(bits, exponent):
-    """Of 10,000 normal weights of deviation 0.25 and one of 5: 0.76 and not 5."""
+    """With 10,000 normal weights of deviation 0.25 and one of 5: 0.76 and not 5."""
     weights = np.append(np.random.default_rng(0).normal(0, 0.25, 9999), 5.0)
     spec = QuantSpec(bits, True, "weight")
     assert constant_exponent(weights, spec, method="3sd") == exponent

@@ -35,7 +35,7 @@ def folded(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("behind_relu", [False, True])
 def test_inputs_are_like_those_of_training(behind_relu: bool) -> None:
-    """Of training nothing is known but what the batch norms saw."""
+    """Only the statistics of the batch norms are known of training."""
     real = images()
     found = input_facts(folded(trained(behind_relu, "relu")), {})["image"]
     assert found.range == (0, 255)

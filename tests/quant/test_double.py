@@ -59,7 +59,7 @@ def test_the_reference_kernels_of_litert_round_so(shift: int) -> None:
 
 
 def test_graphs_of_floats_round_sums_so_too() -> None:
-    """Of 40,000 sums, some are where `double` and half away differ, in both float graphs."""
+    """Some of 40,000 sums are where `double` and half away differ, in both float graphs."""
     rng, profile = np.random.default_rng(0), replace(INT32_BIAS, rounding=Rounding.DOUBLE)
     graph = Graph("layer")
     x = graph.input("x", "float32", (None, 8))

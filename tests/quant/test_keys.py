@@ -1,4 +1,4 @@
-"""What is declared of a key is what the parser, the dump, the documentation and Python take."""
+"""The declaration of a key is what the parser, the dump, the documentation and Python take."""
 
 from __future__ import annotations
 

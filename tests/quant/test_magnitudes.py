@@ -17,7 +17,7 @@ MAGNITUDES = [(1e-12, 1.0), (1e12, 1.0), (1.0, 1e-12), (1.0, 1e12), (1e-12, 1e-1
 def network(kind: str, inputs: float = 1.0, weights: float = 1.0, epsilon: float = 0.0) -> Graph:
     """Two layers and a classifier for inputs of a magnitude; `weights` is that of the first layer.
 
-    Biases and norms are scaled along, so that the function is the same but for its unit.
+    Biases and norms are scaled along, so that the function is the same except its unit.
     epsilon: of the layer norm, scaled along if not given.
     """
     rng, g, size = np.random.default_rng(0), Graph(kind), inputs * weights
@@ -105,7 +105,7 @@ def test_tensorflow_computes_the_same_codes(sizes):
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-5, 1e-12])
 @pytest.mark.parametrize("size", [1e-4, 1e-12])
 def test_a_layer_norm_of_numbers_far_below_its_epsilon(size, epsilon):
-    """What is left is its offset; the input's unit may be coarse beside the root of epsilon."""
+    """Only its offset is left; the input's unit may be coarse beside the root of epsilon."""
     samples = {"x": (X * size).astype(np.float32)}
     graph = network("layer_norm", size, epsilon=epsilon)
     assert sqnr(qgraph.quantize(graph, samples, effort="plain")) > 30

@@ -11,7 +11,7 @@ from qgraph.quant.plan import PLAIN, Plan, everything, parse_plan, step_name
 
 
 def values(step):
-    """What a field of a plan may be, from its default and choices alone."""
+    """Values of a field of a plan, from its default and choices alone."""
     if isinstance(step.default, bool):
         return st.booleans()
     if isinstance(step.default, float):

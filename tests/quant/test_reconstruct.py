@@ -74,7 +74,7 @@ def test_rounding_in_turn_beats_nearest_where_they_are_not():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_small_problems_are_nearly_solved(seed):
-    """Of all 3^6 choices around the target, one not much worse than the best is found."""
+    """Among all 3^6 choices around the target, one not much worse than the best is found."""
     v, h = problem(seed, 1, 6, 1)
     near = np.array(list(itertools.product((-1, 0, 1), repeat=6)))[:, :, None]
     best = quadratic_error(np.rint(v) + near, v, h).min()
@@ -299,7 +299,7 @@ def test_the_scale_stays_where_a_bias_follows_it():
 
 
 def test_tiny_weights_have_no_finer_scale():
-    """Where 2^-f is the smallest that float32 has, though a finer scale would be nearer."""
+    """2^-f is the smallest normal float32, though a finer scale would be nearer."""
     floating = outlier()
     floating.set_attrs("w", value=floating.constant("w") * np.float32(2.0**-120))
     x = np.random.default_rng(2).normal(size=(200, 24)).astype(np.float32)

@@ -125,7 +125,7 @@ def test_weights_of_a_shifter_that_floors_are_rounded_to_nearest():
 
 
 def test_a_sum_behind_leaky_relu_or_clips_rounds_as_a_sum():
-    """What is behind the sum keeps it one; the product and the maximum are a layer's."""
+    """Ops behind the sum keep it a sum; the product and the maximum belong to a layer."""
     g = Graph("behind")
     x = g.input("x", "float32", (None, 4))
     summed = g.add("add", g.add("relu", x, name="a"), x, name="sum")

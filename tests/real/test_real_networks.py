@@ -40,7 +40,7 @@ PROFILES = {
 
 
 class Network(NamedTuple):
-    """Where a network comes from, typical inputs, and the ops that are float in its int8 form."""
+    """Source of a network, typical inputs, and the ops that are float in its int8 form."""
 
     asset: str
     inputs: Callable[[], np.ndarray]

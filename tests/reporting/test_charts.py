@@ -1,4 +1,4 @@
-"""Charts are SVG that says what the numbers say."""
+"""Charts are SVG that shows the numbers."""
 
 import re
 from types import SimpleNamespace

@@ -98,7 +98,7 @@ def test_one_that_there_is_not_is_said_from_its_process():
 
 
 def boolean_images(shape, observation):
-    """Registers an environment of booleans as a package does that says so by an entry point."""
+    """Register an environment of booleans, as a package does by an entry point."""
     gymnasium = pytest.importorskip("gymnasium")
 
     class Flashes(gymnasium.Env):

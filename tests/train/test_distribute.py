@@ -37,7 +37,7 @@ def finished(*processes: subprocess.Popen, seconds: float = 300) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """What one process learned, alone and on two devices."""
+    """Results of one process, alone and on two devices."""
     folder = tmp_path_factory.mktemp("runs")
     runs = ("alone-frozen", "mirrored-frozen", "mirrored-moving", "mirrored-loop")
     finished(started(folder, *runs))

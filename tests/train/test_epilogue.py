@@ -1,4 +1,4 @@
-"""What stands behind a layer as one op: the same numbers as the nodes one by one."""
+"""The ops behind a layer as one op: the same numbers as the nodes one by one."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_graph_learns_the_same(activation) -> None:
 
 @needs_op
 def test_an_end_learns_its_scale_too() -> None:
-    """What is clipped moves the threshold of the constant that clips it."""
+    """Clipped values move the threshold of the constant that clips them."""
     training = TrainingGraph(layer("clip"))
     shares = dict(zip(training.state.names, learned(training, ["least/q"])[1][-1], strict=True))
     assert shares["six/q"] != 0

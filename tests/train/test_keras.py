@@ -252,7 +252,7 @@ def test_evaluation_has_running_statistics_before_they_are_frozen(small):
     assert not np.allclose(model(images(), training=True), model(images()), atol=1e-3)
 
 
-# -- a loop of one's own -------------------------------------------------------------------------
+# -- a custom loop -------------------------------------------------------------------------------
 
 
 def test_a_loop_of_ones_own_does_what_fit_does(small):

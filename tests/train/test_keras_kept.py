@@ -1,4 +1,4 @@
-"""What is kept of a Keras model: events for TensorBoard, weights, checkpoints."""
+"""Saved parts of a Keras model: events for TensorBoard, weights, checkpoints."""
 
 import numpy as np
 import pytest

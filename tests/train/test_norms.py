@@ -63,7 +63,7 @@ def test_without_quantizers_it_is_the_float_network_in_training(made, sides, pla
 
 @MODELS
 def test_gradients_are_those_of_the_float_network(made, sides, tmp_path):
-    """For the input: weights are in another unit here."""
+    """Compare those of the input: weights are in another unit here."""
     model, x = made(), tf.constant(images(32))
     graph = folded(model, Plan(), tmp_path)
     training = TrainingGraph(graph, norms_of(graph))

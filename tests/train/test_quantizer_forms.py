@@ -118,7 +118,7 @@ def test_memory_of_inputs_is_reused_without_harm(form) -> None:
     x, g = samples(30_000)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         fed_x, fed_g = (tf.compat.v1.placeholder(tf.float32, [None]) for _ in range(2))
-        # Intermediate values, which nobody reads again: TensorFlow gives their memory away.
+        # Intermediate values, which are not read again: TensorFlow gives their memory away.
         y = quantize(fed_x * 2.0, LOG2_T, 4, True, form=form)
         (gx,) = tf.gradients(y, fed_x, fed_g * 1.0)
         found_y, found_gx = session.run([y, gx], {fed_x: x, fed_g: g})

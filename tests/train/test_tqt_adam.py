@@ -1,4 +1,4 @@
-"""What appendix C of the TQT paper says of Adam at steady state, and what of it holds."""
+"""Claims of appendix C of the TQT paper on Adam at steady state, and which of them hold."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from benchmarks.figures.gradients import critical
 from benchmarks.figures.toy import BITS, SIGMAS, adam, train
 
 BOTH = pytest.mark.parametrize("bits", BITS)
-OCTAVE = [float(s) for s in 2 ** (np.arange(8) / 8)]  # all sigmas, but for powers of two
+OCTAVE = [float(s) for s in 2 ** (np.arange(8) / 8)]  # all sigmas, except for powers of two
 
 
 # -- equations 19 to 29 ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the TQT paper says of threshold gradients and of training by them (sections 3.4 to B.3)."""
+"""Claims of the TQT paper on threshold gradients and training (sections 3.4 to B.3)."""
 
 import numpy as np
 import pytest

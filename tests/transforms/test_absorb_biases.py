@@ -188,7 +188,7 @@ def to_sigmoid(g: Graph, y: str) -> str:
 
 
 def clip_by_row(g: Graph, y: str) -> str:
-    """The offset of a channel has no one clip to be taken from."""
+    """The offset of a channel has no single clip to be taken from."""
     bound = g.const(RNG.uniform(9, 12, (6, 4)), "bound")
     return conv(g, g.add("minimum", relu(g, y), bound, name="by_row"))
 

@@ -1,4 +1,4 @@
-"""What TensorFlow or ONNX alone can compute of constants is constant."""
+"""Results that only TensorFlow or ONNX can compute from constants are constants."""
 
 import numpy as np
 import pytest

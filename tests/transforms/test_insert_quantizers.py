@@ -1,4 +1,4 @@
-"""Where quantizers go: docs/numerics.md section 3, topology by topology."""
+"""Places of quantizers: docs/numerics.md section 3, topology by topology."""
 
 import numpy as np
 

@@ -90,7 +90,7 @@ def test_a_keep_probability_that_is_fed(late):
 
 
 def test_two_probabilities_that_are_fed_may_differ():
-    """Nothing says that the one that masks is the one that scales."""
+    """The node that masks need not be the node that scales."""
     g, x, _ = net()
     keep, other = (g.input(name, "float64", ()) for name in ("keep", "other"))
     mask = g.add("floor", g.add("add", keep, random(g, x)))

@@ -1,4 +1,4 @@
-"""Where accumulators are made to wrap (what they compute then: tests/exact/test_bounds.py)."""
+"""Accumulators that are made to wrap (what they compute then: tests/exact/test_bounds.py)."""
 
 from dataclasses import replace
 

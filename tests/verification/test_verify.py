@@ -1,4 +1,4 @@
-"""Verification finds what is wrong, where it is wrong first, and says what it compared."""
+"""Verification finds the first wrong element, and reports what it compared."""
 
 import json
 from dataclasses import asdict, dataclass, replace

@@ -92,7 +92,7 @@ class Compiler {
         };
         if (!fits()) clip_now();
         for (Values* values : {&low_, &high_, &least_, &most_, &waiting_}) all(values, plus);
-        // True values fit, the caller says.
+        // True values fit, by the caller's contract.
         for (Values* values : {&low_, &high_}) {
             all(values, [](int64_t v, size_t) { return clamp(v, INT32_MIN, INT32_MAX); });
         }

@@ -3,8 +3,8 @@
 // Bytes that are multiplied two at a time (vpmaddubsw): the sum of both products is a word, and so
 // are sums of these over a chunk of two steps. Words hold them where in each chunk the weights of
 // one sign that a word adds up are 128 at most: 255 * 128 fits. What is beyond that is taken off
-// the weights, and added by a mend: that step once more, by itself, with the rest for its weights.
-// Trained weights are small but for a few, so there are few mends.
+// the weights, and added by a mend: that step once more, alone, with the rest for its weights.
+// Trained weights are small except a few, so there are few mends.
 
 #include <cstdint>
 #include <vector>
@@ -19,7 +19,7 @@ struct Together {
 
 struct Mends {
     int64_t chunk = 1;           // steps whose products are added up in words
-    std::vector<int64_t> first;  // of each Together; one more says how many there are
+    std::vector<int64_t> first;  // of each Together; one more is their count
     std::vector<int32_t> steps;
     std::vector<int8_t> weights;  // `width` bytes for each
     double cost = 0;              // of a step, in steps without mends in chunks of one

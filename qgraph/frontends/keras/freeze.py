@@ -27,9 +27,7 @@ def freeze_model(model: KerasModel) -> Frozen:
     name = str(model.name)
     _check_backend(model, name)
     if not getattr(model, "inputs", None):
-        raise LoadError(
-            "the model's inputs are not known", node=name, hint="call or build it first"
-        )
+        raise LoadError("the model's inputs are unknown", node=name, hint="call or build it first")
     specs = [
         tf.TensorSpec(tensor.shape, tensor.dtype, name=input_name)
         for tensor, input_name in zip(model.inputs, _input_names(model), strict=True)

@@ -31,7 +31,7 @@ class Contents:
 
 
 def look_through(path: Path, where: str) -> Contents:
-    """What an HDF5 file holds, once all of it was read.
+    """Content of an HDF5 file, once all of it was read.
 
     Raises LoadError, naming `where`, for a file that is damaged, refers to other files, or would
     take more memory than its size explains.

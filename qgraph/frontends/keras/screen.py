@@ -33,7 +33,7 @@ TRUST = "if you trust the file: --trust, or trust=True in Python"
 
 @dataclass(frozen=True)
 class Stranger:
-    """An object in a config that is not known: its class, its layer's name, what is wrong."""
+    """An unknown object in a config: its class, its layer's name, and the fault."""
 
     kind: str
     layer: str
@@ -94,7 +94,7 @@ def _strangers(config: object, layer: str, depth: int) -> Iterator[Stranger]:
 
 
 def _judged(config: Mapping[str, object], layer: str) -> Iterator[Stranger]:
-    """What is wrong with one object of a config, if anything is."""
+    """Fault of one object of a config, if any."""
     kind, module = config["class_name"], config.get("module")
     registered, inner = config.get("registered_name"), config.get("config")
     if not isinstance(kind, str):

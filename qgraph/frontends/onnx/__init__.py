@@ -1,8 +1,8 @@
 """The front door for ONNX: a model file, with its external data, to a Graph.
 
 `model` reads the file into nodes, `importing` and `builder` take them over one after the other,
-`ops` says for each op what it is in the IR, `opaque` runs what is not understood. Images come and
-go in NCHW, as the model has them; each layer works in NHWC, between transposes of which
+`ops` maps each op to the IR, `opaque` runs what is not understood. Images come and
+go in NCHW, as in the model; each layer works in NHWC, between transposes of which
 `sink-transposes` leaves those at the rim.
 """
 

@@ -1,7 +1,7 @@
 """The importer: a model's nodes, one after the other, to nodes of the IR.
 
 For each ONNX node, in order: what is statically known of it becomes constants; else the table in
-`ops` says which ops of the IR it is; else it travels as `opaque`. The node that ends up with an
+`ops` lists its ops of the IR; else it travels as `opaque`. The node that ends up with an
 ONNX tensor's name computes that very tensor; helpers beside it are called `name/what`.
 """
 
@@ -67,7 +67,7 @@ class OnnxSite(ImportSite["OnnxGraphBuilder", OnnxNode]):
         return super().constant(i) if self.has(i) else None
 
     def setting(self, key: str, i: int) -> tuple[int, ...] | None:
-        """What older opsets have as attribute `key` and newer ones as input `i`; None without."""
+        """Value of attribute `key` (older opsets) or of input `i` (newer ones); None without."""
         if key in self.node.attrs or not self.has(i):
             return self.node.integers(key)
         found = self.integers(i)
@@ -213,7 +213,7 @@ class OnnxGraphBuilder(Construction):
         types = self.graph.types
         unknown = [v for v in site.inputs if v and types[v].shape is None]
         if unknown and any(types[i].shape is None for i in self.graph.inputs):
-            raise GraphError(f"the shape of `{unknown[0]}` is not known", node=site.name)
+            raise GraphError(f"the shape of `{unknown[0]}` is unknown", node=site.name)
 
     def _opaque(self, site: OnnxSite, partials: tuple[Partial, ...] | None) -> dict[int, str]:
         node, graph = site.node, self.graph
@@ -242,7 +242,7 @@ class OnnxGraphBuilder(Construction):
 
 
 def elements(shape: Shape | None) -> int | None:
-    """How many elements a tensor has, None where that is not known."""
+    """How many elements a tensor has, None where unknown."""
     if shape is None or any(d is None for d in shape):
         return None
     return math.prod(d or 0 for d in shape)

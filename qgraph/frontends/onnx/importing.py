@@ -113,7 +113,7 @@ def _input_type(model: Model, start: str, shapes: Mapping[str, Shape]) -> Tensor
         return TensorType("float32" if known is None else known.dtype, shapes[start])
     if known is None:
         raise UsageError(
-            f"`{start}` ({node.op}) is named as an input, and its shape is not known",
+            f"`{start}` ({node.op}) is named as an input, but its shape is unknown",
             hint=f"give it: --input-shape {start}=1,3,224,224",
         )
     result: TensorType = known

@@ -55,7 +55,7 @@ def parse(data: bytes) -> Proto | None:
 def read(proto: Proto, folder: Path | None = None) -> Model:
     """A parsed model as nodes.
 
-    Raises LoadError for what is no sound model, UnsupportedError for one of another age.
+    Raises LoadError for an invalid model, UnsupportedError for an opset out of range.
     """
     opset = _opset(proto)
     try:

@@ -14,7 +14,7 @@ from qgraph.frontends.onnx.schemas import no_effect
 
 Ref = tuple[str, int]  # node name, output index
 
-# Stand for what is in the file, but is no node there.
+# Stand for parts of the file that are not nodes.
 INPUT, INITIALIZER = "Input", "Initializer"
 
 _INDEXED = re.compile(r":(?=[1-9][0-9]*\Z)")

@@ -64,7 +64,7 @@ class OnnxSource:
 
     @classmethod
     def from_bytes(cls, data: bytes, node: str) -> OnnxSource:
-        """What `to_bytes` gave. Raises LoadError."""
+        """Read what `to_bytes` wrote. Raises LoadError."""
         model = parse(data)
         if model is None or len(model.graph.node) != 1:
             raise LoadError("the op is not an ONNX model of one node", node=node)
@@ -96,7 +96,7 @@ def source_of(
 ) -> OnnxSource:
     """`values` are the node's inputs, "" where one is left out; `types` those of the others.
 
-    Raises UnsupportedError for an op that is not known, or cannot be run alone.
+    Raises UnsupportedError for an op that is unknown, or cannot be run alone.
     """
     import onnx
     from onnx import helper
@@ -125,7 +125,7 @@ def _refuse(node: OnnxNode) -> None:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if not onnx.defs.has(node.op, domain):
         where = f" of `{domain}`" if domain else ""
-        raise UnsupportedError(f"op `{node.op}`{where} is not known", node=node.name, hint=CUT)
+        raise UnsupportedError(f"unknown op `{node.op}`{where}", node=node.name, hint=CUT)
     try:
         schema = onnx.defs.get_schema(node.op, node.version, domain)
     except onnx.defs.SchemaError:

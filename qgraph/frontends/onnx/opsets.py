@@ -1,4 +1,4 @@
-"""One op of an older opset as the newest opset says the same.
+"""Convert an op of an older opset to the newest opset.
 
 ONNX's reference has most ops in their newest version only, whatever opset a model asks for.
 """
@@ -63,7 +63,7 @@ def in_opset(model: Proto, node: str, newest: int) -> Proto:
 
 
 def _version(op: str, opset: int) -> int | None:
-    """The opset in which the meaning of `op` in `opset` began; None where it is not there."""
+    """The opset in which the meaning of `op` in `opset` began; None for an unknown op."""
     import onnx
 
     try:

@@ -1,4 +1,4 @@
-"""What ONNX's schemas say of attributes: their defaults, and which never change a number."""
+"""Attributes in ONNX's schemas: their defaults, and which never change a number."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _external(
             )
         if size == 0:
             return np.zeros(shape, kind)
-        # A plain array over the mapping: nobody need know that it is one.
+        # A plain array over the mapping: callers see no difference.
         return np.asarray(np.memmap(path, dtype, "r", offset, shape if shape else (1,))).reshape(
             shape
         )
@@ -154,7 +154,7 @@ def _inside(folder: Path | None, location: str, node: str) -> Path:
             hint="keep it beside the model",
         )
     if os.path.exists(path) and not os.path.isfile(path):
-        raise LoadError(f"`{location}`, which holds its data, is no file", node=node)
+        raise LoadError(f"`{location}`, which holds its data, is not a file", node=node)
     return path
 
 

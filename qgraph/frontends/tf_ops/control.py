@@ -42,7 +42,7 @@ def _switch(site: TfSite) -> Result:
     condition = site.constant(1)
     if condition is None:
         raise UnsupportedError(
-            "this branch depends on a value that is not known when the graph is loaded",
+            "this branch depends on a value that is unknown when the graph is loaded",
             node=site.node.name,
             hint="freeze the graph for inference, with constants in place of `is_training`",
         )

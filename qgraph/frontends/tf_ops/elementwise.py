@@ -20,7 +20,7 @@ def _plain(op: str) -> Importer:
 
 
 def _float_only(op: str) -> Importer:
-    """For ops whose integer form is another function in TensorFlow, or none."""
+    """Importer of ops whose integer form in TensorFlow is another function, or missing."""
     return lambda site: site.emit(op, *site.inputs) if site.type().is_float else None
 
 

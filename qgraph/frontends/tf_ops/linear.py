@@ -44,7 +44,7 @@ def _matmul(site: TfSite) -> Result:
 
 
 def _batch_matmul(site: TfSite) -> Result:
-    """Of two matrices, or of a batch of rows and one matrix; else not expressed."""
+    """Product of two matrices, or of a batch of rows and one matrix; else not expressed."""
     x_shape, w_shape = site.shape(0), site.shape(1)
     if x_shape is None or w_shape is None or len(x_shape) < 2 or len(w_shape) != 2:
         return None

@@ -12,7 +12,7 @@ from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.tf_node import TFNode
 
 FULL = (None, None, 1)
-MOST_PIECES = 1 << 16  # that a tensor is taken apart into; what says more is damaged
+MOST_PIECES = 1 << 16  # that a tensor is taken apart into; a file with more is damaged
 MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "begin_mask", "end_mask")
 Part = tuple[int | None, int | None, int]
 

@@ -116,7 +116,7 @@ def test_sums_are_as_wide_as_they_can_get(high: int, bits: int, tmp_path: Path) 
 
 @needs_compiler
 def test_partial_sums_may_be_wider_than_sums(tmp_path: Path) -> None:
-    """What goes in is 200..255: 255 * 9,000,000 passes int32 before the rest is taken off."""
+    """Inputs are 200..255: 255 * 9,000,000 passes int32 before the rest is taken off."""
     acc = replace(tensor("acc", (1, 1), 0, 55 * 9_000_000), magnitude=510 * 9_000_000)
     step = Step("matmul", ("x", "w"), "acc", {})
     weights = {"w": [[9_000_000], [-9_000_000]]}

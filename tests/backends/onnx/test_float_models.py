@@ -40,7 +40,7 @@ def feeds_of(g: Graph, batch: int = 2, seed: int = 3) -> dict[str, Any]:
 
 
 def assert_same(g: Graph, rtol: float = 2e-5, batch: int = 2) -> onnx.ModelProto:
-    """What ONNX Runtime gives for the written graph, optimised and not, is what the graph gives."""
+    """ONNX Runtime's results for the written graph, optimised and not, equal the graph's."""
     model, feeds = float_model(g), feeds_of(g, batch)
     wanted = evaluate(g, feeds)
     names = [o.name for o in model.graph.output]

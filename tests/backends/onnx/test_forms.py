@@ -1,4 +1,4 @@
-"""What every ONNX form has to do alike."""
+"""Common behaviour of all ONNX forms."""
 
 import numpy as np
 import onnx

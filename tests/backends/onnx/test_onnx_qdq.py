@@ -195,7 +195,7 @@ def test_sums_past_float32_are_refused(magnitude: int, refused: bool) -> None:
 
 
 def test_values_go_in_and_out(tmp_path) -> None:
-    """The file quantizes by itself: float in, the network's own names, float out."""
+    """The file quantizes its inputs: float in, the network's own names, float out."""
     net = Net(8, 8, 4)
     net.graph.outputs["y"] = net.op("relu", net.conv("x", "conv"))
     program = lower(quantize(net.graph, PROFILES["int32-bias"]))

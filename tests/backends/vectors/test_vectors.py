@@ -102,7 +102,7 @@ def test_random_programs(seed: int, tmp_path_factory) -> None:
 
 
 def check_row(index: dict, place: dict, row: dict, i: int, folder: Path) -> None:
-    """What a row is said to show, in plain Python."""
+    """Check in plain Python that a row reaches its goal."""
     codes = {n: array(folder, where)[i] for n, where in place["tensors"].items()}
     step = next(s for s in index["steps"] if s["output"] == row["tensor"])
     before, after = row["before"], row["after"]

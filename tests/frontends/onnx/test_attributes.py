@@ -34,7 +34,7 @@ LEFT = {("Constant", "sparse_value")}
 
 
 def expected(example):
-    """What the model computes, None where nobody runs it."""
+    """Outputs of the model, None where no executor runs it."""
     for run in (runtime, reference):
         try:
             return list(run(example.model, example.feeds).values())

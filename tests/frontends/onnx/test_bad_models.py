@@ -1,4 +1,4 @@
-"""What cannot be loaded says so: the file or the node, and what to do."""
+"""Errors of models that cannot be loaded name the file or the node, and what to do."""
 
 import numpy as np
 import onnx
@@ -78,8 +78,8 @@ def of_type(kind):
 
 
 REFUSED = {
-    "domain": (of_domain(), UnsupportedError, "y: op `Mine` of `my.own` is not known"),
-    "unknown": (one_op("Mine", ROW), UnsupportedError, "y: op `Mine` is not known"),
+    "domain": (of_domain(), UnsupportedError, "y: unknown op `Mine` of `my.own`"),
+    "unknown": (one_op("Mine", ROW), UnsupportedError, "y: unknown op `Mine`"),
     "newer": (one_op("TensorScatter", ROW, f(3, 6)), UnsupportedError, "not in opset 17"),
     "if": (
         branching(),
@@ -145,7 +145,7 @@ def chain(names=("x:0", "y:0", "z:1")):
 
 
 def test_names_of_tensors_become_names_of_nodes():
-    """`:1` says in a graph which output of a node a value is, `:0` is never written there."""
+    """`:1` is the index of a node's output in a graph, `:0` is never written there."""
     graph = imported(chain())
     assert graph.inputs == ["x:0"]
     assert graph.outputs == {"z:1": "z_1"}
@@ -268,7 +268,7 @@ def test_weights_that_are_gone_or_cut_short(outside):
     with pytest.raises(LoadError, match=r"c0: `weights.bin`.* cannot be read"):
         load(path)
     weights.mkdir()
-    with pytest.raises(LoadError, match="is no file"):
+    with pytest.raises(LoadError, match="is not a file"):
         load(path)
 
 

@@ -118,7 +118,7 @@ def test_nearest_resize_reads_the_same_elements(where, rounding, size):
 
 
 def flattened_by_arithmetic():
-    """What exporters make of x.view(x.size(0), -1)."""
+    """The nodes that exporters write for x.view(x.size(0), -1)."""
     nodes = [
         make("Shape", ["x"], ["s"]),
         make("Gather", ["s", "zero"], ["n"]),

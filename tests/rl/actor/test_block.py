@@ -119,7 +119,7 @@ def test_an_actor_goes_on_when_it_is_given_a_damaged_block(data):
 
 @pytest.mark.skipif(kernels.native_actor() is None, reason="the native extension is not built")
 def test_native_code_refuses_on_its_own():
-    """What Python has not looked at, as when both would disagree."""
+    """Blocks that Python has not checked, as when both would disagree."""
     native = kernels.native_actor()
     for at in range(64, len(read_block(WHOLE).layout.tables), 4):
         block = WHOLE.copy()

@@ -31,7 +31,7 @@ OTHERS = ROOT / "qgraph/rl/sb3"
 
 
 def product_files():
-    """Python files of the product, but for stable-baselines3's algorithms."""
+    """Python files of the product, except stable-baselines3's algorithms."""
     for folder in ("qgraph", "transforms", "cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if OTHERS not in path.parents:
@@ -119,7 +119,7 @@ def test_a_readme_has_source_usage_equations_and_settings(algorithm):
     assert f"qgraph rl train --algo {algorithm} " in intro, "a command to run it"
     named = set(re.findall(r"`([a-z_0-9]+)`", equations))
     assert len(named) > 3, "the equations name few settings"
-    assert not named - kind.fields().keys(), "the equations name what is no setting"
+    assert not named - kind.fields().keys(), "the equations name an unknown setting"
     own = {each.name for each in kind.fields().values() if each.setting.panel == ""}
     assert not [name for name in own if f"| `{name}` |" not in text], "run make golden"
 

@@ -300,7 +300,7 @@ def test_errors_name_settings_that_exist():
 
 
 def _strings(path):
-    """Strings of a module but for docstrings and the declared flags of settings."""
+    """Strings of a module except docstrings and the declared flags of settings."""
     tree, apart = ast.parse(path.read_text()), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "flags"):

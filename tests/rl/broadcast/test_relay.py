@@ -30,7 +30,7 @@ def settings(actor: int) -> dict[str, Any]:
 
 
 def checked(records: np.ndarray) -> np.ndarray:
-    """Each record was made by the policy that it says."""
+    """Each record was made by the policy of its version."""
     for version in np.unique(records["version"]):
         found = records["output"][records["version"] == version]
         assert (found == outputs(int(version))[0]).all()
@@ -105,7 +105,7 @@ def test_actors_of_a_new_relay_find_what_those_before_them_showed(
     here = afar(1, 0, [[7.0, *[0.5] * 7]])
     here.until(lambda found: here.asked)
     assert here.numbers == [[7.0, *[0.5] * 7]]
-    here.until(lambda found: here.numbers[0][0] == 1, packed(1), 1)  # the new one's own
+    here.until(lambda found: here.numbers[0][0] == 1, packed(1), 1)  # its first one
 
 
 # With Ray: two nodes of a cluster, on this machine.

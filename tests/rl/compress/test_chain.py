@@ -92,7 +92,7 @@ def test_the_last_quantize_is_in_force():
     "arguments", ["", "0.25", "0.25, 3, False, 2.5", "often=2, most=None", "at_all=False"]
 )
 def test_a_link_of_ones_own_says_its_arguments(arguments):
-    """Its module's annotations are no text."""
+    """Its module's annotations are not text."""
     made = Compressor.parse(f"tests.helpers.plain_links.Same({arguments})|quantize(8)")
     assert isinstance(made.links[0].share, float) and isinstance(made.links[0].at_all, bool)
     assert Compressor.parse(str(made)) == made

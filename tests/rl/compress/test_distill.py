@@ -99,7 +99,7 @@ def test_one_that_goes_on_takes_the_steps_that_follow():
     assert powers.numpy() == pytest.approx([0.9**31, 0.999**31])
     first(whole, x, memory)
     assert powers.numpy() == pytest.approx([0.9**33, 0.999**33])
-    again = Compressor().distill(steps=30, follow=2)  # what comes in begins anew each time
+    again = Compressor().distill(steps=30, follow=2)  # the input begins again each time
     for _ in range(2):
         again(whole, x, other)
         powers = other[str(again)][StudentPlace.OTHER].adam.state["powers"]

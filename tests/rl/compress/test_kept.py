@@ -1,4 +1,4 @@
-"""What students have learnt, in a file beside a run."""
+"""Students' weights, in a file beside a run."""
 
 import errno
 

@@ -37,7 +37,7 @@ def whole():
 
 
 def told(text, policy=None):
-    """What a chain did and what it left, by link and step."""
+    """Changes and refusals of a chain, by link and step."""
     trace = Trace()
     Compressor.parse(text)(policy or whole(), trace=trace)
     done = [(r.pass_name, r.node, r.before, r.after) for r in trace.rewrites]

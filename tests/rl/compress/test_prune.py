@@ -112,7 +112,7 @@ def test_units_of_least_weight_go():
     weights = {k: np.array(v) for k, v in whole.weights.items()}
     weights["w0"][:, [1, 4]] *= 1e-3
     weights["b0"][[1, 4]] *= 1e-3
-    weights["w1"][3] *= 1e-4  # what makes it is large, nobody listens
+    weights["w1"][3] *= 1e-4  # its inputs' weights are large, its outputs' tiny
     gone = removed_of(ChainPolicy(whole.program, weights), 0.5)["y0"]
     assert np.flatnonzero(gone).tolist() == [1, 3, 4]
 

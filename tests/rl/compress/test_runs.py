@@ -34,7 +34,7 @@ SMALL = {
 
 
 def looks(path):
-    """What the monitor saw of policies that were compressed."""
+    """Observations of the monitor about compressed policies."""
     log = path / LINES
     return [row.seen for row in read_log(log) if row.seen.kl_mean > 0] if log.exists() else []
 
@@ -90,7 +90,7 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path):
     versions = [row.seen.version for row in after]
     assert versions == sorted(versions)
     bits = [row.decision.compressor.links[0].bits for row in after[len(before) :]]
-    assert bits[0] == 32 and 4 not in bits  # it does not begin anew
+    assert bits[0] == 32 and 4 not in bits  # it does not begin again
 
 
 def test_a_resumed_run_knows_the_returns_that_its_last_look_saw(tmp_path):

@@ -330,7 +330,7 @@ def test_a_gap_that_was_measured_before_a_restart_is_not_counted_twice(tmp_path)
     gap = LearnerFacts(original_return=100.0, compressed_return=0.0, compressed_version=0.0)
     worker("prune(0.9)", **more).step(weights(), replace(gap, version=1), seen())
     again = Settings("prune(0.9)", **more, until=9).worker(SPEC, acting=True)
-    for version, evaluated in ((2, 0), (3, 1), (4, 1)):  # 1: nobody knows of which chain that was
+    for version, evaluated in ((2, 0), (3, 1), (4, 1)):  # 1: the chain of that one is unknown
         told = replace(gap, version=version, compressed_version=float(evaluated))
         again.step(weights(), told, seen())
         assert str(again.monitor.decision.compressor) == "prune(0.6)"

@@ -1,4 +1,4 @@
-"""What the papers prove: where targets lead when they are iterated, on small random MDPs.
+"""Proofs of the papers: fixed points of iterated targets, on small random MDPs.
 
 Expectations are exact: every path of n steps from every state, weighed by its probability.
 """
@@ -59,7 +59,7 @@ class Paths:
         return Paths(found[::2], found[1::2])
 
     def chances(self, mdp):
-        """Of each step's action [STEPS, paths] by mu, and of where it leads."""
+        """Probabilities by mu of each step's action [STEPS, paths], and of where it leads."""
         here, there = self.states[:-1], self.states[1:]
         return mdp.mu[here, self.actions], mdp.moves[here, self.actions, there]
 

@@ -1,4 +1,4 @@
-"""Scaled losses, and optimizers, in models that are no SAC."""
+"""Scaled losses, and optimizers, in models other than SAC."""
 
 import numpy as np
 import pytest

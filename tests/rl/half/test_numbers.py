@@ -1,4 +1,4 @@
-"""What fails in float16, and what cures it: each method on the numbers of the paper's section 3."""
+"""Failures in float16 and their cures: each method on the numbers of the paper's section 3."""
 
 import math
 from statistics import NormalDist
@@ -24,7 +24,7 @@ def half(values):
 
 
 def moved(kind, gradients, dtype=HALF, start=0.0, **settings):
-    """Where a variable is after a step along each gradient, as float64."""
+    """Value of a variable after a step along each gradient, as float64."""
     variable = tf.Variable([start], dtype=dtype)
     optimizer = kind(0.01, **settings)
     for gradient in gradients:
@@ -179,7 +179,7 @@ def test_a_variance_that_rounds_to_0():
     ("std", "finite"), [(0.0157, True), (0.0156, False), (math.exp(-5), False)]
 )
 def test_a_variance_whose_gradient_is_infinite(std, finite):
-    """What fails in SAC, whose deviations are e^-5 at least: 4^2 / std^2 is above 65504."""
+    """A failure in SAC, whose deviations are e^-5 at least: 4^2 / std^2 is above 65504."""
     mean, std = half([0.0]), half([std])
     value, slope = gradient_of(lambda s: log_density(4 * std, mean, s, fix=False), std)
     assert np.isfinite(value).all() and np.isfinite(slope).all() == finite

@@ -20,7 +20,7 @@ EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.floa
 
 
 def same(a, b):
-    """The same bits, but for those of NaN."""
+    """The same bits, except those of NaN."""
     a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
     numbers = ~np.isnan(a)
     assert np.array_equal(np.isnan(a), np.isnan(b))

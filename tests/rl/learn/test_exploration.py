@@ -1,4 +1,4 @@
-"""What actors do with what the policy says."""
+"""Exploration: what actors do with the outputs of the policy."""
 
 import numpy as np
 import pytest

@@ -46,7 +46,7 @@ class Place:
 
 
 def records(n=5, b=4, seed=0):
-    """Steps that follow each other, but for ends of both kinds."""
+    """Steps that follow each other, except at ends of both kinds."""
     rng = np.random.default_rng(seed)
     found = np.zeros((n, b), record_type(Place()))
     states = rng.normal(size=(n + 1, b, 4))

@@ -12,7 +12,7 @@ from qgraph.rl.learn.records import Window
 
 
 def transitions(steps, rewards, *, ended, gamma=0.5):
-    """Of an episode of these rewards, whose observation at time t is t."""
+    """Transitions of an episode of these rewards, whose observation at time t is t."""
     window, found = Window(steps, gamma), []
     for t, reward in enumerate(rewards):
         over = t == len(rewards) - 1

@@ -9,7 +9,7 @@ from qgraph.rl.learn.runs import train
 from qgraph.rl.monitor.log import LINES, read_log
 
 pytest.importorskip("gymnasium", reason="needs the extra `rl`")
-# 20 of its 400 steps are no whole batch but wait: the learner takes 19 steps.
+# 20 of its 400 steps wait, less than a batch: the learner takes 19 steps.
 STEPS = 19
 GAP = {
     "in_process": True,

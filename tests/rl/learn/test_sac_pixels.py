@@ -54,7 +54,7 @@ def test_images(how):
     assert len(names) == 12 and not any("scaled" in name for name in names)
     moved = [not np.array_equal(before[name], sac.critic[name].numpy()) for name in names]
     assert np.mean(moved) > 0.9
-    # What actors run in float32 is what the learner computes, but for the rounding of each.
+    # What actors run in float32 is what the learner computes, except the rounding of each.
     weights = {name: v.numpy() for name, v in sac.policy.items()}
     act = Actor(Packer(sac.program, bits=32).pack(weights))
     x = batch.records["observation"].astype(np.float32)
@@ -86,7 +86,7 @@ def test_few_significand_bits_of_standardised_weights():
 
 @pytest.mark.parametrize(("op", "shape"), [("conv", (16, 41, 41, 2)), ("dense", (4096, 2))])
 def test_gradients_of_biases(op, shape):
-    """Of images they are summed in float32; all others are as published runs have them."""
+    """Gradients over images are summed in float32; all others are as in published runs."""
     axes = tuple(range(len(shape) - 1))
     attrs = {"strides": (1, 1)} if op == "conv" else {}
     kernel = tf.ones((2, 2) if op == "dense" else (1, 1, 2, 2), tf.float16)

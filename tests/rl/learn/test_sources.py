@@ -1,4 +1,4 @@
-"""What policies are packed in on their way to actors."""
+"""Formats of policies on their way to actors."""
 
 import pytest
 

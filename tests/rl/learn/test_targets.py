@@ -1,4 +1,4 @@
-"""What learners learn towards: the errors of a step, against numpy on the same weights."""
+"""Targets of learners: the errors of a step, against numpy on the same weights."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""What an actor sends to the learner."""
+"""Records that an actor sends to the learner."""
 
 import numpy as np
 import pytest

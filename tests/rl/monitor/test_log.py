@@ -1,4 +1,4 @@
-"""The log says every decision and its reason, and can be read back and drawn."""
+"""The log has every decision and its reason, and can be read back and drawn."""
 
 import csv
 import json

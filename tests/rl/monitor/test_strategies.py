@@ -1,4 +1,4 @@
-"""What strategies decide on made-up series."""
+"""Decisions of strategies on made-up series."""
 
 import math
 from collections import deque
@@ -92,7 +92,7 @@ def test_the_mix_falls_linearly_with_kl_mean():
 
 @pytest.mark.parametrize("each", [1, 3, 30])
 def test_a_bandit_finds_the_best_of_three_arms(each):
-    """As a run has it: what is told is the mean of the newest 20 episodes, `each` a look."""
+    """As in a run: the reported value is the mean of the newest 20 episodes, `each` a look."""
     arms = "quantize(4);quantize(8);prune(0.5)|quantize(8)"
     grows = {"quantize(4)": 0.3, "quantize(8)": 1.0, "prune(0.5)|quantize(8)": 0.5}
     for seed in range(3):

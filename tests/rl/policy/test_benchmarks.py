@@ -1,4 +1,4 @@
-"""What benchmarks of policies are made of."""
+"""Parts of the benchmarks of policies."""
 
 import numpy as np
 import pytest

@@ -198,7 +198,7 @@ def test_ars_squashes_or_clips(policy, squash):
 
 
 def refusal_of(tmp_path, model):
-    """What `read` says, and `export_onnx` says the same and writes nothing."""
+    """Refusal of `read`; that of `export_onnx` is the same, and it writes nothing."""
     with pytest.raises(UnsupportedError) as first:
         read(model)
     with pytest.raises(UnsupportedError) as second:

@@ -11,7 +11,7 @@ from qgraph.frontends.onnx.builder import Importer, OnnxSite, Result
 
 
 def _plain(op: str, *, float_only: bool = False) -> Importer:
-    """For ops that numpy and ONNX compute alike, some only in float."""
+    """Importer of ops that numpy and ONNX compute alike, some only in float."""
 
     def importer(site: OnnxSite) -> Result:
         kinds = {site.type(i).dtype for i in range(len(site.inputs))}

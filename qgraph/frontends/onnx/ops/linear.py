@@ -55,7 +55,7 @@ def _filter(site: OnnxSite, sizes: tuple[int, ...], groups: int, kernel: Pair) -
 
 def _turned(site: OnnxSite, i: int, what: str) -> str:
     if site.rank(i) != 2:
-        raise GraphError(f"{site.type(i)} is no matrix", node=site.name)
+        raise GraphError(f"{site.type(i)} is not a matrix", node=site.name)
     value = site.inputs[i]
     return site.helper(what, "transpose", value, perm=(1, 0))
 

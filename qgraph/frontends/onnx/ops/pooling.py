@@ -53,7 +53,7 @@ def _average_pool(site: OnnxSite) -> Result:
 
 
 def _around(whole: tuple[Pair, ...], inner: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """What `whole` has beyond `inner`."""
+    """The part of `whole` beyond `inner`."""
     return tuple((w[0] - i[0], w[1] - i[1]) for w, i in zip(whole, inner, strict=True))
 
 

@@ -95,7 +95,7 @@ def _broadcast(site: OnnxSite, own: tuple[Dim, ...], wanted: tuple[Dim, ...]) ->
 
 
 def _repeated(site: OnnxSite, x: str, times: list[int], *, last: bool) -> str:
-    """`x`, each axis as often after itself as `times` says: copies that are joined.
+    """`x` repeated `times` along each axis: copies that are joined.
 
     `last` makes it the node's own result.
     """

@@ -26,7 +26,7 @@ FORMS = (
 
 
 def _factors(site: OnnxSite, values: Array) -> tuple[float, ...]:
-    """Of height and width, from those of all axes."""
+    """Factors of height and width, from those of all axes."""
     rank = site.rank()
     scales = [float(v) for v in np.ravel(values)]
     axes = site.node.integers("axes")

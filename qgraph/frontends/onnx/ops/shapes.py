@@ -49,7 +49,7 @@ def _comparison(function: Callable[..., Array]) -> Evaluator:
 
 
 def _nonzero(values: Array) -> Array:
-    """Unknown elements hold 0: any other number will do to divide by."""
+    """Unknown elements hold 0: any other number is a valid divisor."""
     return np.where(values == 0, 1, values)
 
 

@@ -58,7 +58,7 @@ def _slice(site: OnnxSite) -> Result:
 
 
 def _sizes(site: OnnxSite, whole: int | None) -> tuple[int, ...]:
-    """Of the pieces: as given, or equal ones, of which the last may be smaller."""
+    """Sizes of the pieces: as given, or equal ones, of which the last may be smaller."""
     given, count = site.setting("split", 1), len(site.node.outputs)
     if given is not None:
         return given

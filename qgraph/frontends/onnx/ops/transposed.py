@@ -81,7 +81,7 @@ def _output_padding(site: OnnxSite) -> Pair:
 
 
 def _pads(site: OnnxSite, kernel: Pair, strides: Pair, extra: Pair) -> tuple[Pair, ...]:
-    """What is taken away at each end; less than nothing where there is to be more."""
+    """Padding to remove at each end; negative where the output grows."""
     mode, shape = site.node.text("auto_pad", "NOTSET"), site.node.integers("output_shape")
     if shape is None and mode == "NOTSET":
         return explicit(site)

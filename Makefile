@@ -4,6 +4,7 @@ PYTEST_ARGS ?= -q
 TEST_JOBS ?= 2
 CMAKE ?= cmake
 SANITIZE ?= address,undefined
+WHEEL_PYTHONS ?= $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
 PLACE := $(VENV)/.place
@@ -12,8 +13,9 @@ EXTRAS := $(VENV)/.extras
 DOCS := $(VENV)/.docs
 NATIVE := $(shell find fused_ops -name '*.cpp' -o -name '*.cu' -o -name '*.h')
 LINTED := $(wildcard qgraph transforms cli tests benchmarks examples docs/builder)
-# Twice -q: errors only. A build backend that fails still shows its whole output.
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Shows the elapsed time and what pip does; the whole output if the command fails.
+STEP := $(PYTHON) tests/helpers/step.py
 # The build folder is kept, so that only what changed is compiled. Build isolation would forbid
 # that; hence the build requirements are installed first. They include those of pyproject.toml.
 BUILD_TOOLS := 'scikit-build-core>=1.0' 'nanobind>=3.1,<3.2' 'cmake>=3.18' 'ninja>=1.11'
@@ -22,7 +24,7 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=$(VEN
 PARALLEL := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs clean
+.PHONY: help venv demo train-demo test test-fast test-extras test-real test-slow fuzz test-native test-avx512 native-tests lint format types golden assets bench docs wheel test-wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/' | expand -t 14
@@ -36,28 +38,25 @@ ifneq ($(shell cat $(PLACE) 2>/dev/null),$(CURDIR))
 endif
 
 $(PLACE):
-	@$(PYTHON) -m venv --clear $(VENV)
+	@$(STEP) "making $(VENV)" $(PYTHON) -m venv --clear $(VENV)
 	@echo '$(CURDIR)' > $@
 
 # A stamp is as old as the start of the build: a file edited meanwhile is newer.
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) $(PACKAGES) | $(PLACE)
 	@touch $@.begun
-	@test -e $@ || echo "installing qgraph and its tools into $(VENV) (the first time takes minutes)"
-	@test -e $@ || $(PIP) install --upgrade pip
-	@$(PIP) install $(BUILD_TOOLS)
-	@$(INSTALL) '.[demo,dev]'
+	@test -e $@ || $(STEP) "updating pip" $(PIP) install --upgrade pip
+	@$(STEP) "installing build tools" $(PIP) install $(BUILD_TOOLS)
+	@$(STEP) "installing qgraph and its tools" $(INSTALL) '.[dev]'
 	@mv $@.begun $@
 
 $(EXTRAS): pyproject.toml | $(STAMP)
-	@echo "installing the optional packages into $(VENV): PyTorch, stable-baselines3, Ray, games"
 	@touch $@.begun
-	@$(INSTALL) '.[demo,dev,extras]'
+	@$(STEP) "installing PyTorch, stable-baselines3, Ray, games" $(INSTALL) '.[dev,extras]'
 	@mv $@.begun $@
 
 $(DOCS): pyproject.toml | $(STAMP)
-	@echo "installing what builds the documentation into $(VENV)"
 	@touch $@.begun
-	@$(INSTALL) '.[demo,dev,docs]'
+	@$(STEP) "installing mkdocs" $(INSTALL) '.[dev,docs]'
 	@mv $@.begun $@
 
 venv: $(STAMP)  ## make .venv with qgraph (editable) and every tool; PYTHON=python3.12 picks another
@@ -129,6 +128,18 @@ bench: $(STAMP)  ## time the native kernels beside their numpy versions
 docs: $(DOCS)  ## the documentation site, in build/site; warnings and broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@$(BIN)/python docs/builder/check_links.py build/site
+
+wheel: $(STAMP)  ## dist/: a source distribution, and a manylinux wheel for each of WHEEL_PYTHONS
+	@rm -rf build/wheels
+	@$(STEP) "packing the sources" $(BIN)/python -m build --sdist --outdir build/wheels
+	@for python in $(WHEEL_PYTHONS); do $(STEP) "building the wheel for $$python" \
+	    $(PIP) --python $$python wheel --no-deps --wheel-dir build/wheels build/wheels/*.tar.gz || exit 1; done
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(STEP) "checking what the wheels link" $(BIN)/auditwheel repair \
+	    --exclude libtensorflow_framework.so.2 --wheel-dir dist build/wheels/*.whl
+	@cp build/wheels/*.tar.gz dist && ls dist
+
+test-wheel: $(STAMP)  ## the fast tests against the wheel of PYTHON in dist/, in a new environment without a compiler
+	@$(BIN)/python -m tests.helpers.wheel --python $(PYTHON) $(PYTEST_ARGS)
 
 clean:  ## remove .venv and what tools left behind
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

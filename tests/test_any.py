@@ -14,6 +14,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
+
 ROOT = Path(__file__).parents[1]
 FOREIGN = "qgraph/foreign.py"
 MOST = {

@@ -7,6 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("qgraph", "transforms", "cli")
 # Any file could have these names.

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import qgraph
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]

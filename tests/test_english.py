@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import english
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
 
 # Phrases that remain. A number here only goes down; a folder that is not listed has none.
 MOST: dict[str, int] = {

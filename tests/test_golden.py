@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tests.helpers import golden
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
 
 
 def test_golden_files_are_up_to_date() -> None:

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import networkx
 
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
+
 ROOT = Path(__file__).parents[1]
 
 

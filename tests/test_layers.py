@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.rooms import LAYERS
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
 
 ROOT = Path(__file__).parents[1]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

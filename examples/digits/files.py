@@ -19,8 +19,8 @@ from data import Part, load_digits_split
 CALIBRATION = 256
 
 
-def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+def write(folder: Path) -> None:
+    """Write the network and its data to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(Path(__file__).with_name("digits.pb"), folder / "model.pb")
     train, validation, test = load_digits_split()
@@ -31,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path())

@@ -29,13 +29,19 @@ PURPOSES = {
     "docs": "development: the documentation site (`make docs`)",
     "mutation": "`python -m benchmarks.mutation`",
     "extras": "development: tests of all optional packages (`make test-extras`)",
-    "dev": "development: tests, linters, types (`make venv`)",
+    "test": "development: the tests, without those of optional packages",
+    "dev": "development: tests, linters, types, wheels (`make venv`)",
 }
+
+
+def pyproject() -> Mapping[str, Any]:
+    """pyproject.toml as data."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
 def project() -> Mapping[str, Any]:
     """The table `[project]` of pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return pyproject()["project"]
 
 
 def names(requirements: Sequence[str]) -> list[str]:

@@ -21,6 +21,9 @@ from tests.helpers.agent_tables import TABLES
 from tests.helpers.cli import run as qgraph
 from tests.helpers.doc_tables import pages
 from tests.helpers.sac import World
+from tests.helpers.sources import needs_sources
+
+pytestmark = needs_sources
 
 ROOT = Path(__file__).parents[3]
 AGENTS_FOLDER = ROOT / "qgraph/rl/agents"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from qgraph import rl
 from qgraph.cli.rl import app
 from qgraph.cli.rl.train import train as command
 from qgraph.cli.rl.train_options import flags_of, settings_from
@@ -284,7 +285,7 @@ def test_errors_name_settings_that_exist():
     verbs = typer.main.get_command(app).commands.values()
     known |= {parameter.name for verb in verbs for parameter in verb.params}
     count = 0
-    for path in (Path(__file__).parents[3] / "qgraph" / "rl").rglob("*.py"):
+    for path in Path(rl.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             if not (called and node.func.id == "SettingText"):
@@ -312,7 +313,7 @@ def _strings(path):
 
 def test_texts_of_the_library_name_no_flags():
     """They name fields, which the command line replaces by its flags."""
-    for path in (Path(__file__).parents[3] / "qgraph" / "rl").rglob("*.py"):
+    for path in Path(rl.__file__).parent.rglob("*.py"):
         for text in _strings(path):
             assert not re.search(r"--[a-z]", text), (path.name, text)
 

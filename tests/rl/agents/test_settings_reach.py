@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from qgraph import rl
 from qgraph.rl.agents import AGENTS, config_class
 from qgraph.rl.agents.registry import config_classes, learner_for
 from qgraph.rl.agents.setting import Panel
@@ -17,7 +18,7 @@ from qgraph.rl.learn import worker
 from qgraph.rl.learn.records import record_type
 from tests.helpers.sac import World
 
-RL = Path(__file__).parents[3] / "qgraph" / "rl"
+RL = Path(rl.__file__).parent
 LEARNING = (Panel.LEARNING, Panel.OWN, Panel.EXPLORATION, Panel.REPLAY)
 SMALL = {
     "actors": 2, "hidden_sizes": (4,), "critic_hidden_sizes": (4,), "batch_size": 20,

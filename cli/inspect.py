@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -92,16 +93,14 @@ def inspect(
     log = Trace()
     pipeline.check(target)
     results = PassManager(pipeline.static(target)).run(graph, log)
-    facts["not_understood"] = _left_opaque(graph)
-    facts["passes"] = [
-        {"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results
-    ]
+    facts = replace(facts, not_understood=_left_opaque(graph))
     if as_json:
-        print(json.dumps({**facts, **to_object(log.stored)}))
+        ran = [{"name": r.name, "changes": r.changes, "refusals": r.refusals} for r in results]
+        print(json.dumps({**to_object(facts), "passes": ran, **to_object(log.stored)}))
         return
-    _print_ends(facts["inputs"], facts["outputs"])
+    _print_ends(facts.inputs, facts.outputs)
     _print_ops(facts)
-    for note in facts["notes"]:
+    for note in facts.notes:
         console().print(f"note: {note}\n", soft_wrap=True)
     print_passes_run(results)
     if trace:
@@ -110,32 +109,53 @@ def inspect(
     _print_next(model, trace)
 
 
-def _facts(graph: Graph) -> dict[str, Any]:
+@dataclass(frozen=True)
+class GraphFacts:
+    """A graph before any pass: its ends, ops and size."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    ops: Mapping[str, int]
+    not_understood: Sequence[UnreadOp]
+    notes: Sequence[str]
+    parameters: int
+
+
+@dataclass(frozen=True)
+class UnreadOp:
+    """An op that is kept as float, and why; no reason where qgraph does not know the op."""
+
+    name: str
+    op: str
+    reason: str
+
+
+def _facts(graph: Graph) -> GraphFacts:
     from qgraph.ir.reading import value_of
 
     ops = Counter(n.op for n in graph.nodes.values() if n.op not in ("const", "input", "opaque"))
     weights = [value_of(n) for n in graph.nodes.values() if n.op == "const"]
-    return {
-        "inputs": {name: str(graph.types[name]) for name in graph.inputs},
-        "outputs": {public: str(graph.types[value]) for public, value in graph.outputs.items()},
-        "ops": dict(ops.most_common()),
-        "not_understood": _left_opaque(graph),
-        "notes": list(graph.notes),
-        "parameters": int(sum(w.size for w in weights)),
-    }
+    return GraphFacts(
+        inputs={name: str(graph.types[name]) for name in graph.inputs},
+        outputs={public: str(graph.types[value]) for public, value in graph.outputs.items()},
+        ops=dict(ops.most_common()),
+        not_understood=_left_opaque(graph),
+        notes=list(graph.notes),
+        parameters=int(sum(w.size for w in weights)),
+    )
 
 
-def _left_opaque(graph: Graph) -> list[dict[str, str]]:
+def _left_opaque(graph: Graph) -> list[UnreadOp]:
     """Ops of the file that have no other form; passes read some that importers leave."""
     from qgraph.ir.reading import kind_of
 
     opaque = [n for n in graph.nodes.values() if n.op == "opaque"]
     return [
-        {
-            "name": n.name,
-            "op": kind_of(n),
-            "reason": f"not supported: {graph.unread[n.name]}" if n.name in graph.unread else "",
-        }
+        UnreadOp(
+            n.name,
+            kind_of(n),
+            f"not supported: {graph.unread[n.name]}" if n.name in graph.unread else "",
+        )
         for n in opaque
     ]
 
@@ -151,15 +171,15 @@ def _print_ends(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
     print_table("inputs and outputs", ("=", "name", "=type"), rows)
 
 
-def _print_ops(facts: dict[str, Any]) -> None:
+def _print_ops(facts: GraphFacts) -> None:
     from qgraph.cli.console import Names, print_table
     from qgraph.cli.rewrites import few
 
-    counts = [(op, str(count)) for op, count in facts["ops"].items()]
-    print_table(f"ops, {facts['parameters']:,} parameters", ("=op", ">count"), counts)
+    counts = [(op, str(count)) for op, count in facts.ops.items()]
+    print_table(f"ops, {facts.parameters:,} parameters", ("=op", ">count"), counts)
     unknown: dict[tuple[str, str], list[str]] = {}
-    for op in facts["not_understood"]:
-        unknown.setdefault((op["op"], op["reason"]), []).append(op["name"])
+    for unread in facts.not_understood:
+        unknown.setdefault((unread.op, unread.reason), []).append(unread.name)
     if unknown:
         print_table(
             "not understood, kept as float",

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 import typer.main
@@ -36,6 +36,7 @@ from qgraph.errors import (
     QGraphError,
     StreamError,
 )
+from qgraph.foreign import ClickObject
 from qgraph.names import path_text
 from qgraph.quiet import quiet_tensorflow
 
@@ -49,17 +50,17 @@ class _Verbs(TyperGroup):
     Takes Ctrl-C before typer does, whose message and exit code depend on its version.
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: ClickObject) -> list[str]:
         return [*super().list_commands(ctx), "rl"]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: ClickObject, cmd_name: str) -> ClickObject:
         if cmd_name != "rl":
             return super().get_command(ctx, cmd_name)
         from qgraph.cli.rl import app as rl
 
         return typer.main.get_command(rl)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: ClickObject) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:

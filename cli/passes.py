@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 from qgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from qgraph.passes import Pass
+    from qgraph.records import Object
 
 
 def passes(as_json: Json = False) -> None:
@@ -41,7 +42,7 @@ def passes(as_json: Json = False) -> None:
         "options, written in braces: equalize-channels{powers-of-two=true}",
         ("=pass", "=option", "default", "legal", "meaning"),
         [
-            (kind.name, o["name"], o["default"] or "-", o["legal"], o["meaning"])
+            (kind.name, o.name, o.default or "-", o.legal, o.meaning)
             for kind in PASSES.values()
             for o in _options(kind)
         ],
@@ -54,19 +55,30 @@ def passes(as_json: Json = False) -> None:
     )
 
 
-def _facts(step: Pass) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PassOption:
+    """An option of a pass, from its field; a default of None has to be given."""
+
+    name: str
+    default: str | None
+    legal: str
+    meaning: str
+
+
+def _facts(step: Pass) -> Object:
+    from qgraph.records import to_json
+
     return {
         "name": step.name,
         "text": str(step),
         "summary": _summary(type(step)),
-        "options": _options(type(step)),
+        "options": to_json(_options(type(step))),
         "requires": sorted(step.requires),
         "ensures": sorted(step.ensures),
     }
 
 
-def _options(kind: type[Pass]) -> list[dict[str, Any]]:
-    """Names, defaults (None: must be given), legal values and meanings, from the fields."""
+def _options(kind: type[Pass]) -> list[PassOption]:
     from qgraph.option_text import default_of, option_name, options_of
     from qgraph.passes import declared
     from qgraph.pipelines import CODEC, legal_values
@@ -75,12 +87,12 @@ def _options(kind: type[Pass]) -> list[dict[str, Any]]:
     for field in options_of(kind):
         default, about = default_of(field), declared(field)
         found.append(
-            {
-                "name": option_name(field.name),
-                "default": None if default is MISSING else CODEC.write(default),
-                "legal": about.range or legal_values(types[field.name]),
-                "meaning": about.meaning,
-            }
+            PassOption(
+                option_name(field.name),
+                None if default is MISSING else CODEC.write(default),
+                about.range or legal_values(types[field.name]),
+                about.meaning,
+            )
         )
     return found
 

@@ -8,9 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from qgraph.errors import PipeError, StreamError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 @contextmanager
@@ -23,14 +26,15 @@ def checked_streams() -> Iterator[None]:
     missing = _filled()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stdout is None or missing:
+    before = sys.stdout
+    if before is None or missing:
         raise StreamError("standard output is closed", hint="redirect it: > /dev/null")
-    if sys.stdout is not sys.__stdout__:  # the caller in this process captures it
+    redirected, own_errors = before is not sys.__stdout__, sys.stderr is sys.__stderr__
+    if redirected:  # the caller in this process captures it
         yield
         return
-    if sys.stderr is sys.__stderr__:
+    if own_errors:
         sys.stderr = _checked(sys.stderr, _Errors, by_line=True)
-    before: Any = sys.stdout
     sys.stdout = _checked(before, _Output, by_line=before.isatty())
     try:
         yield
@@ -65,7 +69,7 @@ def _filled() -> bool:
 
 
 class _Output(io.FileIO):
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         try:
             return super().write(data) or 0
         except OSError as error:
@@ -75,13 +79,13 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         with suppress(OSError):  # nowhere is left to say it: the exit code does
             return super().write(data) or 0
-        return len(data)
+        return memoryview(data).nbytes
 
 
-def _checked(stream: Any, kind: type[io.FileIO], *, by_line: bool) -> TextIO:
+def _checked(stream: TextIO, kind: type[io.FileIO], *, by_line: bool) -> TextIO:
     stream.flush()
     buffered = io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False))
     return io.TextIOWrapper(buffered, stream.encoding, "backslashreplace", line_buffering=by_line)

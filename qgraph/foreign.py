@@ -25,9 +25,10 @@ Hdf5Object: TypeAlias = Any
 # PyTorch and stable-baselines3: tensors, modules, policies, models.
 TorchTensor: TypeAlias = Any
 TorchModule: TypeAlias = Any
-# gymnasium, dm_control, Ray, matplotlib.
+# gymnasium, dm_control, matplotlib.
 GymObject: TypeAlias = Any
-RayObject: TypeAlias = Any
 PlotObject: TypeAlias = Any
+# Contexts, commands and formatters of click, which typer has under a name that its version chooses.
+ClickObject: TypeAlias = Any
 # The namespace of array functions: numpy, or a module that has the same names for tensors.
 Namespace: TypeAlias = Any

@@ -21,7 +21,7 @@ pytestmark = needs_sources
 ROOT = Path(__file__).parents[1]
 FOREIGN = "qgraph/foreign.py"
 MOST = {
-    "cli": 33,
+    "cli": 4,
     "qgraph/archives.py": 3,
     "qgraph/backends": 1,
     "qgraph/exact": 5,

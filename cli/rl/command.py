@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from typer.core import TyperCommand
 
 from qgraph.errors import QGraphError
+from qgraph.foreign import ClickObject
 from qgraph.rl.setting_text import SettingText
 
 
 class RlCommand(TyperCommand):
     """A verb whose errors name flags, where those of the library name fields."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: ClickObject) -> object:
         try:
             return super().invoke(ctx)
         except QGraphError as error:

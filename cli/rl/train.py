@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qgraph.cli.options import Json, own_modules
 from qgraph.cli.rl import train_options as options
@@ -25,7 +25,7 @@ def train(
     resume: options.Resume = False,
     threads: options.Threads = None,
     as_json: Json = False,
-    **given: Any,
+    **given: object,
 ) -> None:
     """Learn a policy in float from actors that may run it in few bits.
 
@@ -35,7 +35,7 @@ def train(
 
     name = algorithm and algorithm.value
     settings = options.settings_from(given)
-    path = out or Path("runs") / _name(name, environment, int(settings.get("seed", 0)))
+    path = out or Path("runs") / _name(name, environment, settings.get("seed", 0))
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         own_modules()  # links, correctors and strategies
         from qgraph.rl.learn.runs import train as learn
@@ -56,7 +56,7 @@ def train(
         raise KeyboardInterrupt
 
 
-def _name(algorithm: str | None, environment: str | None, seed: int) -> str:
+def _name(algorithm: str | None, environment: str | None, seed: object) -> str:
     if algorithm is None or environment is None:
         raise UsageError("--algo and --env are needed", hint="or --resume --out DIR")
     plain = environment.replace(":", "-").replace("/", "-")

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, get_type_hints
 
 import typer
 
 from qgraph.cli.rl.command import RlCommand
 from qgraph.errors import UsageError
+from qgraph.foreign import ClickObject
 from qgraph.rl.agents.config import RunConfig
 from qgraph.rl.agents.declared_field import DeclaredField
 from qgraph.rl.agents.earlier import half_settings
@@ -65,7 +66,7 @@ Threads = Annotated[
     typer.Option(min=1, metavar="N", help="Threads of the learner.", show_default="all cores"),
 ]
 # Options that stand for values of settings.
-SHORTHANDS: Mapping[str, Any] = {
+SHORTHANDS: Mapping[str, object] = {
     "prioritized": Annotated[
         bool | None,
         typer.Option(
@@ -167,18 +168,18 @@ def add_settings(command: Callable[..., None]) -> None:
     ]
     listed, hidden = [], {}
     for option in generated_options(config_classes()):
-        listed.append(_parameter(option.name, _type(option.first), _option(option)))
+        listed.append(_parameter(option.name, _annotated(_type(option.first), _option(option))))
         for each in option.fields.values():
             earlier = each.setting.earlier
             if earlier and earlier not in hidden:
                 unlisted = typer.Option(flags_of(each, earlier), hidden=True)
-                hidden[earlier] = _parameter(earlier, _type(each), unlisted)
+                hidden[earlier] = _parameter(earlier, _annotated(_type(each), unlisted))
     shorthands = [_parameter(name, kind) for name, kind in SHORTHANDS.items()]
     parameters = [*own[:3], *listed, *shorthands, *own[3:], *hidden.values()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
 
-def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
+def settings_from(given: Mapping[str, object]) -> dict[str, object]:
     """Settings by name, from the values of parameters; those that are None are left out."""
     found = {n: v for n, v in given.items() if v is not None and n not in SHORTHANDS}
     prioritized, bfloat16, half = (given.get(name) for name in SHORTHANDS)
@@ -187,15 +188,16 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 "--prioritized and --uniform set priorities, and so does --priority-exponent"
             )
-        found["priority_exponent"] = PRIORITY * prioritized
+        found["priority_exponent"] = PRIORITY if prioritized else 0.0
     formats = [name for name in ("precision", "half") if given.get(name) is not None]
     formats += [] if bfloat16 is None else ["mixed_bfloat16" if bfloat16 else "float32"]
     if len(formats) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in formats)
         raise UsageError(f"{flags} exclude each other", hint="choose a format by --precision alone")
     if bfloat16 is not None:
-        found["precision"] = (LearnerPrecision.FLOAT32, LearnerPrecision.MIXED_BFLOAT16)[bfloat16]
-    if half is not None:
+        formats_of_flag = LearnerPrecision.MIXED_BFLOAT16, LearnerPrecision.FLOAT32
+        found["precision"] = formats_of_flag[not bfloat16]
+    if isinstance(half, str):
         found |= half_settings(half)
     return found
 
@@ -203,18 +205,18 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
 class TrainCommand(RlCommand):
     """Its help after `--algo NAME` has the options and defaults of that algorithm only."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: ClickObject, args: list[str]) -> list[str]:
         words = [word for arg in args for word in arg.split("=", 1)]
         after = [name for flag, name in pairwise(words) if flag in ALGORITHM]
         ctx.meta["algorithm"] = next((name for name in after if name in AGENTS), None)
         return super().parse_args(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: ClickObject, formatter: ClickObject) -> None:
         ctx.meta["helping"] = True
         super().format_help(ctx, formatter)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)
+    def get_params(self, ctx: ClickObject) -> list[ClickObject]:
+        found: list[ClickObject] = super().get_params(ctx)
         algorithm = ctx.meta.get("algorithm")
         if not ctx.meta.get("helping") or algorithm is None:
             return found
@@ -233,7 +235,7 @@ class TrainCommand(RlCommand):
         return shown
 
 
-def _option(option: GeneratedOption) -> Any:
+def _option(option: GeneratedOption) -> object:
     return typer.Option(
         flags_of(option.first),
         metavar=option.metavar,
@@ -243,8 +245,11 @@ def _option(option: GeneratedOption) -> Any:
     )
 
 
-def _parameter(name: str, kind: Any, option: Any = None) -> inspect.Parameter:
-    annotation = Annotated[kind | None, option] if option else kind
+def _annotated(kind: type, option: object) -> object:
+    return Annotated[kind | None, option]
+
+
+def _parameter(name: str, annotation: object) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
     )

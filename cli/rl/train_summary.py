@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qgraph.cli.console import console, print_table
 from qgraph.words import counted
@@ -34,7 +34,7 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
         out.print(f"next: qgraph rl evaluate {policy}", soft_wrap=True)
 
 
-def facts_of(path: Path, training: Training) -> dict[str, Any]:
+def facts_of(path: Path, training: Training) -> dict[str, object]:
     return {
         "directory": str(path),
         "done": training.done,

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from benchmarks import assets
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.compiler import quantize
 from qgraph.ir.reading import spec_if_any
 from qgraph.ir.types import Array

@@ -29,7 +29,7 @@ import numpy as np
 import typer
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer

@@ -4,22 +4,22 @@
 
 Graphs are chains of residual blocks (conv, batch norm, ReLU, add) from 50 to 50,000 nodes;
 `--resnet` adds ResNet-152 with random weights. Calibration is left out: activations get a made-up
-exponent, weights their real one. Each size is compiled several times; the median counts.
+exponent, weights their real one. Each size is compiled several times; the median counts. Seconds are
+of the processor, which other programs disturb less than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 from qgraph.backends.tf.builder import Dims, DType, GraphDefBuilder
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.frontends import load_graph_def
@@ -97,16 +97,16 @@ def assume_exponents(graph: Graph) -> None:
 
 def compile_once(graph_def: Any) -> tuple[dict[str, float], int]:
     """Seconds for each stage, and the nodes of the graph that was read."""
-    start = time.perf_counter()
+    start = time.process_time()
     graph = load_graph_def(graph_def)
-    loaded = time.perf_counter()
+    loaded = time.process_time()
     nodes = len(graph.nodes)
     PassManager(static(load_profile("graffitist-int8"))).run(graph)
-    rewritten = time.perf_counter()
+    rewritten = time.process_time()
     assume_exponents(graph)
-    assumed = time.perf_counter()
+    assumed = time.process_time()
     emit_graph_def(graph)
-    emitted = time.perf_counter()
+    emitted = time.process_time()
     stages = {
         "import": loaded - start,
         "passes": rewritten - loaded,
@@ -118,9 +118,23 @@ def compile_once(graph_def: Any) -> tuple[dict[str, float], int]:
 
 
 def measure(graph_def: Any, repeats: int) -> dict[str, float]:
+    """Median seconds of each stage, and those of the slowest run."""
     runs = [compile_once(graph_def) for _ in range(repeats)]
     medians = {key: statistics.median(r[key] for r, _ in runs) for key in runs[0][0]}
     return {"nodes": runs[0][1], **medians, "slowest": max(r["total"] for r, _ in runs)}
+
+
+def tables(graph_defs: dict[str, Any], repeats: int) -> Iterator[Table]:
+    """One table with a row for each graph."""
+    stages = ("import", "passes", "exponents", "emit", "total", "slowest")
+    columns = {"graph": "", "nodes": ",d", **{f"{stage} s": ".3f" for stage in stages}}
+    table = Table("Compile time", {**columns, "ms a node": ".2f"})
+    for name, graph_def in graph_defs.items():
+        found = measure(graph_def, repeats)
+        seconds = [round(found[stage], 4) for stage in stages]
+        table.add(name, found["nodes"], *seconds, 1e3 * found["total"] / found["nodes"])
+    table.notes = [f"processor time; medians of {repeats} runs, and the slowest of them"]
+    yield table
 
 
 def main() -> None:
@@ -130,20 +144,13 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
     networks = {f"chain {n:,}": chain(n) for n in options.sizes}
     if options.resnet:
         networks["ResNet-152"] = resnet152()
-    results = {name: measure(graph_def, options.repeats) for name, graph_def in networks.items()}
-    columns = ("nodes", "import", "passes", "exponents", "emit", "total", "slowest")
-    table = Table("graph", *columns, "ms per node", title="compile time, seconds (median)")
-    for name, result in results.items():
-        cells = [f"{result['nodes']:,}", *(f"{result[c]:.3f}" for c in columns[1:])]
-        table.add_row(name, *cells, f"{1e3 * result['total'] / result['nodes']:.3f}")
-    Console().print(table)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+    made = tables(networks, options.repeats)
+    report("benchmarks.compile_time", made, options.json, seeds=(0,))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import typer
 
 from benchmarks.actor_speed import observations, turns
 from benchmarks.compression_networks import networks
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
     chosen,

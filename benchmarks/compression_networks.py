@@ -12,7 +12,7 @@ from benchmarks.actor_speed import ORT as PEER
 from benchmarks.actor_speed import observations, onnx_model, turns
 from benchmarks.broadcast.policies import drawn_weights
 from benchmarks.peers.onnx_runtime import OnnxRuntime
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.compress.students import NETWORKS, program_of
 

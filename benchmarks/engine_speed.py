@@ -27,7 +27,7 @@ import numpy as np
 import typer
 
 from benchmarks import assets
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly

@@ -21,7 +21,7 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.policies import folder as policies
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.cli.console import console
 from qgraph.compiler import quantize

@@ -30,7 +30,7 @@ import typer
 
 from benchmarks.low_precision_memory import memory
 from benchmarks.low_precision_speed import speed
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
     chosen,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.cli.console import console
 from qgraph.rl.environments import Actions
 

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from benchmarks.low_precision_memory import WORLDS, World
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.cli.rl.options import bits_of
 from qgraph.errors import UsageError
 from qgraph.rl.policy.affine import FLOAT, Simulated

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.real.policies import folder
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.cli.rl.options import bits_of, head_in
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.rl.policy import read_policy

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.c.c_form import build, packed, write_program
 from qgraph.cli.console import console
 from qgraph.errors import UnsupportedError

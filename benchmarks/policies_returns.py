@@ -28,7 +28,7 @@ from benchmarks.real.policies import (
     play,
     task_of,
 )
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.cli.console import console

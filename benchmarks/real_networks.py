@@ -28,7 +28,7 @@ from benchmarks.real import (
     policies,
     thresholds,
 )
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.quiet import import_tensorflow_quietly
 
 NETWORKS: dict[str, Callable[[], Iterator[Table]]] = {

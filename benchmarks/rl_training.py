@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
     Row,

@@ -12,7 +12,7 @@ from benchmarks.broadcast.latency import latency
 from benchmarks.broadcast.policies import POLICIES
 from benchmarks.broadcast.scaling import scaling
 from benchmarks.broadcast.transport import transport
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.cli.console import console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)

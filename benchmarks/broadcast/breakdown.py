@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.broadcast.processes import FIRST_PART, PARTS
 from benchmarks.broadcast.runs import Timed, timed_run
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.rl.actor import ActorProgram
 
 ENVIRONMENT = "CartPole-v1"

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.broadcast.processes import MOMENT, VERSION
 from benchmarks.broadcast.runs import Timed, timed_run
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.quiet import import_tensorflow_quietly
 from qgraph.rl.actor import ActorProgram
 

@@ -17,7 +17,7 @@ from benchmarks.broadcast.breakdown import ENVIRONMENT, spent
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
 from benchmarks.broadcast.processes import CLOCKS, PARTS
 from benchmarks.broadcast.runs import timed_run
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.rl.actor import Packer
 
 BITS = (32, 8)

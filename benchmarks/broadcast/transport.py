@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.ir.types import Array
 from qgraph.rl.broadcast import Channel, Member, Supervisor, joined
 

@@ -24,7 +24,7 @@ from benchmarks.families.data import CALIBRATION, Split, cifar10, fashion_mnist
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from benchmarks.real.measure import batches, exactness
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from benchmarks.registry import cache
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def

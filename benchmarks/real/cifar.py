@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks import assets
 from benchmarks.real.measure import METHODS, batches, exactness, profiles, same_class, timed
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

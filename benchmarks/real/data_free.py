@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

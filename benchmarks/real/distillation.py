@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import assets
 from benchmarks.real.measure import same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import quantize

@@ -10,7 +10,7 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import INPUT, OUTPUT, facts_of, path_of
 from benchmarks.real.measure import batches, exactness, same_class
 from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

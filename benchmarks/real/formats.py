@@ -17,7 +17,7 @@ from benchmarks.real.measure import (
     timed,
 )
 from benchmarks.real.mobilenet import enlarged, scaled
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

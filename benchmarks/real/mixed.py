@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

@@ -17,7 +17,7 @@ from benchmarks.real.measure import (
     sqnr,
     timed,
 )
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

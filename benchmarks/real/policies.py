@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.real.measure import batches, exactness, kept_float
 from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.artifacts import float_ops
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import assets
 from benchmarks.real.mobilenet import LOGITS, enlarged
-from benchmarks.real.tables import Table
+from benchmarks.tables import Table
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array

@@ -4,8 +4,8 @@
 
 Graphs are chains of residual blocks (conv, batch norm, ReLU, add) from 50 to 50,000 nodes;
 `--resnet` adds ResNet-152 with random weights. Calibration is left out: activations get a made-up
-exponent, weights their real one. Each size is compiled several times; the median counts. Seconds are
-of the processor, which other programs disturb less than the clock.
+exponent, weights their real one. Each size is compiled several times; the median counts. Seconds
+are processor time, which other programs disturb less than the clock.
 """
 
 from __future__ import annotations

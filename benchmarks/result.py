@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -28,9 +28,10 @@ from qgraph.records import JSON, from_json, to_json
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
 MEASURED = "measured"
+PRODUCT = ("qgraph", "transforms", "cli", "fused_ops")
 PACKAGES = (
     "numpy", "tensorflow", "tf-keras", "onnx", "onnxruntime", "torch", "gymnasium",
-    "stable-baselines3", "tensorflow-model-optimization", "ray", "pyzmq",
+    "stable-baselines3", "tensorflow-model-optimization", "ray",
 )  # fmt: skip
 INSTRUCTIONS = {"avx2": "AVX2", "avx512_vnni": "AVX-512 VNNI", "amx_int8": "AMX"}
 OPTION, HELP = "--json", "Write the tables to FILE, with the commit, the machine and versions."
@@ -69,7 +70,7 @@ class Result:
     seeds: tuple[int, ...]
     tables: tuple[Table, ...]
     source: str = MEASURED
-    remarks: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = ()
 
     def table(self, title: str) -> Table:
         """The first table whose title begins with `title`."""
@@ -84,25 +85,35 @@ class Result:
 
 
 def report(
-    module: str, tables: Iterable[Table], file: Path | None, seeds: Iterable[int] = ()
+    module: str,
+    tables: Iterable[Table],
+    file: Path | None,
+    seeds: Iterable[int] = (),
+    packages: Iterable[str] = (),
 ) -> None:
-    """Print each table as it is made, and write all of them to `file` if one is given."""
+    """Print each table as it is made, and write all of them to `file` if one is given.
+
+    packages: distributions that other processes of the benchmark import.
+    """
     done = []
     for table in tables:
         table.show()
         done.append(table)
         if file is not None:
-            measured(module, done, seeds).write(file)
+            measured(module, done, seeds, packages).write(file)
 
 
-def measured(module: str, tables: Iterable[Table], seeds: Iterable[int] = ()) -> Result:
+def measured(
+    module: str, tables: Iterable[Table], seeds: Iterable[int] = (), packages: Iterable[str] = ()
+) -> Result:
     """Tables of a benchmark that just ran: `python -m module` with this process's arguments."""
+    used = [name for name in PACKAGES if name in packages or _module(name) in sys.modules]
     return Result(
         command=command(module, sys.argv[1:]),
         commit=commit(),
         date=date.today().isoformat(),
         machine=machine(),
-        versions={"python": platform.python_version(), **versions(PACKAGES)},
+        versions={"python": platform.python_version(), **versions(used)},
         seeds=tuple(seeds),
         tables=tuple(tables),
     )
@@ -111,7 +122,8 @@ def measured(module: str, tables: Iterable[Table], seeds: Iterable[int] = ()) ->
 def read(name: str, folder: Path = RESULTS) -> Result:
     """Read a committed result by its name."""
     data = json.loads((folder / f"{name}.json").read_text("utf-8"))
-    return from_json(Result, data)
+    tables = tuple(Table(**table) for table in data["tables"])
+    return replace(from_json(Result, {**data, "tables": []}), tables=tables)
 
 
 def command(module: str, arguments: Iterable[str]) -> str:
@@ -126,9 +138,15 @@ def command(module: str, arguments: Iterable[str]) -> str:
 
 
 def commit() -> str:
-    """The commit of the working tree, marked where it has changes."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    """The last commit that changed the product, marked where the working tree changes it too."""
+    found = _git("log", "-1", "--format=%h", "--abbrev=10", "--", *PRODUCT)
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *PRODUCT)
+    return f"{found}-dirty" if changed else found
+
+
+def _git(*arguments: str) -> str:
+    said = ["git", *arguments]
+    return subprocess.run(said, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def machine() -> Machine:
@@ -144,6 +162,10 @@ def machine() -> Machine:
         instructions=tuple(name for flag, name in INSTRUCTIONS.items() if flag in flags),
         load=round(os.getloadavg()[0], 1),
     )
+
+
+def _module(package: str) -> str:
+    return package.replace("-", "_")
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -67,11 +67,18 @@ class Table:
             made.add_row(*self.cells(row))
         return made
 
-    def show(self) -> None:
+    def show(self, markdown: bool = False) -> None:
         """Print it, with its notes."""
+        if markdown:
+            print(f"**{self.title}**\n\n{self.markdown()}\n")
+            return
         console().print(self.rich())
         for note in self.notes:
             console().print(f"  {note}", style="dim")
+
+    def to_json(self) -> dict[str, Any]:
+        """Title, rows and notes."""
+        return {"title": self.title, "rows": self.rows, "notes": self.notes}
 
     def markdown(self) -> str:
         """The table in Markdown, without its title."""

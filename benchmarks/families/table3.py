@@ -24,8 +24,8 @@ from benchmarks.families.data import CALIBRATION, Split, cifar10, fashion_mnist
 from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from benchmarks.real.measure import batches, exactness
-from benchmarks.tables import Table
 from benchmarks.registry import cache
+from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram

@@ -16,8 +16,8 @@ from benchmarks.peers.litert import LiteRT, full_integer
 from benchmarks.peers.onnx_runtime import OnnxRuntime, quantized
 from benchmarks.real.measure import same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, CALIBRATION, LOGITS, enlarged
-from benchmarks.tables import Table
 from benchmarks.real.views import VIEWS, Shares, Views, labelled, others
+from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
 from qgraph.compiler import quantize

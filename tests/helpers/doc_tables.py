@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.topics import site
 from qgraph.quant import key_tables
 from tests.helpers import actor_tables, agent_tables, program_tables, project, rooms
 
@@ -14,10 +15,12 @@ TABLES = {
     **program_tables.TABLES,
     **project.TABLES,
     **rooms.TABLES,
+    **site.TABLES,
 }
 
 
 def pages() -> Iterator[Path]:
     """Every page that may have such tables."""
     yield from sorted((ROOT / "docs").glob("*.md"))
+    yield from sorted((ROOT / "docs/results").glob("*.md"))
     yield from sorted((ROOT / "qgraph/rl/agents").glob("*/README.md"))

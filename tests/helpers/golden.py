@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.topics import site
 from qgraph.backends.engine import engine_file
 from qgraph.backends.engine import native_ops as engine_ops
 from qgraph.quant.key_tables import with_tables
@@ -44,6 +45,7 @@ GOLDEN: Mapping[str, Callable[[], bytes]] = {
 def golden() -> Iterator[tuple[str, bytes]]:
     """Each file that is made, with its content."""
     yield from ((name, make()) for name, make in GOLDEN.items())
+    yield from site.figures()
     for page in pages():
         name = page.relative_to(ROOT).as_posix()
         if name not in GOLDEN:
@@ -63,6 +65,7 @@ def _content(name: str) -> bytes:
 def main() -> None:
     for name, content in golden():
         if _content(name) != content:
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / name).write_bytes(content)
             print(f"{name} rewritten")
 

@@ -1,0 +1,133 @@
+"""How figures are drawn: the first column of a table names things, the others have numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.tables import Table
+
+WIDTH = 7.0
+STYLE: Any = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "qgraph",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+class Kind(Protocol):
+    """A way to draw a table."""
+
+    def draw(self, table: Table, axis: Any) -> None: ...
+
+    def height(self, table: Table) -> float: ...
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars: a group for each row, a bar for each other column.
+
+    stacked: the bars of a row lie end to end. line: where a vertical line stands.
+    """
+
+    xlabel: str
+    log: bool = False
+    stacked: bool = False
+    line: float | None = None
+
+    def height(self, table: Table) -> float:
+        bars = 1 if self.stacked else len(table.columns) - 1
+        return 1.1 + len(table.rows) * (0.16 + 0.13 * bars)
+
+    def draw(self, table: Table, axis: Any) -> None:
+        first, *series = table.columns
+        labels = [str(row[first]) for row in table.rows]
+        thick = 0.8 if self.stacked else 0.8 / len(series)
+        left = [0.0] * len(labels)
+        for i, name in enumerate(series):
+            means, errors = zip(*(_mean(row[name]) for row in table.rows), strict=True)
+            shift = 0.0 if self.stacked else (i - (len(series) - 1) / 2) * thick
+            places = [n + shift for n in range(len(labels))]
+            error = None if self.stacked or not any(errors) else errors
+            axis.barh(places, means, thick, left if self.stacked else None, label=name, xerr=error)
+            left = [a + b for a, b in zip(left, means, strict=True)]
+        axis.set_yticks(range(len(labels)), labels)
+        axis.invert_yaxis()
+        axis.set_xlabel(self.xlabel)
+        if self.log:
+            axis.set_xscale("log")
+        if self.line is not None:
+            axis.axvline(self.line, color="0.4", linewidth=0.8, linestyle="--")
+        if len(series) > 1:
+            axis.legend(frameon=False, fontsize=8)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A line for each column but the first, over the numbers or names of the first."""
+
+    xlabel: str
+    ylabel: str
+    log_x: bool = False
+    log_y: bool = False
+
+    def height(self, table: Table) -> float:
+        return 3.4
+
+    def draw(self, table: Table, axis: Any) -> None:
+        first, *series = table.columns
+        for name in series:
+            known = [row for row in table.rows if row[name] is not None]
+            means, errors = zip(*(_mean(row[name]) for row in known), strict=True)
+            error = errors if any(errors) else None
+            places = [row[first] for row in known]
+            axis.errorbar(places, means, error, label=name, marker="o", markersize=4, capsize=2)
+        axis.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.log_x:
+            axis.set_xscale("log")
+        if self.log_y:
+            axis.set_yscale("log")
+        if len(series) > 1:
+            axis.legend(frameon=False, fontsize=8)
+
+
+def _mean(value: Any) -> tuple[float, float]:
+    """A number and its error; a number that is missing has no bar."""
+    if isinstance(value, list | tuple):
+        return float(value[0]), float(value[1])
+    return float(value or 0.0), 0.0
+
+
+def digest(title: str, table: Table, kind: Kind) -> str:
+    """What a figure depends on, as a short text: other data or another kind give another."""
+    data = [title, dict(table.columns), table.rows, repr(kind)]
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+
+
+def figure(title: str, table: Table, kind: Kind, existing: Path) -> bytes:
+    """The figure as SVG: the file that exists if it was drawn from these data, else a new one."""
+    mark = f"data {digest(title, table, kind)}"
+    if existing.exists() and mark in existing.read_text("utf-8"):
+        return existing.read_bytes()
+    return _drawn(title, table, kind, mark)
+
+
+def _drawn(title: str, table: Table, kind: Kind, mark: str) -> bytes:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        made = Figure(figsize=(WIDTH, kind.height(table)), layout="constrained")
+        axis = made.subplots()
+        axis.set_title(title, fontsize=10)
+        kind.draw(table, axis)
+        image = io.BytesIO()
+        made.savefig(image, format="svg", metadata={"Date": None, "Description": mark})
+    return image.getvalue()

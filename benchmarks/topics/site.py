@@ -1,0 +1,36 @@
+"""All topics, and what of their pages is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from benchmarks.result import ROOT, read
+from benchmarks.topics import static
+from benchmarks.topics.figures import figure
+from benchmarks.topics.topic import Topic, generated, index_table
+
+TOPICS: tuple[Topic, ...] = (*static.TOPICS,)
+
+
+def _of(topic: Topic) -> str:
+    return generated(topic, read(topic.name))
+
+
+def _index() -> str:
+    return index_table({topic: read(topic.name) for topic in TOPICS})
+
+
+# By the name of the marker `<!-- table: NAME -->` in a page.
+TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {f"results of {topic.name}": partial(_of, topic) for topic in TOPICS}
+    | {"index of results": _index}
+)
+
+
+def figures() -> Iterator[tuple[str, bytes]]:
+    """The path of each figure from the repository's root, and its content."""
+    for topic in TOPICS:
+        table = topic.figure(read(topic.name))
+        yield topic.image, figure(topic.title, table, topic.kind, ROOT / topic.image)

@@ -1,0 +1,87 @@
+"""One page of results: what it shows of which data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from benchmarks.result import Result
+from benchmarks.tables import Table
+from benchmarks.topics.figures import Kind
+
+TableOf = Callable[[Result], Table]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The page `docs/results/NAME.md` of `benchmarks/results/NAME.json`.
+
+    headline: the figure that the index shows, made from the data; condition: when it holds.
+    table, figure: what the page shows of the data; kind: how the figure is drawn.
+    """
+
+    name: str
+    title: str
+    headline: Callable[[Result], str]
+    condition: str
+    table: TableOf
+    figure: TableOf
+    kind: Kind
+
+    @property
+    def image(self) -> str:
+        """The path of the figure, from the repository's root."""
+        return f"docs/images/results/{self.name}.svg"
+
+    @property
+    def page(self) -> str:
+        """The path of the page, from the repository's root."""
+        return f"docs/results/{self.name}.md"
+
+
+def generated(topic: Topic, result: Result) -> str:
+    """The part of a page that comes from its data: table, figure, and how they were made."""
+    table = topic.table(result)
+    notes = "".join(f"- {note}\n" for note in (*table.notes, *result.remarks))
+    image = f"![{topic.title}](../images/results/{topic.name}.svg)\n"
+    parts = (f"{table.markdown()}\n", notes, image, provenance(topic, result))
+    return "\n".join(part for part in parts if part)
+
+
+def provenance(topic: Topic, result: Result) -> str:
+    """Where, when and by which command the data were made."""
+    machine = result.machine
+    place = f"{machine.processor}, {', '.join(machine.instructions)}; {machine.cores} cores"
+    if machine.load is not None:
+        place += f"; mean load {machine.load}"
+    lines = [
+        f"**Script**: `{result.command}`",
+        f"**Data**: `benchmarks/results/{topic.name}.json`, {result.source}",
+        f"**Measured**: {_day(result.date)}, commit {result.commit}",
+        f"**Machine**: {place}",
+        f"**Versions**: {', '.join(f'{k} {v}' for k, v in result.versions.items())}",
+    ]
+    if result.seeds:
+        lines.append(f"**Seeds**: {_listed(result.seeds)}")
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _listed(seeds: tuple[int, ...]) -> str:
+    first, last = seeds[0], seeds[-1]
+    if len(seeds) > 2 and seeds == tuple(range(first, last + 1)):
+        return f"{first} to {last}"
+    return ", ".join(map(str, seeds))
+
+
+def _day(iso: str) -> str:
+    found = date.fromisoformat(iso)
+    return f"{found.day} {found:%B %Y}"
+
+
+def index_table(topics: Mapping[Topic, Result]) -> str:
+    """A row for each topic: its headline figure and the condition."""
+    table = Table("Topics", {"topic": "", "measured": "", "condition": ""})
+    for topic, result in topics.items():
+        table.add(f"[{topic.title}]({topic.name}.md)", topic.headline(result), topic.condition)
+    return table.markdown() + "\n"

@@ -1,0 +1,138 @@
+"""Results are data: pages show what the JSON files say, and each file is shown."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import result as results
+from benchmarks.result import MEASURED, RESULTS, ROOT, Machine, Result, add_json_option
+from benchmarks.tables import Table
+from benchmarks.topics.figures import Bars, Lines, figure
+from benchmarks.topics.site import TOPICS, figures
+from benchmarks.topics.topic import generated
+
+PAGES = sorted((ROOT / "docs/results").glob("*.md"))
+MOST_LINES = 150
+PARTS = ("## Question", "## Setup", "## Result", "## What it does not show")
+
+
+def small() -> Result:
+    table = Table("Times", {"what": "", "ms": ".1f", "change": "+.1%"}, notes=["a note"])
+    table.add("one", 1.25, (0.5, 0.125))
+    table.add("a|b", None, (-0.5, 0.0))
+    machine = Machine("some processor", 2, ("AVX2",), 0.5)
+    versions = {"python": "3.12.0"}
+    return Result("python -m some", "abc", "2026-11-05", machine, versions, (0, 1, 2), (table,))
+
+
+def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    small().write(tmp_path / "small.json")
+    again = results.read("small", tmp_path)
+    assert replace(again, tables=()) == replace(small(), tables=())
+    assert again.table("Times").markdown() == small().table("Times").markdown()
+
+
+def test_a_row_takes_one_line_of_the_file(tmp_path: Path) -> None:
+    small().write(tmp_path / "small.json")
+    assert '{"what": "one", "ms": 1.25, "change": [0.5, 0.125]}' in (
+        line.strip().removesuffix(",")
+        for line in (tmp_path / "small.json").read_text().splitlines()
+    )
+
+
+def test_cells_are_written_as_columns_say() -> None:
+    lines = small().table("Times").markdown().splitlines()
+    assert lines[2] == "| one | 1.2 | +50.0% ± 12.5% |"
+    assert lines[3] == "| a\\|b | - | -50.0% ± 0.0% |"
+
+
+def test_the_command_leaves_out_where_the_json_goes() -> None:
+    said = ["--only", "x y", "--json", "/somewhere/file.json", "--json=other", "--steps", "3"]
+    assert results.command("benchmarks.some", said) == (
+        "python -m benchmarks.some --only 'x y' --steps 3"
+    )
+
+
+def test_parsers_get_the_option() -> None:
+    parser = argparse.ArgumentParser()
+    add_json_option(parser)
+    assert parser.parse_args(["--json", "a.json"]).json == Path("a.json")
+    assert parser.parse_args([]).json is None
+
+
+def test_a_report_writes_what_it_has_so_far(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["some", "--seed", "1", "--json", str(tmp_path / "a.json")])
+
+    def fails():
+        yield small().tables[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results.report("benchmarks.some", fails(), tmp_path / "a.json", seeds=(1,))
+    found = results.read("a", tmp_path)
+    assert (found.command, found.seeds) == ("python -m benchmarks.some --seed 1", (1,))
+    assert found.tables[0].rows[0]["ms"] == 1.25
+    assert found.source == MEASURED and found.machine.cores > 0 and found.versions["numpy"]
+
+
+def test_rows_are_picked_and_turned() -> None:
+    table = Table("T", {"who": "", "batch": "", "ms": ".0f"})
+    for who, batch, ms in (("a", 1, 2), ("a", 32, 3), ("b", 1, 4)):
+        table.add(who, batch, ms)
+    assert table.where(who="a", batch=(1, 32)).only("ms").rows == [{"ms": 2}, {"ms": 3}]
+    turned = table.pivot("who", "batch", "ms")
+    assert turned.rows == [{"who": "a", "1": 2, "32": 3}, {"who": "b", "1": 4, "32": None}]
+    assert table.row(who="b")["ms"] == 4
+    with pytest.raises(ValueError, match="too many"):
+        table.row(who="a")
+
+
+@pytest.mark.parametrize("kind", [Bars("ms"), Bars("ms", stacked=True), Lines("what", "ms")])
+def test_a_figure_is_drawn_anew_for_other_data_only(kind, tmp_path: Path) -> None:
+    file, table = tmp_path / "figure.svg", small().tables[0].only("what", "ms", "change")
+    file.write_bytes(figure("Times", table, kind, file))
+    file.write_bytes(file.read_bytes() + b"<!-- same data -->")
+    assert figure("Times", table, kind, file).endswith(b"<!-- same data -->")
+    table.rows[0]["ms"] = 1.5
+    assert not figure("Times", table, kind, file).endswith(b"<!-- same data -->")
+
+
+def test_each_file_of_results_is_shown_and_each_page_is_a_topic() -> None:
+    names = sorted(topic.name for topic in TOPICS)
+    assert sorted(p.stem for p in RESULTS.glob("*.json")) == names
+    assert sorted(p.stem for p in PAGES) == sorted([*names, "index"])
+
+
+def test_each_figure_belongs_to_a_topic() -> None:
+    drawn = {path for path, _ in figures()}
+    found = (ROOT / "docs/images/results").glob("*")
+    assert {p.relative_to(ROOT).as_posix() for p in found} == drawn
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short_and_points_to_no_other_commit(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert len(text.splitlines()) <= MOST_LINES
+    assert not re.search(r"(file|table|version)s? (is |are )?at commit", text)
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_a_page_has_its_parts_one_figure_and_the_script(topic) -> None:
+    text = (ROOT / topic.page).read_text("utf-8")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == list(PARTS)
+    assert text.count("![") == 1
+    assert len(re.findall(r"^\|(?: --- \|)+$", text, re.MULTILINE)) == 1
+    data = results.read(topic.name)
+    assert generated(topic, data) in text
+    module = re.match(r"python -m ([\w.]+)", data.command)[1].replace(".", "/")
+    assert (ROOT / f"{module}.py").exists() or (ROOT / module / "__main__.py").exists()
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda file: file.stem)
+def test_a_file_names_no_folder_of_a_machine(file: Path) -> None:
+    assert not re.search(r'[" =](/\w+)+/', file.read_text("utf-8"))

@@ -83,5 +83,8 @@ def index_table(topics: Mapping[Topic, Result]) -> str:
     """A row for each topic: its headline figure and the condition."""
     table = Table("Topics", {"topic": "", "measured": "", "condition": ""})
     for topic, result in topics.items():
-        table.add(f"[{topic.title}]({topic.name}.md)", topic.headline(result), topic.condition)
+        load = result.machine.load
+        busy = "" if load is None else f"; mean load {load} on {result.machine.cores} cores"
+        link = f"[{topic.title}]({topic.name}.md)"
+        table.add(link, topic.headline(result), topic.condition + busy)
     return table.markdown() + "\n"

@@ -7,11 +7,17 @@ from functools import partial
 from types import MappingProxyType
 
 from benchmarks.result import ROOT, read
-from benchmarks.topics import static
+from benchmarks.topics import actors, engine, learning, networks, training
 from benchmarks.topics.figures import figure
 from benchmarks.topics.topic import Topic, generated, index_table
 
-TOPICS: tuple[Topic, ...] = (*static.TOPICS,)
+TOPICS: tuple[Topic, ...] = (
+    *networks.TOPICS,
+    *training.TOPICS,
+    *engine.TOPICS,
+    *actors.TOPICS,
+    *learning.TOPICS,
+)
 
 
 def _of(topic: Topic) -> str:

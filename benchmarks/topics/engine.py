@@ -1,0 +1,167 @@
+"""Topics of the compiler, the integer engine and the exported forms."""
+
+from __future__ import annotations
+
+from benchmarks.result import Result
+from benchmarks.tables import Table
+from benchmarks.topics.figures import Bars
+from benchmarks.topics.topic import Topic
+
+STAGES = ("import s", "passes s", "exponents s", "emit s")
+
+
+def _compile_headline(result: Result) -> str:
+    rows = {row["graph"]: row for row in result.table("Compile time").rows}
+    small, large = rows["chain 500"]["ms a node"], rows["chain 50,000"]["ms a node"]
+    return f"{small:.2f} ms a node at 500 nodes, {large:.2f} ms at 50,000"
+
+
+COMPILE_TIME = Topic(
+    "compile_time",
+    "Compile time",
+    _compile_headline,
+    "processor time of one thread, without TensorFlow's import and without calibration",
+    lambda result: result.table("Compile time"),
+    lambda result: _of_a_node(result.table("Compile time")),
+    Bars("processor time, ms a node", stacked=True),
+)
+
+
+def _of_a_node(table: Table) -> Table:
+    """Milliseconds of each stage, a node of the graph."""
+    made = Table(table.title, {"graph": "", **dict.fromkeys(STAGES, ".3f")})
+    for row in table.rows:
+        made.add(row["graph"], *(1e3 * row[stage] / row["nodes"] for stage in STAGES))
+    return Table(
+        made.title,
+        {heading.removesuffix(" s"): how for heading, how in made.columns.items()},
+        [{k.removesuffix(" s"): v for k, v in row.items()} for row in made.rows],
+    )
+
+
+CALIBRATION_TIME = Topic(
+    "calibration_time",
+    "Calibration time",
+    lambda result: (
+        f"{result.tables[0].row(run='calibration')['ratio']:.1f} times float inference "
+        "of the same images"
+    ),
+    "MobileNetV1, 50 images, thresholds by KL-J, without a search; against TensorFlow in turns",
+    lambda result: result.tables[0],
+    lambda result: result.tables[0].only("run", "median s", "min s", "max s"),
+    Bars("seconds for 50 images"),
+)
+
+ENGINE, BEST_PEER = "integer engine, graffitist-int8", "ONNX Runtime int8 (QDQ, u8s8)"
+
+
+def _calls(result: Result) -> Table:
+    return result.table("Time of a call")
+
+
+def _ratios(result: Result) -> Table:
+    made = Table("", {"case": "", "runtime": "", "ratio": ".2f"})
+    for row in _calls(result).rows:
+        case = f"{row['network']}, batch {row['batch']}, {row['threads']} threads"
+        made.add(case.replace("1 threads", "1 thread"), row["runtime"], row["ratio"])
+    return made.pivot("case", "runtime", "ratio")
+
+
+def _engine_table(result: Result) -> Table:
+    made = Table(
+        "", {"network": "", "runtime": "", "setting": "", "cell": ""}, notes=[*_calls(result).notes]
+    )
+    for row in _calls(result).rows:
+        setting = f"batch {row['batch']}, {row['threads']} thread{'s' * (row['threads'] > 1)}"
+        cell = f"{row['ms']:.3g} ms, {row['ratio']:.2f}"
+        made.add(f"{row['network']}: {row['runtime']}", row["runtime"], setting, cell)
+    return made.pivot("network", "setting", "cell")
+
+
+def _engine_headline(result: Result) -> str:
+    def of(runtime: str) -> str:
+        found = [
+            row["ratio"]
+            for row in _calls(result).where(runtime=runtime, threads=1).rows
+            if row["network"] != "ResNet50"
+        ]
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    return f"{of(ENGINE)} of ONNX Runtime's fp32 time; its int8 {of(BEST_PEER)}"
+
+
+ENGINE_SPEED = Topic(
+    "engine_speed",
+    "Speed of the integer engine",
+    _engine_headline,
+    "MobileNetV1 and cifar_10_model, one thread; on ResNet50 with random weights ONNX Runtime's "
+    "int8 is ahead",
+    _engine_table,
+    _ratios,
+    Bars("time, as a multiple of ONNX Runtime fp32 in the same turn", line=1.0),
+)
+
+FORMS_OF_CODE = ("engine", "tensorflow", "onnx-integer", "onnx-qdq", "qonnx", "c", "vectors")
+
+
+def _forms(result: Result) -> Table:
+    table = result.table("Codes compared")
+    found = Table(table.title, table.columns, [r for r in table.rows if r["steps"] is not None])
+    return found.where(profile="int32-bias").only("network", "steps", *FORMS_OF_CODE, "different")
+
+
+def _totals(result: Result) -> Table:
+    table = result.table("Codes compared")
+    made = Table("", {"form": "", "billions": ".2f"})
+    for form in FORMS_OF_CODE:
+        made.add(form, sum(row[form] or 0 for row in table.rows) / 1e9)
+    return made
+
+
+def _forms_headline(result: Result) -> str:
+    rows = result.table("Codes compared").rows
+    compared = sum(row[form] or 0 for row in rows for form in FORMS_OF_CODE)
+    different = sum(row["different"] or 0 for row in rows)
+    return f"{compared / 1e9:.1f} billion codes compared, {different} differ"
+
+
+FORMS = Topic(
+    "forms",
+    "Every form, code by code",
+    _forms_headline,
+    "plain quantization, two profiles; networks that a form refuses are left out, with the reason",
+    _forms,
+    _totals,
+    Bars("billions of codes compared with the integer reference"),
+)
+
+
+def _accumulators(result: Result) -> Table:
+    return result.table("MobileNetV1").only(
+        "layer", "terms", "lowest", "highest", "bits", "bits by channel", "bits with any weights"
+    )
+
+
+def _widths(result: Result) -> Table:
+    made = Table("", {"layer": "", "with the real weights": "d", "with any weights": "d"})
+    for row in _accumulators(result).rows:
+        layer = row["layer"].split("/")[-2]
+        made.add(layer, row["bits"], row["bits with any weights"])
+    return made
+
+
+ACCUMULATORS = Topic(
+    "accumulators",
+    "Bits of accumulators",
+    lambda result: "{} to {} bits with the real weights, up to {} with any weights".format(
+        min(row["bits"] for table in result.tables for row in table.rows),
+        max(row["bits"] for table in result.tables for row in table.rows),
+        max(row["bits with any weights"] for table in result.tables for row in table.rows),
+    ),
+    "MobileNetV1 and cifar_10_model, profile int32-bias, the bias added in the accumulator",
+    _accumulators,
+    _widths,
+    Bars("bits of the accumulator"),
+)
+
+TOPICS = (ENGINE_SPEED, FORMS, ACCUMULATORS, COMPILE_TIME, CALIBRATION_TIME)

@@ -1,4 +1,4 @@
-"""What a benchmark measured, as data: `--json FILE` of every script writes a `Result`.
+"""Measurements as data: `--json FILE` of every script writes a `Result`.
 
 Files in `benchmarks/results/` are committed; the tables and figures of `docs/results/` are made
 from them (`benchmarks/topics/`).

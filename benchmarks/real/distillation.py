@@ -24,7 +24,7 @@ from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
 
 CALIBRATION, TRAINING, VALIDATION, TEST = 64, 2_000, 200, 1_000
-# The second is what a search finds (docs/results.md) but for reconstructed weights: these lie in
+# The second is what a search finds (docs/results/efforts.md) except reconstructed weights: these lie in
 # the middle between two roundings, and small steps never lead out.
 STARTS = {
     "plain": parse_plan("weights=3sd"),

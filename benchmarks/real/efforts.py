@@ -89,7 +89,7 @@ def _mobilenet_v1() -> Case:
 def _mobilenet_v2() -> Case:
     notes = (
         f"calibrated on 64 CIFAR-10 training images at 224; as float: {PREDICTED} test images",
-        "a detector of face masks with two classes: SQNR says more than agreement",
+        "a detector of face masks with two classes: SQNR shows more than agreement",
     )
     model = load(assets.face_mask_network())
     efforts = ("plain", "fast", "default")

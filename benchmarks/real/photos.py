@@ -110,7 +110,7 @@ class _Scene:
             notes=[f"calibrated on {CALIBRATION} CIFAR-10 training images at 224; CIFAR-10: "
                    f"{PICTURES} test images",
                    "photos right: the whole square of each, as it is; ±: one standard error, over "
-                   "photos drawn anew (views of a photo are not independent)",
+                   "photos drawn again (views of a photo are not independent)",
                    f"other photos: {VIEWS} views of each of {self.others.photos}, without classes"],
         )  # fmt: skip
         everyone = {"float32": wanted, **answers}

@@ -106,7 +106,7 @@ def _mean(value: Any) -> tuple[float, float]:
 
 
 def digest(title: str, table: Table, kind: Kind) -> str:
-    """What a figure depends on, as a short text: other data or another kind give another."""
+    """Return a short text that differs for other data and for another kind of figure."""
     data = [title, dict(table.columns), table.rows, repr(kind)]
     return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
 

@@ -7,7 +7,7 @@ from benchmarks.tables import Table
 from benchmarks.topics.figures import Bars, Lines
 from benchmarks.topics.topic import Topic
 
-# What each network's table says of agreement with float.
+# The heading of agreement with float in each network's table.
 AGREEMENT = {
     "cifar_10_model": "as float",
     "MobileNetV1, static": "as float, CIFAR-10",

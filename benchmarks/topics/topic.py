@@ -50,7 +50,7 @@ def generated(topic: Topic, result: Result) -> str:
 
 
 def provenance(topic: Topic, result: Result) -> str:
-    """Where, when and by which command the data were made."""
+    """List the command, the data, the date, the machine, versions and seeds."""
     machine = result.machine
     place = f"{machine.processor}, {', '.join(machine.instructions)}; {machine.cores} cores"
     if machine.load is not None:

@@ -24,8 +24,8 @@ from qgraph.train.options import Options
 from qgraph.train.score import TrainingStatus
 
 CALIBRATION, TRAINING, VALIDATION, TEST = 64, 2_000, 200, 1_000
-# The second is what a search finds (docs/results/efforts.md) except reconstructed weights: these lie in
-# the middle between two roundings, and small steps never lead out.
+# The second is what a search finds (docs/results/efforts.md) without reconstructed weights: these
+# lie in the middle between two roundings, and small steps never lead out.
 STARTS = {
     "plain": parse_plan("weights=3sd"),
     "equalized": parse_plan("constant-channels=0.3,equalize=biases,method=mse,correct-bias"),

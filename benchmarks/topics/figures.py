@@ -34,17 +34,19 @@ class Kind(Protocol):
 class Bars:
     """Horizontal bars: a group for each row, a bar for each other column.
 
-    stacked: the bars of a row lie end to end. line: where a vertical line stands.
+    stacked: the bars of a row lie end to end. line: where a vertical line stands. percent: values
+    are shares.
     """
 
     xlabel: str
     log: bool = False
     stacked: bool = False
+    percent: bool = False
     line: float | None = None
 
     def height(self, table: Table) -> float:
         bars = 1 if self.stacked else len(table.columns) - 1
-        return 1.1 + len(table.rows) * (0.16 + 0.13 * bars)
+        return 1.3 + len(table.rows) * (0.16 + 0.13 * bars)
 
     def draw(self, table: Table, axis: Any) -> None:
         first, *series = table.columns
@@ -65,8 +67,9 @@ class Bars:
             axis.set_xscale("log")
         if self.line is not None:
             axis.axvline(self.line, color="0.4", linewidth=0.8, linestyle="--")
-        if len(series) > 1:
-            axis.legend(frameon=False, fontsize=8)
+        if self.percent:
+            _in_percent(axis.xaxis)
+        _legend(axis, len(series))
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ class Lines:
     ylabel: str
     log_x: bool = False
     log_y: bool = False
+    percent: bool = False
 
     def height(self, table: Table) -> float:
-        return 3.4
+        return 3.6
 
     def draw(self, table: Table, axis: Any) -> None:
         first, *series = table.columns
@@ -94,8 +98,24 @@ class Lines:
             axis.set_xscale("log")
         if self.log_y:
             axis.set_yscale("log")
-        if len(series) > 1:
-            axis.legend(frameon=False, fontsize=8)
+        if self.percent:
+            _in_percent(axis.yaxis)
+        _legend(axis, len(series))
+
+
+def _legend(axis: Any, series: int) -> None:
+    """Name the series below the axes."""
+    if series > 1:
+        handles, labels = axis.get_legend_handles_labels()
+        columns = 2 if max(map(len, labels)) > 22 else min(series, 4)
+        where = "outside lower center"
+        axis.figure.legend(handles, labels, frameon=False, fontsize=8, ncols=columns, loc=where)
+
+
+def _in_percent(axis: Any) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1))
 
 
 def _mean(value: Any) -> tuple[float, float]:

@@ -40,7 +40,7 @@ RL_TRAINING = Topic(
     "standard error",
     _training,
     _steps_to,
-    Bars("actor steps to 95 % of the best return; error: standard error over seeds"),
+    Bars("actor steps to 95 % of the best return, ± one standard error"),
 )
 
 
@@ -115,7 +115,7 @@ POLICIES_BITS = Topic(
     "standard errors",
     _returns,
     _sweep,
-    Lines("bits", "change of the return, sac_LunarLander"),
+    Lines("bits", "change of the return, sac_LunarLander", percent=True),
 )
 
 
@@ -172,7 +172,7 @@ SAC_FLOAT16 = Topic(
     "five seeds on Pendulum and cartpole-swingup from states; learning from images is not shown",
     _half,
     _of_float,
-    Bars("of float32's return (0: as one who knows nothing)", line=1.0),
+    Bars("of float32's return; 0 %: nothing learned", line=1.0, percent=True),
 )
 
 TOPICS = (RL_TRAINING, COMPRESSION, POLICIES_BITS, POLICIES_AWARE, SAC_FLOAT16)

@@ -38,7 +38,7 @@ REAL_NETWORKS = Topic(
     "thresholds by KL-J, no search, no retraining; 200 enlarged CIFAR-10 images",
     _plain,
     lambda result: _plain(result).pivot("network", "profile", "agreement with float"),
-    Bars("share of outputs that agree with float"),
+    Bars("outputs that agree with float", percent=True),
 )
 
 
@@ -76,7 +76,7 @@ EFFORTS = Topic(
     "images (float: 80.14%)",
     _efforts,
     _steps,
-    Bars("agreement with float, each step added to those above"),
+    Bars("agreement with float; each step is added to those above", percent=True),
 )
 
 PHOTOS = Topic(
@@ -95,7 +95,7 @@ PHOTOS = Topic(
     lambda result: result.table("MobileNetV1 on 640 views").only(
         "what", "views right", "as float", "other photos, as float"
     ),
-    Bars("% of views; error: one standard error over photos"),
+    Bars("% of views, ± one standard error"),
 )  # fmt: skip
 
 OURS = "qgraph, `constant-channels=0.1,method=mse,reconstruct`"
@@ -132,7 +132,7 @@ MIXED_PRECISION = Topic(
     "cifar_10_model, bits of weights; activations have 8 bits; weights reconstructed",
     _bits,
     _by_mean_bits,
-    Lines("mean bits of weights", "accuracy"),
+    Lines("mean bits of weights", "accuracy", percent=True),
 )
 
 
@@ -202,7 +202,7 @@ POLICIES_STATIC = Topic(
     "without the two of BipedalWalker, which 400 episodes cannot decide",
     _policies,
     _changes,
-    Bars("change of the return; error: one standard error"),
+    Bars("change of the return, ± one standard error", percent=True),
 )
 
 POLICIES_RETURNS = Topic(
@@ -217,7 +217,7 @@ POLICIES_RETURNS = Topic(
     "beside float in numpy; float in TensorFlow alone differs by +0.9% ± 0.8%",
     lambda result: result.tables[0],
     lambda result: _with_errors(result.tables[0]),
-    Bars("change of the return; error: one standard error"),
+    Bars("change of the return, ± one standard error", percent=True),
 )
 
 

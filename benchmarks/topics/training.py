@@ -59,7 +59,7 @@ DISTILLATION = Topic(
     "graffitist-int8, plain calibration as the start, enlarged CIFAR-10 images without labels",
     lambda result: result.tables[0],
     _distilled,
-    Bars("agreement with float on 1,000 enlarged CIFAR-10 images"),
+    Bars("agreement with float on 1,000 images", percent=True),
 )
 
 FROZEN, TFMOT = "qgraph, batch norms frozen", "TFMOT"

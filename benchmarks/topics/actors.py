@@ -143,6 +143,7 @@ MORE_ACTORS = Topic(
     Lines("actors", "steps a second, all actors"),
 )
 
+FEWER = ("int8", "int4")
 NETWORKS = ("I (64, 64, 64)", "II (256, 256, 256)", "III (4096, 512, 1024)")
 
 
@@ -168,8 +169,6 @@ POLICIES_DEPLOYED = Topic(
     _deployed,
     Bars("times as quick as our float32", line=1.0),
 )
-
-FEWER = ("int8", "int4")
 
 COMPRESSION_NETWORKS = Topic(
     "compression_networks",

@@ -79,6 +79,8 @@ EFFORTS = Topic(
     Bars("agreement with float; each step is added to those above", percent=True),
 )
 
+OURS = "qgraph, `constant-channels=0.1,method=mse,reconstruct`"
+
 PHOTOS = Topic(
     "photos",
     "MobileNetV1 on photos",
@@ -97,8 +99,6 @@ PHOTOS = Topic(
     ),
     Bars("% of views, ± one standard error"),
 )  # fmt: skip
-
-OURS = "qgraph, `constant-channels=0.1,method=mse,reconstruct`"
 
 
 def _photo(result: Result, name: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ class DirectPublisher(Blocks):
     """Publishes the weights of one program to `readers` actors, straight from where they lie.
 
     A learner on a CPU is held up by packing into few bits about as long as by copying float32 for a
-    quantizer (docs/results/weight_update.md); one on a GPU copies in any case. bits: as in `Packer`.
+    quantizer (docs/results/weight_update.md); one on a GPU copies in any case. bits: see `Packer`.
     """
 
     def __init__(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qgraph.ir.graph import node_of
 from qgraph.passes import Pass
 from qgraph.rewrite.rewriter import Rewriter
 
@@ -21,14 +20,7 @@ class StripUnused(Pass):
 
     def apply(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        needed: set[str] = set()
-        waiting = [node_of(value) for value in graph.outputs.values()]
-        while waiting:
-            name = waiting.pop()
-            if name not in needed:
-                needed.add(name)
-                node = graph.nodes[name]
-                waiting += [*map(node_of, node.inputs), *node.control]
+        needed = graph.ancestors(graph.outputs.values())
         for node in reversed(graph.topological().copy()):
             if node.name in needed:
                 continue

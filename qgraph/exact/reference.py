@@ -6,7 +6,7 @@ and shifts; every other form of a network is compared with this one at tolerance
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops import op_definition
+from qgraph.ir.order import inputs_first
 from qgraph.ir.reading import spec_of, value_of
 from qgraph.ir.types import Array, Fixed
 from qgraph.numerics import dequantize, quantize
@@ -65,14 +66,13 @@ class Reference:
         return {name: values[name] for name in keep}
 
     def _needed(self, given: Collection[str], keep: Collection[str]) -> list[Node]:
-        """The nodes, in order, that make the values in `keep` from those that are given."""
-        found, waiting = set[str](), [node_of(v) for v in keep if v not in given]
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                inputs = self.graph.nodes[name].inputs
-                waiting += [node_of(v) for v in inputs if v not in given]
+        """The nodes, in order, that compute the values in `keep` from those that are given."""
+
+        def missing(values: Iterable[str]) -> list[str]:
+            return [node_of(v) for v in values if v not in given]
+
+        nodes = self.graph.nodes
+        found = set(inputs_first(missing(keep), lambda name: missing(nodes[name].inputs)))
         return [node for node in self.order if node.name in found]
 
     def watched(self) -> list[str]:

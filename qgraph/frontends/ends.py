@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
+
+import networkx
 
 from qgraph.errors import GraphError, LoadError, UsageError
 from qgraph.frontends.refused import FRAMES, loop_at
 from qgraph.frontends.tf_node import Ref, TFNode, parse_ref
+from qgraph.ir.order import inputs_first
 
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 SOURCES = (*PLACEHOLDERS, "PlaceholderWithDefault", "IteratorGetNext", "OneShotIterator")
@@ -48,10 +51,9 @@ N = TypeVar("N", bound=Linked)
 
 def find_outputs(nodes: Mapping[str, TFNode]) -> list[str]:
     """Nodes whose results nothing uses, in file order, without what training left behind."""
-    users: dict[str, list[str]] = defaultdict(list)
-    for node in nodes.values():
-        for name, _ in node.inputs:
-            users[name].append(node.name)
+    users: networkx.DiGraph[str] = networkx.DiGraph()
+    users.add_nodes_from(nodes)
+    users.add_edges_from((name, n.name) for n in nodes.values() for name, _ in n.inputs)
     training = _downstream(users, (n.name for n in nodes.values() if _is_loss(n)))
     training.update(n.name for n in nodes.values() if n.op == "Print" and not users[n.name])
     leftover = {n.name for n in nodes.values() if _is_effect(n)}
@@ -82,20 +84,14 @@ def _is_effect(node: TFNode) -> bool:
     return node.op in EFFECTS or "Apply" in node.op or node.op.startswith("Queue")
 
 
-def _downstream(users: Mapping[str, Sequence[str]], seeds: Iterable[str]) -> set[str]:
-    found = set(seeds)
-    queue = list(found)
-    while queue:
-        for user in users.get(queue.pop(), ()):
-            if user not in found:
-                found.add(user)
-                queue.append(user)
-    return found
+def _downstream(users: networkx.DiGraph[str], seeds: Iterable[str]) -> set[str]:
+    """The seeds and all that depends on them."""
+    return set(chain.from_iterable(networkx.bfs_layers(users, list(seeds))))
 
 
 def _add_feeders(
     nodes: Mapping[str, TFNode],
-    users: Mapping[str, Sequence[str]],
+    users: networkx.DiGraph[str],
     leftover: set[str],
     training: set[str],
 ) -> None:
@@ -128,26 +124,8 @@ def needed(nodes: Mapping[str, N], outputs: Sequence[Ref], cut: Collection[str])
 
     Raises GraphError at a missing input or a cycle, UnsupportedError at a loop.
     """
-    order: list[N] = []
-    done: set[str] = set()
-    for root, _ in outputs:
-        if root in done:
-            continue
-        path: dict[str, Iterator[str]] = {root: _needs(nodes, root, cut)}
-        while path:
-            name = next(reversed(path))
-            for need in path[name]:
-                if need in path:
-                    cycle = [*list(path)[list(path).index(need) :], need]
-                    raise GraphError(f"the graph has a cycle: {' -> '.join(cycle)}", node=need)
-                if need not in done:
-                    path[need] = _needs(nodes, need, cut)
-                    break
-            else:
-                path.popitem()  # unlike del, leaves no gap for reversed() to cross
-                done.add(name)
-                order.append(nodes[name])
-    return order
+    order = inputs_first((name for name, _ in outputs), lambda name: _needs(nodes, name, cut))
+    return [nodes[name] for name in order]
 
 
 def check_whole(nodes: Mapping[str, TFNode]) -> None:
@@ -163,10 +141,10 @@ def check_whole(nodes: Mapping[str, TFNode]) -> None:
         raise
 
 
-def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> Iterator[str]:
+def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> list[str]:
     node = nodes[name]
     if name in cut:
-        return iter(())
+        return []
     if node.op in FRAMES:
         raise loop_at(node)
     needs = [ref[0] for ref in node.inputs]
@@ -178,7 +156,7 @@ def _needs(nodes: Mapping[str, Linked], name: str, cut: Collection[str]) -> Iter
                 hint="the graph is damaged or cut short",
             )
     # Control edges count where they say on which side of a branch a node lies.
-    return iter([*needs, *(c for c in node.control if _is_pivot(nodes, c))])
+    return [*needs, *(c for c in node.control if _is_pivot(nodes, c))]
 
 
 def _is_pivot(nodes: Mapping[str, Linked], name: str) -> bool:

@@ -18,6 +18,7 @@ from qgraph.errors import GraphError
 from qgraph.ir.node import Attrs, Node, node_of
 from qgraph.ir.ops import op_definition
 from qgraph.ir.ops.structure import ConstantAttrs, OpaqueAttrs, opaque_types
+from qgraph.ir.order import inputs_first
 from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Array, Moments, Shape, TensorType
 from qgraph.ir.verify import verify
@@ -101,32 +102,19 @@ class Graph:
         return self._order
 
     def order_anew(self) -> list[Node]:
-        """The topological order, worked out again. Raises GraphError naming a cycle."""
-        done: set[str] = set()
-        order: list[Node] = []
+        """The topological order, computed again. Raises GraphError that names a cycle."""
         roots = [*self.inputs, *(node_of(v) for v in self.outputs.values()), *self.nodes]
-        for root in roots:
-            if root in done or root not in self.nodes:
-                continue
-            path: dict[str, Iterable[str]] = {root: self._needs(root)}
-            while path:
-                name = next(reversed(path))
-                for need in path[name]:
-                    if need in path:
-                        cycle = " -> ".join([*list(path)[list(path).index(need) :], need])
-                        raise GraphError(f"the graph has a cycle: {cycle}", node=need)
-                    if need not in done and need in self.nodes:
-                        path[need] = self._needs(need)
-                        break
-                else:
-                    path.popitem()  # unlike del, leaves no gap for reversed() to cross
-                    done.add(name)
-                    order.append(self.nodes[name])
-        return order
+        order = inputs_first((root for root in roots if root in self.nodes), self._needs)
+        return [self.nodes[name] for name in order]
 
-    def _needs(self, name: str) -> Iterable[str]:
-        node = self.nodes[name]
-        return iter([*(node_of(v) for v in node.inputs), *node.control])
+    def ancestors(self, values: Iterable[str]) -> set[str]:
+        """Names of the nodes that `values` depend on, those that produce them included."""
+        return set(inputs_first(map(node_of, values), self._needs))
+
+    def _needs(self, name: str) -> list[str]:
+        """The nodes that a node needs, except missing ones, which `verify` reports."""
+        node, nodes = self.nodes[name], self.nodes
+        return [n for n in (*map(node_of, node.inputs), *node.control) if n in nodes]
 
     def verify(self) -> None:
         """Raises GraphError unless the graph is well formed (`qgraph.ir.verify`)."""

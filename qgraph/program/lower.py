@@ -9,6 +9,7 @@ from qgraph.errors import GraphError, UnsupportedError
 from qgraph.exact.bounds import bounds
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import op_definition
+from qgraph.ir.order import inputs_first
 from qgraph.ir.reading import kind_of, spec_of
 from qgraph.ir.types import Fixed, Shape, TensorType
 from qgraph.numerics import quantize
@@ -117,12 +118,10 @@ class _Lowering:
         made = [v for v in exits if v not in self.fixed]
         if not made:
             raise UnsupportedError("nothing is computed in integers", node=self.graph.name)
-        self.wanted, waiting = set[str](), list(made)
-        while waiting:
-            value = waiting.pop()
-            if value not in self.wanted:
-                self.wanted.add(value)
-                waiting += [v for v in self.graph.nodes[value].inputs if v in integer]
+        nodes = self.graph.nodes
+        self.wanted = set(
+            inputs_first(made, lambda value: [v for v in nodes[value].inputs if v in integer])
+        )
         return made
 
     def _integer_values(self) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.ops.composed import ELEMENTWISE, evaluated
 from qgraph.ir.types import Array
 from qgraph.rewrite.constants import Float64, channel_vector
-from qgraph.rewrite.functions import LONGEST, number_of
+from qgraph.rewrite.functions import number_of, single_sources
 
 REDUCTIONS: Mapping[str, Callable[..., Array]] = {"mean": np.mean, "sum": np.sum}
 RESHAPES = ("reshape", "expand_dims", "squeeze")
@@ -61,33 +62,20 @@ def norm_at(graph: Graph, root: str, order: Mapping[str, int]) -> ChannelNorm | 
 def _regions(
     graph: Graph, root: str, order: Mapping[str, int]
 ) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """Values that `root` is worked out of by channels alone, the nearest first, and the nodes."""
+    """Values that `root` is computed from by channels alone, the nearest first, and the nodes."""
     shape = graph.types[root].shape
     if not shape or len(shape) < 2 or shape[-1] in (None, 1) or not graph.types[root].is_float:
         return
-    inside: list[Node] = []
-    frontier, reduces = {root}, False
-    while len(inside) < LONGEST:
-        value = max(frontier, key=order.__getitem__)
-        node = graph.nodes[value]
-        if not _is_part(graph, node, root):
-            return
-        frontier.remove(value)
-        inside.append(node)
-        reduces = reduces or node.op in REDUCTIONS
-        for needed in node.inputs:
-            if graph.constant(needed) is None:
-                if needed not in order:
-                    return
-                frontier.add(needed)
-            elif _constant(graph, needed, shape[-1]) is None:
-                return
-        if not frontier:
-            return
-        if len(frontier) == 1 and reduces:
-            (source,) = frontier
-            if graph.types[source] == graph.types[root]:
-                yield source, tuple(reversed(inside))
+    channels = shape[-1]
+
+    def is_parameter(value: str) -> bool:
+        return graph.constant(value) is not None and _constant(graph, value, channels) is not None
+
+    is_part = partial(_is_part, graph, root=root)
+    for source, nodes in single_sources(graph, root, order, is_part, is_parameter):
+        reduces = any(node.op in REDUCTIONS for node in nodes)
+        if reduces and graph.types[source] == graph.types[root]:
+            yield source, nodes
 
 
 def _is_part(graph: Graph, node: Node, root: str) -> bool:

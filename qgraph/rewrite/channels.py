@@ -48,7 +48,6 @@ class _Union:
 
     def __init__(self) -> None:
         self.parents: list[int] = []
-        self.frozen: set[int] = set()
 
     def new(self, count: int) -> Ids:
         start = len(self.parents)

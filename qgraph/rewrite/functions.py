@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,28 +50,47 @@ def functions_at(graph: Graph, root: str, order: Mapping[str, int]) -> Iterator[
 
     order: a number for each node, above those of the nodes that it needs.
     """
+
+    def is_number(value: str) -> bool:
+        return number_of(graph, value) is not None
+
+    is_part = partial(_is_elementwise, graph, root=root)
+    for source, nodes in single_sources(graph, root, order, is_part, is_number):
+        if graph.types[source] != graph.types[root]:
+            return
+        yield PointwiseFunction(source, root, nodes, _steps(graph, source, nodes))
+
+
+def single_sources(
+    graph: Graph,
+    root: str,
+    order: Mapping[str, int],
+    is_part: Callable[[Node], bool],
+    is_parameter: Callable[[str], bool],
+) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """Each value that `root` depends on through it alone, the nearest first, and the nodes between.
+
+    Every node between satisfies `is_part`; constants that satisfy `is_parameter` do not count as
+    dependencies. Such a value dominates `root`: the walk goes back from `root`, always from the
+    value that comes last in `order`, and ends where another constant or another op is met.
+    """
     inside: list[Node] = []
     frontier = {root}
-    while len(inside) < LONGEST:
+    while frontier and len(inside) < LONGEST:
         value = max(frontier, key=order.__getitem__)
         node = graph.nodes[value]
-        if not _is_elementwise(graph, node, root):
+        if not is_part(node):
             return
         frontier.remove(value)
         inside.append(node)
         for needed in node.inputs:
-            if number_of(graph, needed) is None:
+            if not is_parameter(needed):
                 if needed not in order or graph.constant(needed) is not None:
-                    return  # a second output of a node, or a constant of several numbers
+                    return  # a second output of a node, or a constant that is no parameter
                 frontier.add(needed)
         if len(frontier) == 1:
             (source,) = frontier
-            if graph.types[source] != graph.types[root]:
-                return
-            nodes = tuple(reversed(inside))
-            yield PointwiseFunction(source, root, nodes, _steps(graph, source, nodes))
-        elif not frontier:
-            return
+            yield source, tuple(reversed(inside))
 
 
 def _is_elementwise(graph: Graph, node: Node, root: str) -> bool:

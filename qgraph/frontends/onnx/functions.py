@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import networkx
 
 from qgraph.errors import GraphError, LoadError
 from qgraph.foreign import Proto
@@ -15,41 +17,35 @@ Key = tuple[str, str]  # domain, name
 def inlined(proto: Proto) -> Proto:
     """The model without functions.
 
-    Raises GraphError for a function that calls itself, LoadError where the result is a giant.
+    Raises GraphError for a function that calls itself, LoadError where the result is too large.
     """
     from onnx.inliner import inline_local_functions
 
-    sizes: dict[Key, int] = {}
     bodies = {(f.domain, f.name): f.node for f in proto.functions}
-    for key in bodies:
-        _measure(key, bodies, sizes)
-    total = _total(proto.graph.node, bodies, sizes)
+    sizes: dict[Key, int] = {}
+    for key in _callees_first(bodies):
+        sizes[key] = _total(bodies[key], sizes)
+    total = _total(proto.graph.node, sizes)
     if total > LARGEST:
-        raise LoadError(f"the model's functions make {total:,} nodes of it")
+        raise LoadError(f"the model has {total:,} nodes once its functions are inlined")
     return inline_local_functions(proto)
 
 
-def _measure(key: Key, bodies: dict[Key, Proto], sizes: dict[Key, int]) -> None:
-    """Write the size of each function that `key` needs, its own last."""
-    path = {key: _calls(bodies[key], bodies)}
-    while path:
-        current = next(reversed(path))
-        for need in path[current]:
-            if need in path:
-                raise GraphError("this function calls itself", node=need[1])
-            if need not in sizes:
-                path[need] = _calls(bodies[need], bodies)
-                break
-        else:
-            path.popitem()
-            sizes[current] = _total(bodies[current], bodies, sizes)
+def _callees_first(bodies: Mapping[Key, Sequence[Proto]]) -> list[Key]:
+    """The functions, callees first. Raises GraphError for a function that calls itself."""
+    calls: networkx.DiGraph[Key] = networkx.DiGraph()
+    calls.add_nodes_from(bodies)
+    for caller, nodes in bodies.items():
+        called = ((node.domain, node.op_type) for node in _all(nodes))
+        calls.add_edges_from((key, caller) for key in called if key in bodies)
+    try:
+        return list(networkx.topological_sort(calls))
+    except networkx.NetworkXUnfeasible:
+        ((_, name), _), *_ = networkx.find_cycle(calls)
+        raise GraphError("this function calls itself", node=name) from None
 
 
-def _calls(nodes: Sequence[Proto], bodies: dict[Key, Proto]) -> Iterator[Key]:
-    return iter(dict.fromkeys(k for n in _all(nodes) if (k := (n.domain, n.op_type)) in bodies))
-
-
-def _total(nodes: Sequence[Proto], bodies: dict[Key, Proto], sizes: dict[Key, int]) -> int:
+def _total(nodes: Sequence[Proto], sizes: Mapping[Key, int]) -> int:
     return sum(sizes.get((n.domain, n.op_type), 1) for n in _all(nodes))
 
 

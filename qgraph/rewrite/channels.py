@@ -43,7 +43,7 @@ class ChannelMap:
         return found
 
 
-class _Union:
+class ChannelUnion:
     """Union-find over channel numbers."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def channel_map(graph: Graph, also: frozenset[str] = frozenset()) -> ChannelMap:
     `also`: ops beside the usual ones that hand on each channel separately, for those who ask for
     more than factors.
     """
-    union = _Union()
+    union = ChannelUnion()
     ids: dict[str, Ids] = {}
     frozen: list[Ids] = []
     layers: list[Node] = []
@@ -107,7 +107,7 @@ def _channels(graph: Graph, value: str) -> int:
 
 
 def _through(
-    graph: Graph, node: Node, ids: dict[str, Ids], union: _Union, leaky: dict[str, str]
+    graph: Graph, node: Node, ids: dict[str, Ids], union: ChannelUnion, leaky: dict[str, str]
 ) -> Ids | None:
     """The channels of the node's output, or None where a factor cannot pass."""
     if node.op in ("input", "const") or not _channels(graph, node.name):
@@ -155,7 +155,7 @@ def flattened(graph: Graph, node: Node, channels: Any) -> Any:
     return np.tile(channels, (after[1] or 0) // len(channels)) if len(channels) else None
 
 
-def _joined(graph: Graph, node: Node, ids: dict[str, Ids], union: _Union) -> Ids | None:
+def _joined(graph: Graph, node: Node, ids: dict[str, Ids], union: ChannelUnion) -> Ids | None:
     a, b = node.inputs
     if graph.types[a].shape is None or _channels(graph, a) != _channels(graph, b):
         return None

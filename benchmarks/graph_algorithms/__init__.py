@@ -1,0 +1,1 @@
+"""Graph algorithms of qgraph against networkx and onnx-graphsurgeon."""

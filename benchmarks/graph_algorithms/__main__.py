@@ -1,0 +1,30 @@
+"""Print the tables: ``python -m benchmarks.graph_algorithms``.
+
+Each task is done by qgraph and by networkx or onnx-graphsurgeon, whose results have to agree. The
+library is timed on a graph of its own that exists, and with the construction of that graph from a
+qgraph `Graph`, which every change of the `Graph` would make necessary again; the ratio is that of
+the latter. Times are medians of processor time, taken in turns.
+"""
+
+from __future__ import annotations
+
+from benchmarks.graph_algorithms.networkx_tasks import match_tasks, order_tasks, set_tasks
+from benchmarks.graph_algorithms.onnx_tasks import kept, onnx_tasks
+from benchmarks.graph_algorithms.timing import HEADING
+
+SIZES = (500, 5_000)
+
+
+def main() -> None:
+    print(HEADING)
+    for task in (
+        *(t for nodes in SIZES for t in (*order_tasks(nodes), *set_tasks(nodes))),
+        *match_tasks(),
+        *(t for nodes in SIZES for t in onnx_tasks(nodes)),
+    ):
+        print(task.row(), flush=True)
+    print(f"\n{kept(SIZES[0])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -36,7 +36,11 @@ class Task:
             self.own, lambda: self.library(held), lambda: self.library(construct())
         )
         cells = (f"{own:.3g}", f"{alone:.3g}" if self.construct else "", f"{whole:.3g}")
-        return f"| {self.title} | {self.nodes:,} | {' | '.join(cells)} | {whole / own:.2g} |"
+        return f"| {self.title} | {self.nodes:,} | {' | '.join(cells)} | {rounded(whole / own)} |"
+
+
+def rounded(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
 def milliseconds(*functions: Callable[[], object]) -> list[float]:

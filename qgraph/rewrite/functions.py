@@ -86,7 +86,7 @@ def single_sources(
         for needed in node.inputs:
             if not is_parameter(needed):
                 if needed not in order or graph.constant(needed) is not None:
-                    return  # a second output of a node, or a constant that is no parameter
+                    return  # a second output of a node, or a constant, but not a parameter
                 frontier.add(needed)
         if len(frontier) == 1:
             (source,) = frontier

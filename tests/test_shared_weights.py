@@ -16,6 +16,7 @@ from qgraph.stored import load_network
 from qgraph.train.options import Options
 from qgraph.train.state import state_of
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 from tests.helpers.onnx_graphs import model_of
 
 WIDTH = 64
@@ -103,6 +104,7 @@ def test_onnx_forms_hold_the_matrix_once(tmp_path, name) -> None:
     assert len({i.data_type for i in matrices}) == len(matrices) <= (2 if name == "onnx-qdq" else 1)
 
 
+@needs_compiler
 def test_every_form_computes_what_the_reference_does(tmp_path) -> None:
     out = made_from(recurrent(4, 16), tmp_path).save(tmp_path / "out")
     found = verify(out)
@@ -184,6 +186,7 @@ def test_layers_of_two_towers_stay_shared(tmp_path, mode) -> None:
     assert len(weight_quantizers(made.graph)) == 2
 
 
+@needs_compiler
 def test_every_form_carries_two_towers(tmp_path) -> None:
     siamese().save(tmp_path / "model.h5")
     found = verify(quantize(tmp_path / "model.h5", pairs()).save(tmp_path / "out"))

@@ -18,6 +18,7 @@ from qgraph.runtime import Session
 from qgraph.stored import load_network
 from qgraph.train.options import Options
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 from tests.helpers.cli import run
 from tests.helpers.retraining import images
 
@@ -95,6 +96,7 @@ def test_the_user_is_told_once(place):
         assert text.count("is taken in as float32") == 1
 
 
+@needs_compiler
 def test_every_form_is_exact(place):
     network = load_network(place / "out")
     assert {t.dtype for t in network.graph.types.values()} == {"float32"}

@@ -11,6 +11,7 @@ from qgraph.frontends import load_graph_def, load_keras
 from qgraph.runtime import Session
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 from tests.helpers.tf_graphs import graph_def_of, v1
 
 layers = keras.layers
@@ -56,6 +57,7 @@ def test_any_number_of_samples_is_run(made, samples, batch):
         np.testing.assert_array_equal(found[name], array)
 
 
+@needs_compiler
 def test_forms_are_verified(made):
     _, out = made
     network = load_network(out)

@@ -7,6 +7,7 @@ import tf_keras as keras
 from qgraph import quantize
 from qgraph.stored import load_network
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 
 layers = keras.layers
 
@@ -47,6 +48,7 @@ NETWORKS = [
 ]
 
 
+@needs_compiler
 @pytest.mark.parametrize(("build", "shape"), NETWORKS, ids=lambda v: getattr(v, "__name__", None))
 def test_every_form_is_exact(tmp_path, build, shape) -> None:
     keras.utils.set_random_seed(0)

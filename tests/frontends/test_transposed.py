@@ -7,6 +7,7 @@ import tf_keras as keras
 from qgraph import load, quantize
 from qgraph.interpret import evaluate
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 
 
 def written(folder, size=(5, 6), **options):
@@ -44,6 +45,7 @@ def test_it_computes_what_keras_computes(tmp_path, options, batch) -> None:
     np.testing.assert_allclose(found, model(x), atol=1e-5)
 
 
+@needs_compiler
 def test_every_form_is_exact(tmp_path) -> None:
     path, _ = written(tmp_path, kernel_size=3, strides=2, padding="same")
     x = np.random.default_rng(0).normal(size=(16, 5, 6, 3)).astype(np.float32)

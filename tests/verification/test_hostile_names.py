@@ -19,6 +19,7 @@ from qgraph.runtime import Session
 from qgraph.stored import load_network
 from qgraph.verification.dump import against
 from qgraph.verification.verify import verify
+from tests.helpers.c_programs import needs_compiler
 from tests.helpers.cli import run
 from tests.helpers.named_networks import (
     INPUTS,
@@ -61,6 +62,7 @@ QUICK = ("ours", "archives")  # the rest take a quarter of a minute each
 KINDS = [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in SETS]
 
 
+@needs_compiler
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_form_is_equal_under_any_names(kind, tmp_path) -> None:
     names = SETS[kind]

@@ -10,6 +10,7 @@ from qgraph.rl.head import Head
 from qgraph.rl.learn.frozen import write_policy
 from qgraph.rl.policy import load_policy, pack, read_policy
 from tests.helpers.actors import mlp, random_weights
+from tests.helpers.c_programs import needs_compiler
 from tests.helpers.cli import run
 
 
@@ -46,7 +47,9 @@ def test_it_has_the_bits_that_were_said():
         Compressor.parse("quantize(16)|static")(whole, seen)
 
 
-@pytest.mark.parametrize("name", ["onnx-integer", "onnx-qdq", "c"])
+@pytest.mark.parametrize(
+    "name", ["onnx-integer", "onnx-qdq", pytest.param("c", marks=needs_compiler)]
+)
 def test_other_forms_of_it_compute_the_same_codes(tmp_path, name):
     if name.startswith("onnx"):
         pytest.importorskip("onnxruntime")

@@ -1,0 +1,75 @@
+"""Commands on pages of the documentation run, and print what the pages show."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]]
+PAGES = [p for p in PAGES if "```console\n" in p.read_text()]
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("sessions", ROOT / "docs/builder/sessions.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sessions"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+sessions = _load()
+
+
+def masked(text: str) -> list[str]:
+    """Lines without numbers, names of instruction sets and widths of columns."""
+    text = re.sub(r"\b(avx\w*|amx|plain)(?=, \d thread)", "LEVEL", text)
+    text = re.sub(r"[-+]?\d[\d.,^-]*", "#", text)
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_print_what_the_page_shows(page: Path) -> None:
+    pytest.importorskip("sklearn")
+    text = page.read_text()
+    needed = " ".join(sessions.NEEDS.findall(text)).split()
+    if missing := [name for name in needed if shutil.which(name) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
+    assert masked(sessions.run_page(text)) == masked(text)
+
+
+def test_a_page_is_run() -> None:
+    page = """
+<!-- runs: touch hidden -->
+
+```text title="a.txt"
+1
+2
+```
+
+<!-- shows: first 1, last 1 -->
+
+```console
+$ cat a.txt &&
+> ls
+old output
+$ seq 9
+```
+"""
+    shown = sessions.run_page(page)
+    console = shown.split("```console\n")[1]
+    assert console == "$ cat a.txt &&\n> ls\n1\n...\nhidden\n$ seq 9\n1\n...\n9\n```\n"
+    assert sessions.run_page(shown) == shown
+
+
+def test_a_command_that_fails_ends_the_run() -> None:
+    with pytest.raises(sessions.SessionError, match="no-such"):
+        sessions.run_page("```console\n$ cat no-such\n```\n")

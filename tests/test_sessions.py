@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]]
-PAGES = [p for p in PAGES if "```console\n" in p.read_text()]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in TEXTS if "```console\n" in page.read_text()]
 
 
 def _load() -> ModuleType:

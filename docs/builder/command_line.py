@@ -89,7 +89,7 @@ def _table(kind: str, records: list[tuple[str, str]]) -> str:
 
 
 def _names(names: str) -> str:
-    """`-o, --output <path>`, each name as code of its own, so that a line can break between them."""
+    """Each name as code of its own, so that a line can break between them."""
     return ", ".join(f"`{name}`" for name in names.replace("<path>", "PATH").split(", "))
 
 

@@ -13,6 +13,7 @@ from command_line import pages_of_verbs
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
@@ -40,7 +41,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
     for page, text in pages_of_verbs().items():
         files.append(File.generated(config, page, content=text))
+    for notebook in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
+        page = notebook.relative_to(ROOT / "docs").with_suffix(".md").as_posix()
+        files.append(File.generated(config, page, content=_notebook(notebook)))
     return files
+
+
+def _notebook(path: Path) -> str:
+    """A notebook as Markdown, with its results; the file itself can be downloaded."""
+    text, _ = MarkdownExporter().from_filename(str(path))
+    title, rest = text.strip().split("\n", 1)
+    return f"{title}\n\n[Download this notebook]({path.name})\n{rest}\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -55,6 +66,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path = normpath((home.parent / target).as_posix())
         if path in INCLUDED:
             return f"[{text}]({_relative(INCLUDED[path], place)}{anchor})"
+        if path.startswith("docs/notebooks/") and place != path.removeprefix("docs/")[:-6] + ".md":
+            page = path.removeprefix("docs/").replace(".ipynb", ".md")
+            return f"[{text}]({_relative(page, place)}{anchor})"
         if path.startswith("docs/"):
             return f"[{text}]({_relative(path.removeprefix('docs/'), place)}{anchor})"
         if not (ROOT / path).exists():

@@ -77,6 +77,7 @@ class Session:
         if limits and len(lines) > sum(limits) + 1:
             first, last = limits
             lines = [*lines[:first], "...", *lines[len(lines) - last :]]
+            lines = [line for i, line in enumerate(lines) if line or lines[i - 1] != "..."]
         continued = command.replace("\n", "\n> ")
         return "\n".join([f"$ {continued}", *lines]) + "\n"
 

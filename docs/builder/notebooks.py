@@ -18,6 +18,7 @@ import nbformat
 from nbclient import NotebookClient
 
 TIMEOUT = 1200  # seconds for a cell
+NOTICES = ("INFO:tensorflow:", "WARNING:tensorflow:", "WARNING: AutoGraph")
 
 
 def execute(path: Path) -> Any:
@@ -30,12 +31,16 @@ def execute(path: Path) -> Any:
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
+            cell.outputs = [output for output in cell.outputs if not _is_notice(output)]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
     return notebook
+
+
+def _is_notice(output: Any) -> bool:
+    return output.get("name") == "stderr" or output.get("text", "").startswith(NOTICES)
 
 
 def main(paths: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.ir.graph import Graph
-from tests.helpers.every_form import check_every_form
+from tests.helpers.forms import check_every_form
 from tests.helpers.quantized import PROFILES
 
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same"}

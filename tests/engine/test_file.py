@@ -12,7 +12,8 @@ from qgraph import kernels
 from qgraph.errors import GraphError, LoadError
 from qgraph.program import run
 from qgraph.program.ops import OPS
-from tests.helpers.engine_programs import ProgramWriter, every_op, random_codes
+from tests.helpers.forms import random_codes
+from tests.helpers.program_builder import ProgramBuilder, every_op
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
@@ -27,11 +28,12 @@ MEMORY = 1 << 26
 
 
 def small_file() -> bytes:
-    writer = ProgramWriter(0)
-    x = writer.entry((1, 3), 8, False, "x")
-    y = writer.append("clip", x, {"low": None, "high": 9}, 0, 9)
-    y = writer.step("matmul", y, writer.constant([[1, -2], [3, 4], [5, 6]], "w"), low=-18, high=90)
-    return engine_file(writer.program([y]))
+    builder = ProgramBuilder()
+    x = builder.entry((1, 3), (0, 255), "x")
+    y = builder.step("clip", x, low=None, high=9, span=(0, 9))
+    w = builder.constant([[1, -2], [3, 4], [5, 6]], "w")
+    builder.step("matmul", y, w, span=(-18, 90))
+    return engine_file(builder.program())
 
 
 def test_the_layout_is_that_of_version_1() -> None:
@@ -65,7 +67,7 @@ def test_an_old_file_runs(tmp_path) -> None:
     """The file beside the native tests; it is written again the same."""
     assert EVERY_OP.read_bytes() == WHOLE
     program = every_op()
-    codes = random_codes(program, 3, 0)
+    codes = random_codes(program)
     found, wanted = Engine.open(EVERY_OP).run_codes(codes), run(program, codes)
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 

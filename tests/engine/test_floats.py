@@ -9,7 +9,7 @@ from qgraph import kernels
 from qgraph.errors import ExactnessError, GraphError
 from qgraph.ir.types import ROUNDINGS, Fixed, QuantSpec
 from qgraph.numerics import dequantize, quantize
-from tests.helpers.engine_programs import ProgramWriter
+from tests.helpers.program_builder import ProgramBuilder
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
@@ -19,11 +19,12 @@ from qgraph.backends.engine import Engine, FloatEngine
 
 def made(bits: int, signed: bool, size: int, threads: int = 1) -> tuple[Engine, list[str]]:
     """An engine of a wide entry, a product and a narrow exit, and their names."""
-    writer = ProgramWriter(0)
-    x = writer.entry((1, size), bits, signed)
-    wide = writer.linear("matmul", x, writer.codes(size, 5))
-    narrow = writer.append("clip", wide, {"low": -100, "high": 100}, -100, 100)
-    return Engine.of(writer.program([wide, narrow]), threads), [wide, narrow]
+    builder, spec = ProgramBuilder(), spec_of(bits, signed, 0)
+    x = builder.entry((1, size), (spec.lo, spec.hi))
+    weights = np.random.default_rng(0).integers(-128, 128, (size, 5))
+    wide = builder.step("matmul", x, builder.constant(weights))
+    narrow = builder.step("clip", wide, low=-100, high=100)
+    return Engine.of(builder.program(wide, narrow), threads), [wide, narrow]
 
 
 def spec_of(bits: int, signed: bool, exponent, **options) -> QuantSpec:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from qgraph import kernels
 from qgraph.errors import GraphError, LoadError, UnsupportedError, UsageError
 from qgraph.program import Program, run
-from tests.helpers.engine_programs import ProgramWriter, every_op, random_codes, random_program
-from tests.helpers.random_programs import random_program as other_program
+from tests.helpers.forms import random_codes
+from tests.helpers.generators.programs import programs
+from tests.helpers.program_builder import ProgramBuilder, every_op
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
@@ -32,16 +33,14 @@ def made_by(program: Program) -> list[str]:
 
 @settings(max_examples=60)
 @given(
-    st.sampled_from([random_program, other_program]),
+    programs(),
     st.integers(0, 1 << 30),
-    st.integers(1, 16),
     st.sampled_from([1, 1, 2, 5]),
     st.sampled_from([1, 2, 3]),
     st.sampled_from(LEVELS),
 )
-def test_every_tensor_is_what_numpy_makes(grow, seed, steps, samples, threads, level) -> None:
-    program = grow(seed, steps)
-    codes = random_codes(program, samples, seed)
+def test_every_tensor_is_what_numpy_makes(program, seed, samples, threads, level) -> None:
+    codes = random_codes(program, seed, samples)
     every = run(program, codes, {*made_by(program), *program.exits})
     exits = {name: every[name] for name in program.exits}
     for fuse in (False, True):
@@ -64,7 +63,7 @@ def test_tensors_that_are_kept_are_not_fused_away() -> None:
     """Whatever is asked for, alone, in any order, after other runs."""
     program = every_op()
     engine = Engine.of(program)
-    codes = random_codes(program, 2, 0)
+    codes = random_codes(program, samples=2)
     every = run(program, codes, made_by(program))
     for name in np.random.default_rng(0).permutation(made_by(program)):
         assert not differences(engine.run_codes(codes, [name]), {name: every[name]})
@@ -72,22 +71,22 @@ def test_tensors_that_are_kept_are_not_fused_away() -> None:
 
 def test_a_program_of_one_shape() -> None:
     """A program that mixes samples has one shape, and constants may be as large as tensors."""
-    writer = ProgramWriter(0)
-    x = writer.entry((3, 4), 8, True)
-    turned = writer.step("transpose", x, perm=(1, 0))
-    most = writer.step("reduce_max", turned, axes=(0, 1), keepdims=False)
-    both = writer.step("concat", x, writer.constant(np.arange(8).reshape(2, 4)), axis=0)
-    program = writer.program([turned, most, both], batch_free=False)
+    builder = ProgramBuilder()
+    x = builder.entry((3, 4))
+    turned = builder.step("transpose", x, perm=(1, 0))
+    most = builder.step("reduce_max", turned, axes=(0, 1), keepdims=False)
+    both = builder.step("concat", x, builder.constant(np.arange(8).reshape(2, 4)), axis=0)
+    program = builder.program(turned, most, both, batch_free=False)
     codes = {x: np.arange(-6, 6).reshape(3, 4)}
     assert not differences(Engine.of(program).run_codes(codes), run(program, codes))
 
 
 def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
-    writer = ProgramWriter(0)
-    x = writer.entry((1, 1024), 8, True)
+    builder = ProgramBuilder()
+    x = builder.entry((1, 1024))
     for _ in range(20):
-        x = writer.append("clip", x, {"low": -100, "high": 100}, -100, 100)
-    program = writer.program([x])
+        x = builder.step("clip", x, low=-100, high=100)
+    program = builder.program()
     assert Engine.of(program, fuse=False).memory() == 2 * 1024
     assert Engine.of(program, fuse=False).memory(4) == 8 * 1024
     with pytest.raises(LoadError, match="memory"):
@@ -98,14 +97,14 @@ def test_memory_is_shared_by_tensors_that_do_not_meet() -> None:
 @pytest.mark.parametrize("samples", [1, 2, 6, 7, 13])
 def test_many_samples_go_through_slice_by_slice(samples, threads) -> None:
     """Large tensors are run some samples at a time, on each thread others."""
-    writer = ProgramWriter(0)
-    x = writer.entry((1, 1 << 19), 8, True)
+    builder = ProgramBuilder()
+    x = builder.entry((1, 1 << 19))
     for _ in range(3):
-        x = writer.append("clip", x, {"low": -100, "high": 100}, -100, 100)
-    term = writer.constant(np.arange(1 << 19) % 7)
-    x = writer.step("add", x, term, low=-100, high=106)
-    program = writer.program([x])
-    codes = random_codes(program, samples, 0)
+        x = builder.step("clip", x, low=-100, high=100)
+    term = builder.constant(np.arange(1 << 19) % 7)
+    x = builder.step("add", x, term)
+    program = builder.program()
+    codes = random_codes(program, samples=samples)
     engine = Engine.of(program, threads, fuse=False)
     every = run(program, codes, made_by(program))
     assert not differences(engine.run_codes(codes), {x: every[x]})
@@ -117,7 +116,7 @@ def test_many_samples_go_through_slice_by_slice(samples, threads) -> None:
 def test_codes_that_do_not_fit_are_refused() -> None:
     program = every_op()
     engine = Engine.of(program)
-    codes = random_codes(program, 2, 0)
+    codes = random_codes(program, samples=2)
     image = codes["image"]
     for wrong in (image[:, :5], image.astype(float), image + 1000, image[:0], image[0]):
         with pytest.raises(GraphError, match="image"):
@@ -133,15 +132,15 @@ def test_codes_that_do_not_fit_are_refused() -> None:
 
 
 def test_what_the_engine_does_not_run_is_named() -> None:
-    writer = ProgramWriter(0)
-    x, w = writer.entry((1, 3), 8, True), writer.entry((3, 2), 8, True, "weights")
-    made = writer.step("matmul", x, w)
+    builder = ProgramBuilder()
+    x, w = builder.entry((1, 3)), builder.entry((3, 2), name="weights")
+    made = builder.step("matmul", x, w)
     with pytest.raises(UnsupportedError, match=f"{made}: .*constant weights"):
-        Engine.of(writer.program([made], batch_free=False))
-    deep = ProgramWriter(0)
-    deep.entry((1,) * 9, 8, True, "deep")
+        Engine.of(builder.program(batch_free=False))
+    deep = ProgramBuilder()
+    deep.entry((1,) * 9, name="deep")
     with pytest.raises(UnsupportedError, match="deep"):
-        Engine.of(deep.program(["deep"]))
+        Engine.of(deep.program("deep"))
 
 
 @pytest.mark.parametrize(

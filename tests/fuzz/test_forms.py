@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.drawn_graphs import graphs, profiles
-from tests.helpers.every_form import check_every_form
+from tests.helpers.forms import check_every_form
 
 NETWORKS = (graphs(), profiles(), st.integers(0, 1000))
 QUIET = {"suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}

@@ -1,18 +1,15 @@
 """Programs as C, compiled and beside numpy; small programs to write."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from qgraph.backends.c.c_form import COMPILERS, Compiled, build, write_program
+from qgraph.backends.c.c_form import Compiled, build, write_program
 from qgraph.ir.types import QuantSpec
-from qgraph.program import Entry, Program, Step, Tensor, run
+from qgraph.program import Entry, Program, Step, Tensor
+from tests.helpers.forms import Codes, assert_codes, needs_tool
 
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, COMPILERS)), reason="there is no C compiler"
-)
+needs_compiler = needs_tool("c")
 SANITIZED = ("-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 
 
@@ -24,26 +21,11 @@ def compiled(program: Program, folder: Path, flags=SANITIZED, traced: bool = Tru
     return Compiled(unit, executable, traced)
 
 
-def assert_same(program: Program, found, codes) -> int:
-    """Every tensor that was found is what numpy has; how many there are."""
-    wanted = run(program, codes, [*found])
-    for name in found:
-        assert found[name].shape == wanted[name].shape, name
-        np.testing.assert_array_equal(found[name], wanted[name], name)
-    assert set(program.exits) <= found.keys()
+def assert_compiled(program: Program, folder: Path, codes: Codes, flags=SANITIZED) -> int:
+    """C gives the codes of numpy; the number of tensors that it shows."""
+    found = compiled(program, folder, flags)(codes)
+    assert_codes(program, codes, found)
     return len(found)
-
-
-def random_codes(program: Program, seed: int, samples: int = 2) -> dict:
-    """Any codes; the first sample has those at the ends of their ranges only."""
-    rng = np.random.default_rng(seed)
-    found = {}
-    for entry in program.entries:
-        tensor = program.tensors[entry.tensor]
-        shape = (samples, *tensor.shape[1:]) if program.batch_free else tensor.shape
-        found[entry.tensor] = rng.integers(tensor.low, tensor.high + 1, shape)
-        found[entry.tensor][0] = rng.choice([tensor.low, tensor.high], shape[1:])
-    return found
 
 
 def tensor(name: str, shape: tuple, low: int = -128, high: int = 127, exponent=0) -> Tensor:

@@ -17,8 +17,8 @@ from qgraph.rl.actor import Packer
 from qgraph.rl.actor import native_ops as actor_ops
 from tests.helpers.actors import everything, random_weights
 from tests.helpers.doc_tables import TABLES, pages
-from tests.helpers.engine_programs import every_op
 from tests.helpers.native_stubs import interface_header, interface_module, native_stubs
+from tests.helpers.program_builder import every_op
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,16 +1,23 @@
 """Networks through the whole quantizer, and the TensorFlow graph against the integer reference."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import event, note, reject
+from hypothesis import strategies as st
 
+from qgraph.backends.network_forms import Network
 from qgraph.backends.tf.emit import emit_graph_def, tensor_names
+from qgraph.errors import ExactnessError, UnsupportedError
 from qgraph.exact.bounds import bounds
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
+from qgraph.ir.printing import print_graph
 from qgraph.ir.types import Fixed
 from qgraph.numerics import dequantize
 from qgraph.passes import PassManager
+from qgraph.program import Program, lower
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.profile import Profile, load_profile
 from qgraph.quant.topology import keeps_scale
@@ -59,6 +66,36 @@ def random_network(seed: int, profile: str, layers: int = 6) -> Graph:
     graph = random_cnn(seed, layers, dtype="float32")
     PassManager(FLOAT).run(graph)
     return quantize(graph, PROFILES[profile])
+
+
+@st.composite
+def network_programs(draw: Callable, profiles: Sequence[str] = tuple(PROFILES)) -> Program:
+    """The program of a random network that is quantized for one of the profiles."""
+    graph = random_network(draw(st.integers(0, 10**6)), draw(st.sampled_from(profiles)))
+    try:
+        return lower(graph)
+    except UnsupportedError as error:
+        assert "float" in error.message or "nothing" in error.message
+        reject()
+
+
+def quantized_network(graph: Graph, profile: Profile, seed: int) -> Network:
+    """The network after the whole recipe, calibrated on a few random samples.
+
+    Rejects the example of hypothesis where the network cannot be quantized for the profile.
+    """
+    data = random_feeds(graph, seed, batch=4)
+    note(print_graph(graph))
+    note(profile)
+    try:
+        PassManager(FLOAT).run(graph)
+        quantize(graph, profile, data)
+        program = lower(graph)
+    except (UnsupportedError, ExactnessError) as error:
+        event(f"not quantized: {error.message.split(':')[0][:40]}")
+        reject()
+    note(program)
+    return Network(graph, program, profile, data, data)
 
 
 def exact(value) -> np.ndarray:

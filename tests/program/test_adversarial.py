@@ -4,7 +4,7 @@ import numpy as np
 
 from qgraph.program import run
 from qgraph.program.adversarial import adversarial_entries
-from tests.helpers.random_programs import random_program
+from tests.helpers.generators.programs import random_program
 
 
 def test_entries_are_extreme_and_the_same_each_time() -> None:

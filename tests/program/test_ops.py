@@ -12,9 +12,9 @@ from qgraph.ops.attributes import declarations
 from qgraph.program import Program, Step, run
 from qgraph.program.ops import OPS, Operand
 from qgraph.program.ops.layout import type_words
-from tests.helpers.engine_programs import every_op
-from tests.helpers.exports import random_codes
-from tests.helpers.random_programs import random_program
+from tests.helpers.forms import random_codes
+from tests.helpers.generators.programs import programs
+from tests.helpers.program_builder import every_op
 
 REQUANTIZE = {"shift": 1, "rounding": "half_even", "overflow": "saturate", "low": -8, "high": 7}
 
@@ -103,7 +103,7 @@ def test_attributes_of_another_op_are_refused() -> None:
 def _codes_of_all(program: Program, seed: int) -> dict:
     names = [n for n in program.tensors if n not in program.constants]
     constants = {n: np.asarray(c, np.int64) for n, c in program.constants.items()}
-    return {**constants, **run(program, random_codes(program, seed, batch=1), names)}
+    return {**constants, **run(program, random_codes(program, seed, samples=1), names)}
 
 
 def _check(program: Program, seed: int) -> None:
@@ -118,9 +118,9 @@ def _check(program: Program, seed: int) -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 10**6))
-def test_shapes_and_ranges_hold_what_is_computed(seed: int) -> None:
-    _check(random_program(seed), seed)
+@given(programs(), st.integers(0, 10**6))
+def test_shapes_and_ranges_hold_what_is_computed(program: Program, seed: int) -> None:
+    _check(program, seed)
 
 
 def test_shapes_and_ranges_of_every_op() -> None:

@@ -22,9 +22,10 @@ from qgraph.ops.attributes import declarations
 from qgraph.program import Program, lower, run
 from qgraph.program.ops import OPS, Operand
 from qgraph.quant.profile import profile_keys
-from tests.helpers import engine_programs, spec_file, spec_interpreter, spec_rules
-from tests.helpers.engine_programs import every_op, random_codes
-from tests.helpers.random_programs import random_program
+from tests.helpers import spec_file, spec_interpreter, spec_rules
+from tests.helpers.forms import random_codes
+from tests.helpers.generators.programs import programs
+from tests.helpers.program_builder import every_op
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "integer_program.md").read_text("utf-8")
@@ -116,15 +117,9 @@ def differences(program: Program, codes: dict) -> list[str]:
 
 
 @settings(max_examples=60)
-@given(
-    st.sampled_from([engine_programs.random_program, random_program]),
-    st.integers(0, 1 << 30),
-    st.integers(1, 16),
-    st.sampled_from([1, 1, 2, 4]),
-)
-def test_every_tensor_is_what_the_reference_makes(grow, seed, steps, samples) -> None:
-    program = grow(seed, steps)
-    assert not differences(program, random_codes(program, samples, seed))
+@given(programs(), st.integers(0, 1 << 30), st.sampled_from([1, 1, 2, 4]))
+def test_every_tensor_is_what_the_reference_makes(program, seed, samples) -> None:
+    assert not differences(program, random_codes(program, seed, samples))
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -141,7 +136,7 @@ def test_a_mistake_in_any_op_is_seen(op: str, monkeypatch) -> None:
     monkeypatch.setitem(spec_interpreter.COMPUTE, op, lambda a, *xs: right(a, *xs) ^ 1)
     monkeypatch.setattr(spec_interpreter, "require", lambda condition, what: None)
     made = {step.output for step in program.steps if step.op == op}
-    assert made & set(differences(program, random_codes(program, 2, 0)))
+    assert made & set(differences(program, random_codes(program, samples=2)))
 
 
 def attributes(step) -> dict:
@@ -149,13 +144,9 @@ def attributes(step) -> dict:
 
 
 @settings(max_examples=40)
-@given(
-    st.sampled_from([engine_programs.random_program, random_program]),
-    st.integers(0, 1 << 30),
-    st.integers(1, 16),
-)
-def test_shapes_ranges_and_samples_are_those_of_the_definitions(grow, seed, steps) -> None:
-    _check_rules(grow(seed, steps))
+@given(programs())
+def test_shapes_ranges_and_samples_are_those_of_the_definitions(program) -> None:
+    _check_rules(program)
 
 
 def test_shapes_ranges_and_samples_of_every_op() -> None:

@@ -16,7 +16,7 @@ from qgraph.numerics import round_shift
 from qgraph.train.model import TrainingGraph
 from tests.helpers import tflite_convolution
 from tests.helpers.drawn_graphs import graphs, profiles
-from tests.helpers.every_form import check_every_form
+from tests.helpers.forms import check_every_form
 from tests.helpers.quantized import INT32_BIAS, assert_tf_equals_reference, quantize
 from tests.quant.test_target_keys import FEW
 

@@ -13,7 +13,7 @@ from qgraph.program import lower
 from qgraph.quant.profile import Profile
 from qgraph.recipes import FLOAT
 from tests.helpers.drawn_graphs import graphs, profiles
-from tests.helpers.every_form import check_every_form
+from tests.helpers.forms import check_every_form
 from tests.helpers.quantized import INT8, quantize
 
 FEW = settings(

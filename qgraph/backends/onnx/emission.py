@@ -325,6 +325,8 @@ class ProgramEmission(ABC):
         dtype = self.working(name)
         # Without its height and width a tensor is the same in both layouts.
         nchw = self.made_as(name)[1] and (keepdims or tuple(axes) == (1, 2))
+        if not axes:  # ReduceMax would reduce all of them
+            return self.put_moved(step, self.get(name, dtype, nchw), dtype, nchw)
         where = np.array([axis_in(a, nchw) for a in axes], np.int64)
         inputs = [self.get(name, dtype, nchw), self.model.constant(where, f"{step.output}/axes")]
         value = self.model.add("ReduceMax", inputs, step.output, keepdims=int(keepdims))

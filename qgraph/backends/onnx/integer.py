@@ -288,11 +288,11 @@ class IntegerEmission(ProgramEmission):
 
     def _reduce_max(self, step: Step) -> None:
         (name,) = step.inputs
-        if self.working(name) == "int32":
-            return super()._reduce_max(step)
-        value = self.get(name, "int64")  # of which ReduceMax, too, sees the low 32 bits only
         attrs = step.attrs_as(ReduceMaxAttrs)
         axes = attrs.axes
+        if self.working(name) == "int32" or not axes:
+            return super()._reduce_max(step)
+        value = self.get(name, "int64")  # of which ReduceMax, too, sees the low 32 bits only
         for axis in axes:
             value = self._largest(step, value, axis, "int64", self.tensors[name].shape[axis], 1, 1)
         if not attrs.keepdims:

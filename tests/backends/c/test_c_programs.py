@@ -16,39 +16,38 @@ from qgraph.backends.c import c_form
 from qgraph.backends.c.c_form import build, compiler, packed, refused, write_program
 from qgraph.backends.c.memory import ALIGNMENT, Life, plan
 from qgraph.errors import ExactnessError, UnsupportedError
+from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step
 from qgraph.program.layers import layers
 from tests.helpers.c_programs import (
     SANITIZED,
-    assert_same,
+    assert_compiled,
     compiled,
     images_that_are_one_batch,
     mixed_samples,
     needs_compiler,
     program_of,
-    random_codes,
     tensor,
 )
-from tests.helpers.random_programs import ROUNDINGS, random_program
+from tests.helpers.forms import assert_codes, random_codes
+from tests.helpers.generators.programs import programs, random_program
 
 
 @needs_compiler
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**6))
-def test_random_programs(seed: int, tmp_path_factory) -> None:
-    program = random_program(seed, 10)
-    codes = random_codes(program, seed)
-    run = compiled(program, tmp_path_factory.mktemp("c"))
-    assert assert_same(program, run(codes), codes) >= len({s.output for s in program.steps}) / 2
+@given(program=programs(10))
+def test_random_programs(program, tmp_path_factory) -> None:
+    shown = assert_compiled(program, tmp_path_factory.mktemp("c"), random_codes(program))
+    assert shown >= len(program.steps) / 2
 
 
 @needs_compiler
 def test_without_trace_exits_are_the_same(tmp_path: Path) -> None:
     program = random_program(7, 14)
-    codes = random_codes(program, 7, samples=3)
+    codes = random_codes(program)
     run = compiled(program, tmp_path, ("-O3",), traced=False)
     found = run(codes)
-    assert_same(program, found, codes)
+    assert_codes(program, codes, found)
     assert found.keys() == set(program.exits)
 
 
@@ -58,8 +57,7 @@ def test_every_compiler_that_is_here(name: str, tmp_path: Path, monkeypatch) -> 
         pytest.skip(f"{name} is not installed")
     monkeypatch.setattr(c_form, "COMPILERS", (name,))
     program = random_program(11, 16)
-    codes = random_codes(program, 11)
-    assert_same(program, compiled(program, tmp_path, ("-O2",))(codes), codes)
+    assert_compiled(program, tmp_path, random_codes(program), ("-O2",))
 
 
 def requantize(shift, rounding: str, low: int, high: int, overflow: str = "saturate") -> Step:
@@ -90,7 +88,7 @@ def test_every_shift(rounding: str, tmp_path: Path) -> None:
     near = (1 << rng.integers(0, 40, (200, 8))) * rng.choice([-3, -1, 1, 3], (200, 8)) // 2
     wide = np.clip(near + rng.integers(-1, 2, near.shape), -WIDE, WIDE)
     codes = {"x": rng.integers(-6, 7, (200, 8)), "wide": wide}
-    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == len(exits)
+    assert assert_compiled(program, tmp_path, codes) == len(exits)
 
 
 @needs_compiler
@@ -109,7 +107,7 @@ def test_sums_are_as_wide_as_they_can_get(high: int, bits: int, tmp_path: Path) 
         exits=["y"],
     )
     codes = {"x": np.array([[255], [0]])}
-    assert_same(program, compiled(program, tmp_path)(codes), codes)
+    assert_compiled(program, tmp_path, codes)
     layer = (tmp_path / "net.c").read_text().partition("layer_acc")[2]
     assert (f"const int{bits}_t y" in layer) and (f"const int{96 - bits}_t y" not in layer)
 
@@ -123,7 +121,7 @@ def test_partial_sums_may_be_wider_than_sums(tmp_path: Path) -> None:
     x = tensor("x", (1, 2), 200, 255)
     program = program_of(x, acc, steps=[step], constants=weights, exits=["acc"])
     codes = {"x": np.array([[255, 200], [255, 255]])}
-    assert_same(program, compiled(program, tmp_path)(codes), codes)
+    assert_compiled(program, tmp_path, codes)
 
 
 HOSTILE = (
@@ -140,7 +138,7 @@ def test_names_can_be_anything(tmp_path: Path) -> None:
     tensors = [tensor(name, (1, 3)) for name in (*HOSTILE, "??) pad")]
     program = program_of(*tensors, steps=steps, exits=[HOSTILE[4], HOSTILE[-1]], name="*/ string")
     codes = {HOSTILE[0]: np.array([[-7, 0, 9], [1, 2, 3]])}
-    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == len(HOSTILE)
+    assert assert_compiled(program, tmp_path, codes) == len(HOSTILE)
     (tmp_path / "included.cpp").write_text('#include "string_net.h"\n')
     command = [compiler(), "-x", "c++", "-Wall", "-Werror", "-fsyntax-only", "included.cpp"]
     subprocess.run(command, check=True, cwd=tmp_path)
@@ -159,7 +157,7 @@ def test_an_entry_and_a_constant_may_be_exits_and_moves_may_read_them(tmp_path: 
         exits=["x", "last"],
     )
     codes = random_codes(program, 1)
-    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == 3
+    assert assert_compiled(program, tmp_path, codes) == 3
 
 
 @needs_compiler
@@ -167,7 +165,7 @@ def test_an_entry_and_a_constant_may_be_exits_and_moves_may_read_them(tmp_path: 
 def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
     program = make()
     codes = random_codes(program, 5)
-    assert assert_same(program, compiled(program, tmp_path)(codes), codes) == len(program.steps)
+    assert assert_compiled(program, tmp_path, codes) == len(program.steps)
 
 
 LAYER = """\
@@ -301,7 +299,7 @@ def test_two_networks_in_one_firmware_one_in_memory_of_its_caller(tmp_path: Path
 def test_the_test_says_pass_and_fail(tmp_path: Path) -> None:
     program = small_conv()
     run = compiled(program, tmp_path, traced=False)
-    codes = random_codes(program, 3, samples=5)
+    codes = random_codes(program, samples=5)
     inputs, answers = tmp_path / "inputs.bin", tmp_path / "answers.bin"
     inputs.write_bytes(packed(run.unit, ["x"], codes))
 

@@ -7,8 +7,9 @@ import pytest
 from qgraph.backends.onnx.builder import metadata_of
 from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.program import lower
-from tests.helpers.exports import Made, assert_form, network
+from tests.helpers.forms import assert_form, missing_tool, network_of
 from tests.helpers.layers import Net
+from tests.helpers.program_builder import ProgramBuilder
 from tests.helpers.quantized import INT32_BIAS, quantize
 
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
@@ -16,8 +17,9 @@ forms = pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
 
 @pytest.fixture(autouse=True)
 def _installed(form) -> None:
-    if form.name == "qonnx":
-        pytest.importorskip("qonnx")
+    missing = missing_tool(form.name)
+    if missing is not None:
+        pytest.skip(f"{form.name}: {missing}")
 
 
 @forms
@@ -28,17 +30,17 @@ def test_a_batch_that_is_not_free(form) -> None:
     net.graph.outputs["y"] = net.op("batch_to_space", y, block=(2, 2), crops=((1, 1), (0, 2)))
     program = lower(quantize(net.graph))
     assert not program.batch_free
-    assert assert_form(form, program)
+    assert_form(form, program)
 
 
 @forms
 def test_one_value_that_enters_twice(form) -> None:
-    made = Made()
-    x = made.entry("x/fine", (1, 4), -128, 127, 6)
-    y = made.entry("x/coarse", (1, 4), -128, 127, 3)
-    made.entries = [type(e)(e.tensor, "x", e.spec) for e in made.entries]
-    made.step("mul", (x, y), (1, 4), (-(2**14), 2**14), exponent=9)
-    assert assert_form(form, made.program())
+    builder = ProgramBuilder()
+    x = builder.entry((1, 4), name="x/fine", exponent=6)
+    y = builder.entry((1, 4), name="x/coarse", exponent=3)
+    builder.entries = [type(e)(e.tensor, "x", e.spec) for e in builder.entries]
+    builder.step("mul", x, y)
+    assert_form(form, builder.program())
 
 
 @forms
@@ -49,7 +51,7 @@ def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_p
     contents = []
     for name in "ab":
         (tmp_path / name).mkdir()
-        form.write(network(program), tmp_path / name)
+        form.write(network_of(program), tmp_path / name)
         contents.append((tmp_path / name / "network.onnx").read_bytes())
     assert contents[0] == contents[1]
     model = onnx.load_from_string(contents[0])
@@ -66,17 +68,17 @@ def test_a_file_is_checked_says_what_it_holds_and_is_always_the_same(form, tmp_p
 @forms
 def test_sums_of_both_signs_up_to_the_bound(form) -> None:
     """Sizes add up to twice 2^24; every partial sum stays within it, whatever its order."""
-    made, rng = Made(), np.random.default_rng(0)
-    x = made.entry("x", (1, 2048), 0, 256)
+    builder, rng = ProgramBuilder(), np.random.default_rng(0)
+    x = builder.entry((1, 2048), (0, 256), "x")
     weights = np.full((2048, 8), 64)
     weights[rng.permuted(np.tile(np.arange(2048)[:, None], 8), axis=0) < 1024] = -64
-    w, span = made.constant(weights), (-(2**24), 2**24)
+    w, span = builder.constant(weights), (-(2**24), 2**24)
     assert np.abs(weights).sum(0).max() * 256 == 2**25
-    made.step("matmul", (x, w), (1, 8), span)
-    filters = made.constant(weights.reshape(2, 2, 512, 8))
-    image = made.step("reshape", (x,), (1, 2, 2, 512), (0, 256), shape=(1, 2, 2, 512))
+    builder.step("matmul", x, w, span=span)
+    filters = builder.constant(weights.reshape(2, 2, 512, 8))
+    image = builder.step("reshape", x, shape=(1, 2, 2, 512))
     window = {"strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)), "groups": 1}
-    made.step("conv2d", (image, filters), (1, 1, 1, 8), span, **window)
+    builder.step("conv2d", image, filters, span=span, **window)
     extremes = [np.where(column > 0, top, 256 - top) for column in weights.T for top in (0, 256)]
     odd = rng.integers(0, 257, (40, 2048))
-    assert assert_form(form, made.program(), codes={"x": np.concatenate([extremes, odd])})
+    assert_form(form, builder.program(), codes={"x": np.concatenate([extremes, odd])})

@@ -13,37 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgraph.artifacts import save
-from qgraph.backends.network_forms import Network
 from qgraph.backends.vectors import files
 from qgraph.backends.vectors.vectors_form import VectorsForm
 from qgraph.compiler import quantize
 from qgraph.errors import ExactnessError, UsageError
 from qgraph.exports import export
 from qgraph.frontends import load
-from qgraph.ir.graph import Graph
 from qgraph.ir.types import ROUNDINGS
 from qgraph.program import Step, lower
 from qgraph.program.accumulators import accumulators
-from qgraph.quant.profile import Profile
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import (
-    assert_same,
     images_that_are_one_batch,
     mixed_samples,
     program_of,
-    random_codes,
     tensor,
 )
-from tests.helpers.random_programs import random_program
+from tests.helpers.forms import assert_codes, network_of, random_codes
+from tests.helpers.generators.programs import programs, random_program
 
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="Icarus Verilog (iverilog) is not installed"
 )
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.pb"
-
-
-def network_of(program) -> Network:
-    return Network(Graph(program.name), program, Profile("any"), {})
 
 
 def written(program, folder: Path, form: VectorsForm | None = None) -> dict:
@@ -86,13 +78,12 @@ def test_hexadecimal_is_what_readmemh_reads() -> None:
 
 
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**6))
-def test_random_programs(seed: int, tmp_path_factory) -> None:
-    program, folder = random_program(seed, 10), tmp_path_factory.mktemp("vectors")
+@given(program=programs(10))
+def test_random_programs(program, tmp_path_factory) -> None:
+    folder = tmp_path_factory.mktemp("vectors")
     index = written(program, folder)
-    codes = random_codes(program, seed)
-    found = VectorsForm().runner(network_of(program), folder)(codes)
-    assert_same(program, found, codes)
+    codes = random_codes(program)
+    assert_codes(program, codes, VectorsForm().runner(network_of(program), folder)(codes))
     made = {name for layer in index["layers"] for name in layer["steps"]}
     for case in index["cases"]:
         assert made <= case["tensors"].keys()
@@ -195,7 +186,8 @@ def test_a_program_may_mix_its_samples(make, tmp_path: Path) -> None:
     index = written(make(), tmp_path)
     codes = random_codes(make(), 5)
     found = VectorsForm().runner(network_of(make()), tmp_path)(codes)
-    assert assert_same(make(), found, codes) == len(make().steps) + 1
+    assert_codes(make(), codes, found)
+    assert len(found) == len(make().steps) + 1
     (place, *_) = index["places"]
     assert len(place["rows"]) > 3
     assert all(shape[0] == len(place["rows"]) for shape in place["shapes"].values())
@@ -280,10 +272,10 @@ def test_the_bench_passes_and_fails(shift, rounding: str, tmp_path: Path) -> Non
 
 @needs_icarus
 @settings(max_examples=8)
-@given(seed=st.integers(0, 10**6))
-def test_the_bench_passes_on_random_programs(seed: int, tmp_path_factory) -> None:
+@given(program=programs(12))
+def test_the_bench_passes_on_random_programs(program, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("bench")
-    index = written(random_program(seed, 12), folder)
+    index = written(program, folder)
     assert simulated(folder).startswith("PASS: 0 of ")
     assert simulated(folder) != "PASS: 0 of 0 codes differ" or not index["bench"]
 

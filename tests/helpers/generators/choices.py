@@ -1,0 +1,40 @@
+"""Where the choices of a generator come from."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+class Choices:
+    """Choices from a seed, or from hypothesis, whose failures shrink: `st.randoms()` is such a
+    source too. The first option of a pick, the least number and False are the simplest ones.
+    """
+
+    def __init__(self, source: random.Random | int) -> None:
+        self.source = random.Random(source) if isinstance(source, int) else source
+        self.rng = np.random.default_rng(self.source.randint(0, 1 << 20))
+
+    def number(self, low: int, high: int) -> int:
+        """Both ends included."""
+        return self.source.randint(low, high)
+
+    def pick(self, *options: T) -> T:
+        return options[self.number(0, len(options) - 1)]
+
+    def chance(self, probability: float) -> bool:
+        return self.number(0, 99) >= 100 - round(100 * probability)
+
+    def some(self, options: range) -> tuple[int, ...]:
+        """Any part of the options, in order."""
+        return tuple(option for option in options if self.chance(0.5))
+
+    def permutation(self, size: int) -> list[int]:
+        rest, order = list(range(size)), []
+        while rest:
+            order.append(rest.pop(self.number(0, len(rest) - 1)))
+        return order

@@ -1,4 +1,4 @@
-"""Where the choices of a generator come from."""
+"""Random choices of a generator, from a seed or from hypothesis."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Grower(ProgramBuilder):
         return c.rng.integers(spec.lo, spec.hi + 1, shape)
 
     def derived(self, op: str, *given: str) -> dict[str, object]:
-        """Values of attributes, but for those that are given, from what is declared of them."""
+        """Values of the attributes that are not given, from their declarations."""
         rest = [d for d in declarations(OPS[op].attributes) if d.name not in given]
         return {declared.name: self.value(op, declared) for declared in rest}
 

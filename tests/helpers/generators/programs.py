@@ -1,7 +1,7 @@
 """Random integer programs: every op, on codes of every width, with true ranges and scales.
 
 `programs()` is a hypothesis strategy, `random_program(seed)` one program of a seed. Ops, shapes and
-ranges come from `qgraph.program.ops`: a new op is drawn by itself where its attributes can be drawn
+ranges come from `qgraph.program.ops`: a new op is drawn without a change here if its attributes can be drawn
 from their declarations; otherwise tests/program/test_generator.py asks for a recipe in
 `program_ops.RECIPES`.
 """

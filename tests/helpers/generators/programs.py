@@ -1,8 +1,8 @@
 """Random integer programs: every op, on codes of every width, with true ranges and scales.
 
 `programs()` is a hypothesis strategy, `random_program(seed)` one program of a seed. Ops, shapes and
-ranges come from `qgraph.program.ops`: a new op is drawn without a change here if its attributes can be drawn
-from their declarations; otherwise tests/program/test_generator.py asks for a recipe in
+ranges come from `qgraph.program.ops`, so a new op is drawn without a change here if its attributes
+can be drawn from their declarations. Otherwise tests/program/test_generator.py asks for a recipe in
 `program_ops.RECIPES`.
 """
 

@@ -108,7 +108,7 @@ def head_alone(outputs: int, known: About) -> Head | None:
         return head
     if known.high is None:
         raise UsageError(
-            f"how far actions of a `{known.head}` head reach is not known",
+            f"the range of actions of a `{known.head}` head is unknown",
             hint="give --high, or --env",
         )
     count = outputs // (1 + (known.head == "squashed_gaussian"))
@@ -117,7 +117,7 @@ def head_alone(outputs: int, known: About) -> Head | None:
 
 def needed(known: About) -> str:
     if known.environment is None:
-        raise UsageError("where the policy acts is not known", hint="give --env, like CartPole-v1")
+        raise UsageError("the policy's environment is unknown", hint="give --env, like CartPole-v1")
     return known.environment
 
 

@@ -99,7 +99,7 @@ def quantize(
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Pack a policy into one file that acts by itself.
+    """Pack a policy into one standalone file.
 
     With --observations or --env, biases are corrected, actions are compared with those of the
     float policy, and observations beyond what was seen are counted later.

@@ -15,8 +15,8 @@ class Removable:
     """Channels that are constant, or that nothing reads, and who holds them back.
 
     `gone` has for each root of `channels` whether it can go, all of them together. Every layer
-    keeps a channel. Of several constants other than 0 that meet a zero-padded border, the
-    largest one stays. `grouped` names the layer with groups that holds a root back.
+    keeps a channel. Where several constants other than 0 meet a zero-padded border, the
+    largest stays. `grouped` names the layer with groups that holds a root back.
     """
 
     def __init__(self, graph: Graph) -> None:

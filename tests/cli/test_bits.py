@@ -80,7 +80,7 @@ def test_budgets_that_make_no_sense(model, samples, tmp_path, flags, said):
 @pytest.mark.parametrize("text", ["", "4,", "0", "four", "3,-1", "inf"])
 def test_lists_of_bits_that_make_no_sense(model, samples, text):
     done = run("analyze", model, "-c", samples, "--mean-bits", text)
-    assert done.code == USAGE and "like --mean-bits 3,4,5,6,8" in done.err
+    assert done.code == USAGE and "try --mean-bits 3,4,5,6,8" in done.err
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def with_number(content: bytes, at: int, form: str, value: int) -> bytes:
     [
         (b"", "empty"),
         (WHOLE[:40], "too short"),
-        (b"ELF" + WHOLE[3:], "no engine"),
+        (b"ELF" + WHOLE[3:], "not an engine file"),
         (with_number(WHOLE, 8, "<I", 2), "version 2 of the format, this build reads 1"),
         (WHOLE[:-1], f"has {len(WHOLE) - 1} bytes, it should have {len(WHOLE)}"),
         (WHOLE + b"\0", f"has {len(WHOLE) + 1} bytes"),

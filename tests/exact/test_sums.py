@@ -1,4 +1,4 @@
-"""Inputs that take a layer's sums as far as its bound says, for every possible window."""
+"""Inputs that take a layer's sums to their bound, for every possible window."""
 
 import numpy as np
 import pytest

@@ -2,8 +2,8 @@
 
 One policy, one batch, one thread at a time, in a process of its own on one core, with the other
 cores at rest or with a learner at work on the next. All that run it take turns, again and again.
-A call is from Python and back: float observations in, float outputs out, but for LiteRT, which
-takes and gives codes. qgraph's actors find ranges in every step, but for the static one, which has
+A call is from Python and back: float observations in, float outputs out, except LiteRT, which
+takes and gives codes. qgraph's actors find ranges in every step, except the static one, which has
 them from calibration, as LiteRT and ONNX Runtime's int8 have. Weights are drawn at random, and
 where images lie as [c, h, w] those behind are not brought into that order: times do not depend on
 them.
@@ -198,7 +198,7 @@ def prepare(name: str, folder: Path) -> None:
 
 
 def calls(name: str, batch: int, prepared: Path) -> dict[str, Call]:
-    """What is timed, by contestant."""
+    """The timed calls, by contestant."""
     import tensorflow as tf
 
     from benchmarks.peers.litert import LiteRT
@@ -265,7 +265,7 @@ def turns(contestants: Mapping[Any, Call]) -> dict[Any, list[float]]:
     start = time.perf_counter()
     for _ in range(TURNS):
         for who, call in contestants.items():
-            call()  # what another one left in the caches is no matter of this one
+            call()  # the caches hold this one's data, not another's
             times[who].append(_timed(call, often[who]))
         if time.perf_counter() - start >= MOST_SECONDS:
             break
@@ -280,7 +280,7 @@ def _timed(call: Call, runs: int) -> float:
 
 
 def learn() -> None:
-    """What a learner does to the caches: products of batches, and Adam on all weights."""
+    """Use the caches as a learner does: products of batches, and Adam on all weights."""
     rng = np.random.default_rng(0)
     size = (LEARNER_SIZE, LEARNER_SIZE)
     w, mean, square = rng.standard_normal(size, np.float32), np.zeros(size), np.ones(size)

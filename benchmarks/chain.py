@@ -1,4 +1,4 @@
-"""Where the time of small tensors goes: ``python -m benchmarks.chain``.
+"""Break down the time of small tensors: ``python -m benchmarks.chain``.
 
 One kind of op, 64 of them in a row within one graph, on one thread. With 16 elements, a call of the
 op is all; what 65,536 elements add is its work. Times are CPU times, which waiting for a busy

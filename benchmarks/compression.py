@@ -7,7 +7,7 @@ figure of the runs that are there:
 - actor: microseconds of a step's inference, as actors took them in the run, beside all its other
   processes, and how many times less that is than without compression; `inference` is its share of
   their own time, `of wall` that of all their time, with what they wait for the learner (figure 1);
-- alone: the same for the run's best policy, compressed anew, with nothing else running;
+- alone: the same for the run's best policy, compressed again, with nothing else running;
 - block: bytes of a broadcast, of the compressor in the beginning and in the end;
 - KL: mean over the run of the divergence between the learner's policy and the compressed one;
 - return: the best of the mean of three evaluations in a row of the full policy; `of actors` is the
@@ -98,7 +98,7 @@ TASKS = {
         Task(
             "breakout", "MinAtar/Breakout-v1", ("--steps", "300000"), 1, "512", "8x3x1-64",
         ),
-        # AcceRL's original network and its smallest. Too short to learn: it says how fast runs are.
+        # AcceRL's original network and its smallest. Too short to learn: it shows how fast runs are.
         Task(
             "pong", "ALE/Pong-v5",
             ("--steps", "20000", "--evaluate-every", "100", "--episodes", "1"), 1, "2048", "net3",
@@ -114,7 +114,7 @@ GROUPS: dict[str, tuple[Variant, ...]] = {
         Variant("distilled", "distill({student})"),
         Variant("pruned, int8", "prune(0.5)|quantize(8)"),
         Variant("distilled, int8", "distill({student})|quantize(8)"),
-        # What is left of the policy learns, each time anew.
+        # The rest of the policy learns, from the start each time.
         Variant("pruned, taught", "prune(0.5)|distill(steps=40)"),
         Variant("pruned, taught, int8", "prune(0.5)|distill(steps=40)|quantize(8)"),
     ),
@@ -148,7 +148,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of each run.")] = None,
 ) -> None:
-    """Make the runs that are not there yet, seed by seed."""
+    """Make the missing runs, seed by seed."""
     waiting = []
     for seed in range(seeds):
         for task in chosen(tasks, TASKS):
@@ -245,7 +245,7 @@ def read_run(folder: Path) -> Run:
 
 
 def compressed(folder: Path, chain: str) -> ChainPolicy:
-    """What is broadcast: the run's best policy, by its chain, packed."""
+    """The broadcast policy: the run's best one, by its chain, packed."""
     from qgraph.rl.policy import read_policy
 
     network = read_policy(folder / "policy.pb")
@@ -255,7 +255,7 @@ def compressed(folder: Path, chain: str) -> ChainPolicy:
 
 
 def block_bytes(policy: ChainPolicy) -> int:
-    """Of one that is packed."""
+    """Size of a packed policy."""
     assert policy.block is not None
     return len(policy.block)
 

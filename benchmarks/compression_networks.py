@@ -55,7 +55,7 @@ def networks(markdown: Annotated[bool, typer.Option("--markdown")] = False) -> N
 
 
 def _pong() -> ActorProgram:
-    """What says observations and outputs; a student takes no more of it."""
+    """A program with the observations and outputs; a student takes no more of it."""
     shapes = {"kernel": (84 * 84 * 4, ACTIONS), "bias": (ACTIONS,)}
     steps = (ActorStep("flatten", ("observation",), "flat"),
              ActorStep("dense", ("flat",), "logits", ("kernel", "bias")))  # fmt: skip

@@ -28,7 +28,7 @@ Launch = Callable[[], None]
 
 @dataclass(frozen=True)
 class Tensors:
-    """What one launch works on."""
+    """Tensors of one launch."""
 
     x: int
     g: int

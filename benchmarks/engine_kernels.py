@@ -46,7 +46,7 @@ def built(folder: Path) -> Path:
 
 
 def timings(program: Path, rounds: int, level: str | None) -> list[Timing]:
-    """What the program prints; its first line is the loop that only multiplies and adds."""
+    """Timings that the program prints; the first is the loop that only multiplies and adds."""
     command = [str(program), str(rounds)] + (
         [] if level is None else [str(NATIVE_LEVELS.index(level))]
     )

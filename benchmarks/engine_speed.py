@@ -2,9 +2,9 @@
 
 All that run one network take turns, a few calls each, again and again; a ratio is to ONNX Runtime
 fp32 in the same turn. Beside the clock's stands that of the processor time of all threads, which
-other programs disturb less; with two threads it says little, since some tools spin. Each network,
+other programs disturb less; with two threads it shows little, since some tools spin. Each network,
 batch and number of threads has a process of its own: TensorFlow takes its number of threads once.
-Integer networks are timed from codes to codes, but for ONNX Runtime's, whose QDQ files take and
+Integer networks are timed from codes to codes, except ONNX Runtime's, whose QDQ files take and
 give floats.
 """
 
@@ -105,7 +105,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def _calls(name: str, batch: int, threads: int, prepared: Path) -> dict[str, Call]:
-    """What is timed, by contestant, warm."""
+    """The timed calls, by contestant, warm."""
     from benchmarks.peers.litert import LiteRT
     from benchmarks.peers.onnx_runtime import OnnxRuntime
     from qgraph.backends.tf.emit import emit_graph_def
@@ -174,7 +174,7 @@ def measure(name: str, batch: int, threads: int, prepared: Path) -> Times:
         if turn >= FEWEST_TURNS and time.perf_counter() - start > SECONDS:
             break
         for contestant, call in calls.items():
-            call()  # what another one left in the caches is no matter of this one
+            call()  # the caches hold this one's data, not another's
             times[contestant].append(_timed(call, often[contestant]))
     return times
 
@@ -219,7 +219,7 @@ def _spread(ratios: Array) -> str:
 
 
 def layers(name: str, prepared: Path) -> Table:
-    """Where the time of our engine goes, one thread, one sample."""
+    """Breakdown of our engine's time, one thread, one sample."""
     rows = _engine(prepared, PROFILES[0], 1).profile(1, 20)
     whole = sum(seconds for _, seconds in rows)
     table = Table(

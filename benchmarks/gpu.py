@@ -30,7 +30,7 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """What the GPU is called."""
+        """Name of the GPU."""
         text = ctypes.create_string_buffer(100)
         self._call("cuDeviceGetName", text, c_int(len(text)), self._device)
         return text.value.decode()
@@ -51,7 +51,7 @@ class Gpu:
         return pointer
 
     def get(self, pointer: int, like: Array) -> Array:
-        """What is there, as an array of the shape and type of another."""
+        """Content of the memory, as an array of the shape and type of another."""
         array = np.empty(like.shape, like.dtype)
         size = c_size_t(array.nbytes)
         self._call("cuMemcpyDtoH_v2", c_void_p(array.ctypes.data), c_uint64(pointer), size)

@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Variant:
-    """What `qgraph rl train` is told, beyond the task."""
+    """Options of `qgraph rl train` beyond the task."""
 
     name: str
     options: tuple[str, ...]
@@ -118,7 +118,7 @@ def run(
         str, typer.Option(metavar="OPTIONS", help="For all runs: '--hidden 64,64 --batch 128'.")
     ] = "",
 ) -> None:
-    """Make the runs that are not there yet, and go on with stopped ones, seed by seed."""
+    """Make the missing runs, and go on with stopped ones, seed by seed."""
     waiting: list[tuple[Path, list[str]]] = []
     for seed in range(seeds):
         for task in chosen(tasks, {task.name: task for task in TASKS}):
@@ -152,7 +152,7 @@ def folder_of(out: Path, task: Task, variant: Variant, seed: int) -> Path:
 
 
 def variants_of(groups: str) -> list[Variant]:
-    """Of all groups, each once."""
+    """Variants of all groups, each once."""
     return list(dict.fromkeys(v for group in chosen(groups, GROUPS) for v in group))
 
 
@@ -287,7 +287,7 @@ def _bars(axis: Any, out: Path, task: Task, group: str) -> None:
         height = np.mean(each) - task.floor
         axis.bar(place, height, bottom=task.floor, yerr=error, capsize=3, color="tab:blue")
         crashed = sum(run.crashed for run in runs)
-        if crashed:  # as the paper's figure 3 says it
+        if crashed:  # as in the paper's figure 3
             told = "crash" if crashed == len(runs) else f"{crashed} crash"
             top = task.floor + height + (error or 0)
             axis.annotate(

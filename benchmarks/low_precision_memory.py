@@ -25,7 +25,7 @@ PARTS = ("parameters", "average", "optimizer", "activations", "for actors")
 
 @dataclass(frozen=True)
 class World:
-    """What a learner needs to know of an environment."""
+    """Properties of an environment that a learner needs."""
 
     shape: tuple[int, ...]
     actions: Actions = ACTIONS
@@ -70,7 +70,7 @@ NOTE = (
 
 
 def bytes_of(world: World, batch: int, how: str) -> dict[str, int]:
-    """Of each of PARTS."""
+    """Bytes of each of PARTS."""
     import tensorflow as tf
 
     from qgraph.rl.agents.earlier import half_settings

@@ -23,7 +23,7 @@ FLAGS = ("avx512_fp16", "amx_fp16")
 
 
 def hardware() -> str:
-    """What computes in float16 here, "" where nothing does."""
+    """Name of the hardware that computes in float16, "" without any."""
     import tensorflow as tf
 
     for device in tf.config.list_physical_devices("GPU"):

@@ -1,6 +1,6 @@
 """A small network with one op, quantized and compared in every form: the user's side of `one_op`.
 
-The last line says `equal`, with forms, steps and a digest of the codes, or the error that a user
+The last line is `equal`, with forms, steps and a digest of the codes, or the error that a user
 sees.
 """
 

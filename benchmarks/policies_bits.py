@@ -1,9 +1,9 @@
-"""What ten trained policies earn with fewer bits: tables 1 and 2 of the papers, and their sweeps.
+"""Returns of ten trained policies with fewer bits: tables 1 and 2 of the papers, and sweeps.
 
 python -m benchmarks.policies_bits                                  # everything; half an hour
 python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --markdown FILE
 
-The policies are no package: `QGRAPH_POLICIES` says where they are, or `shared/policies` beside the
+The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside the
 checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
 """
 
@@ -72,7 +72,7 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
 
 
 def tables(found: Sequence[tuple[str, Study]]) -> Iterator[Table]:
-    """For each way: returns and divergences at 16 and 8 bits, then the sweep."""
+    """Tables of each way: returns and divergences at 16 and 8 bits, then the sweep."""
     for way in dict.fromkeys(row.way for _, one in found for row in one.rows):
         rows = {name: [row for row in one.rows if row.way == way] for name, one in found}
         yield _returns(way, found, rows)

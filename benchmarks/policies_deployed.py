@@ -6,7 +6,7 @@ Each form runs in a process of its own, from its file. `memory` is what the proc
 before the file is opened until actions were made. `needs` is the least address space (RLIMIT_AS)
 beyond the process's own in which it does that: with less it fails. `evicted` drops the file's pages
 before each step, so that weights come from the disk again: what happens in each step where memory
-does not do.
+is too small.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def seen(count: int) -> Any:
 
 
 def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:
-    """What one form takes; `failed` where the limit was too little for it."""
+    """Time and memory of one form; `failed` where the limit was too small for it."""
     x = seen(64)
     before, space = _memory(), _status("VmSize")
     if limit:
@@ -79,7 +79,7 @@ def child(file: str, seconds: float, limit: int, evict: bool) -> dict[str, Any]:
             "memory": _memory() - before,
             "median": _median(policy, x, seconds, file if evict else None),
         }
-    except Exception as error:  # whatever it says when it has no memory
+    except Exception as error:  # any error when memory is short
         return {"failed": f"{type(error).__name__}: {error}"}
 
 

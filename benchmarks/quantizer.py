@@ -202,14 +202,14 @@ def peak(size: int, variant: str, dtype: str) -> float:
     step(*(tf.ones(1024, dtype) for _ in range(2)))
     x, g = (tf.ones(size, dtype) for _ in range(2))
     before = kilobytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is reset
     result = step(x, g)
     del result
     return (kilobytes("VmHWM") - before) * 1024 / size
 
 
 def kilobytes(field: str) -> int:
-    """Of memory that this process holds, as Linux has it."""
+    """Memory of this process, by Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
@@ -227,7 +227,7 @@ def alive() -> int:
 
 
 def in_a_process(*arguments: object) -> Any:
-    """What one measurement of a fresh process prints."""
+    """Output of one measurement in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.quantizer", "--one", *map(str, arguments)]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)

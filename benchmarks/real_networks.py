@@ -58,7 +58,7 @@ def main(
     """Measure the networks and print a table for each."""
     unknown = set(only or ()) - set(NETWORKS)
     if unknown:
-        raise typer.BadParameter(f"{sorted(unknown)[0]} is none of {', '.join(NETWORKS)}")
+        raise typer.BadParameter(f"{sorted(unknown)[0]} is not one of {', '.join(NETWORKS)}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
     done = []

@@ -21,7 +21,7 @@ AR_MAGIC = b"!<arch>\n"
 
 
 class AssetUnavailable(Exception):
-    """An asset is not in the cache and could not be fetched; the message says what to do."""
+    """An asset is not in the cache and could not be fetched; the message advises what to do."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Asset:
 
     @property
     def folder(self) -> Path:
-        """Where the kept files lie once fetched, by their paths in the archive."""
+        """Folder of the kept files once fetched, by their paths in the archive."""
         return cache() / f"{self.name}-{self.version}-{self.sha256[:8]}"
 
     @property

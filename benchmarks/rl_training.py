@@ -62,7 +62,7 @@ TASKS = (
     Task("acrobot", "dqn", "Acrobot-v1", -500.0),
     Task("mountain-car", "dqn", "MountainCar-v0", -200.0),
     Task("balance", "d4pg", "dm_control:cartpole-balance", 0.0),
-    # Actors are the bottleneck here: a wide policy, learnt from seldom. It says how fast runs are,
+    # Actors are the bottleneck here: a wide policy, learnt from seldom. It shows how fast runs are,
     # not how well they learn.
     Task(
         "balance-wide",
@@ -95,7 +95,7 @@ def run(
         int | None, typer.Option(min=1, metavar="N", help="Of each run, to try it out.")
     ] = None,
 ) -> None:
-    """Make the runs that are not there yet, seed by seed."""
+    """Make the missing runs, seed by seed."""
     waiting = [
         (folder_of(out, task, width, seed), command(task, width, seed, actors, steps))
         for seed in range(seeds)
@@ -134,7 +134,7 @@ class Run:
     energy: dict[str, Any]
 
     def first(self, reach: float) -> Row | None:
-        """Where the mean of a whole window comes to `reach`."""
+        """First row at which the mean of a whole window comes to `reach`."""
         there = [i for i, v in enumerate(smooth(self.rows)) if i + 1 >= WINDOW and v >= reach]
         return self.rows[there[0]] if there else None
 
@@ -153,7 +153,7 @@ class Group:
 
     @property
     def best(self) -> Any:
-        """Of each run; NaN where it has too few evaluations to tell."""
+        """Best mean of each run; NaN where it has too few evaluations."""
         whole = [smooth(run.rows)[WINDOW - 1 :] for run in self.runs]
         return np.array([values.max() if len(values) else np.nan for values in whole])
 
@@ -220,7 +220,7 @@ NOTE = "energy: estimated by codecarbon from the load of the processor"
 
 
 def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
-    """What a row of the table says; `energy` in ratio to the float runs of the same seeds."""
+    """Facts of a row of the table; `energy` in ratio to the float runs of the same seeds."""
     base = floating or group
     high = float(base.best.mean())
     reach = group.task.floor + REACH * (high - group.task.floor)
@@ -247,7 +247,7 @@ def facts_of(group: Group, floating: Group | None) -> dict[str, Any]:
 
 
 def ratio(group: Group, base: Group, part: str) -> float | None:
-    """Of a part of the energy, to the end of the runs, over seeds that both have."""
+    """Ratio of a part of the energy, to the end of the runs, over seeds that both have."""
     ours = {run.seed: run.energy[part] for run in group.runs}
     theirs = {run.seed: run.energy[part] for run in base.runs}
     both = ours.keys() & theirs.keys()

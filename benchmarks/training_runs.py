@@ -22,7 +22,7 @@ Waiting = tuple[Path, list[str]]  # a folder, and what `qgraph rl train` is told
 
 
 def chosen(names: str, known: Mapping[str, Any]) -> list[Any]:
-    """Of `known`, in its order, those named: comma separated."""
+    """Select from `known`, in its order, those named: comma separated."""
     for name in names.split(","):
         if name not in known:
             raise typer.BadParameter(f"there is no `{name}`; there are {', '.join(known)}")
@@ -98,7 +98,7 @@ def spread(values: Any) -> list[float] | None:
 
 
 def written(found: list[float] | None, places: int = 0) -> str:
-    """What `spread` gave, for a table, with so many decimal places."""
+    """Text for a table of what `spread` gave, with so many decimal places."""
     if found is None or not np.isfinite(found[0]):
         return "-"
     return f"{found[0]:,.{places}f} +- {found[1]:,.{places}f}"

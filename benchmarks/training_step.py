@@ -72,7 +72,7 @@ def cifar_10_model() -> Network:
 
 
 def mobilenet() -> Network:
-    """As Keras has it, not trained."""
+    """The network of Keras, not trained."""
     from tf_keras.applications import MobileNet
 
     return MobileNet((128, 128, 3), alpha=0.25, weights=None, classes=CLASSES)
@@ -222,7 +222,7 @@ def _held(what: str) -> float:
 
 
 def in_a_process(what: str, *arguments: object) -> Any:
-    """What one measurement of a fresh process prints."""
+    """Output of one measurement in a fresh process."""
     command = [
         sys.executable,
         "-m",
@@ -237,7 +237,7 @@ def in_a_process(what: str, *arguments: object) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that are installed."""
+    """Versions of the installed packages."""
     found = {}
     for name in PACKAGES:
         try:

@@ -50,7 +50,7 @@ def transport_command(rounds: int = 40, as_json: Json = False) -> None:
 def breakdown_command(
     policy: str = "3x2048", steps: int = 1000, interval: float = 0.02, as_json: Json = False
 ) -> None:
-    """What an actor's time goes into, with many looks at new weights and with few."""
+    """Break an actor's time down, with many looks at new weights and with few."""
     for table in breakdown(policy, POLICIES[policy], steps, interval):
         _show(table, as_json)
 

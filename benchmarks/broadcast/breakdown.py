@@ -1,4 +1,4 @@
-"""What an actor's time goes into while a learner publishes: as figure 9 of ActorQ's paper."""
+"""Breakdown of an actor's time while a learner publishes: as figure 9 of ActorQ's paper."""
 
 from __future__ import annotations
 

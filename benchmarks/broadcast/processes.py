@@ -17,7 +17,7 @@ MODULE = "benchmarks.broadcast.processes"
 # of each part of its steps, and how many steps.
 VERSION, MOMENT, FIRST_PART = 0, 1, 2
 PARTS = ("act", "pull", "deserialise", "load", "environment")
-# An actor beside others waits for its turn: then the processor's own time says what it costs.
+# An actor beside others waits for its turn: then the processor's own time is its cost.
 CLOCKS = {"wall": time.perf_counter, "processor": time.thread_time}
 
 

@@ -27,7 +27,7 @@ FAR, NETWORK = 1000, 10e9 / 8  # actors, and bytes per second of a link to all o
 
 @dataclass(frozen=True)
 class Costs:
-    """Of 1000 steps of one of `actors` beside each other: seconds of its processor, and of all."""
+    """Costs of 1000 steps of one of `actors` in parallel: seconds of its processor, and of all."""
 
     actors: int
     bits: int
@@ -44,7 +44,7 @@ class Costs:
 def scaling(
     name: str, hidden: tuple[int, ...], counts: Sequence[int], steps: int, interval: float
 ) -> list[Table]:
-    """What was measured, and the model fitted to it, with its prediction."""
+    """Tables of the measurements, and of the model fitted to them, with its prediction."""
     program = dense_policy(hidden)
     found = []
     for actors in counts:

@@ -1,4 +1,4 @@
-"""What ActorQ does with weights, in PyTorch: quantize dynamically, pickle, load a state dict.
+"""ActorQ's path of weights in PyTorch: quantize dynamically, pickle, load a state dict.
 
 It has the same shared memory as ours, so that only its own work is compared.
 """
@@ -60,7 +60,7 @@ def quantized(model: Any) -> Any:
 
 
 def pickled(program: ActorProgram, model: Any, weights: Mapping[str, Array], bits: int) -> bytes:
-    """What the quantizer makes of weights."""
+    """Quantize and pickle weights."""
     state: dict[str, Any] = {}
     for i, step in enumerate(program.steps):
         kernel, bias = (torch.from_numpy(np.array(weights[name])) for name in step.weights)

@@ -244,7 +244,7 @@ def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
 
 
 def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
-    """What it brings to equalize channels, which changes no float function, before training."""
+    """Effect of equalizing channels, which changes no float function, before training."""
     ways = (FOUR_AS_IT_WAS, FOUR)
     table = Table(
         "4 bits, channels equalized before training",
@@ -260,7 +260,7 @@ def table_equalized(rows: dict[str, dict[Way, Facts]]) -> Table:
 
 
 def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
-    """What it brings when the rate of weights falls to its end, for float and for 8 bits."""
+    """Effect of annealing the learning rate of weights, for float and for 8 bits."""
     float_ways, int8_ways = (REFERENCE, ANNEALED[0]), (BOTH, ANNEALED[1])
     table = Table(
         "The rate of weights annealed",
@@ -328,7 +328,7 @@ def _cases() -> dict[str, Callable[[], Case]]:
 
 def main(
     only: Annotated[list[str] | None, typer.Option(help="A network; may be repeated.")] = None,
-    again: Annotated[bool, typer.Option(help="Begin anew, also what is done.")] = False,
+    again: Annotated[bool, typer.Option(help="Begin again, also finished runs.")] = False,
     seeds: Annotated[
         int, typer.Option(min=1, help="Orders of the batches, for retrained float and 8 bits.")
     ] = 1,

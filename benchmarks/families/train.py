@@ -31,7 +31,7 @@ INPUT, OUTPUT = "image", "logits"
 
 
 def path_of(name: str) -> Path:
-    """The frozen network of a family; trained, in a process of its own, if it is not there."""
+    """The frozen network of a family; trained, in a process of its own, if missing."""
     path = _path(name)
     if not path.exists():
         subprocess.run([sys.executable, "-m", __name__, "--only", name], check=True)
@@ -39,7 +39,7 @@ def path_of(name: str) -> Path:
 
 
 def facts_of(name: str) -> dict[str, float]:
-    """What is known of a family's network: parameters, accuracies, how it was trained."""
+    """Facts about a family's network: parameters, accuracies, how it was trained."""
     facts: dict[str, float] = json.loads(path_of(name).with_suffix(".json").read_text("utf-8"))
     return facts
 

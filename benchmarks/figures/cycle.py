@@ -14,7 +14,7 @@ from benchmarks.figures.gradients import Floats
 
 @dataclass(frozen=True)
 class Cycle:
-    """What a threshold does at steady state.
+    """A threshold at steady state.
 
     ratio: r_g, the mean gradient below `log2 t*` against that above, without its sign.
     period: steps from one entry below to the next, NaN if there are fewer than two.
@@ -38,7 +38,7 @@ class Cycle:
         return self.low_share * self.period
 
     def bound(self, alpha: float) -> float:
-        """What (29) says that the excursion cannot pass: alpha * sqrt(r_g)."""
+        """Bound (29) of the excursion: alpha * sqrt(r_g)."""
         return float(alpha * np.sqrt(self.steepness))
 
 

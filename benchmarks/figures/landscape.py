@@ -14,7 +14,7 @@ DECADES = (1e-6, 1e-3, 1e0, 1e3)
 
 
 def desired(sigma: float, bits: int, log2_t: Floats) -> Floats:
-    """What section B.2 asks for: flat on both sides of the jump, whose ratio stays."""
+    """The desired gradient of section B.2: flat on both sides of the jump, whose ratio stays."""
     boundary, ratio = critical(sigma, bits)
     return np.where(log2_t <= boundary, -ratio, 1.0) / max(ratio, 1.0)
 

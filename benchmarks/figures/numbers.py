@@ -1,4 +1,4 @@
-"""What docs/training.md says in numbers: ``python -m benchmarks.figures.numbers``."""
+"""Numbers of docs/training.md: ``python -m benchmarks.figures.numbers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run did to thresholds and to what they clip, read from its directory."""
+"""Changes of thresholds and of clipped values in a training run, read from its directory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Run:
         return before, after
 
     def inputs_of(self, scales: list[Scale]) -> Iterator[tuple[Scale, Array, Array]]:
-        """What reaches the quantizer of each, before and after, on calibration samples."""
+        """Inputs of the quantizer of each, before and after, on calibration samples."""
         import tensorflow as tf
 
         samples = {name: tf.constant(array) for name, array in self.found.few.items()}
@@ -122,7 +122,7 @@ class _EnoughError(Exception):
 
 
 def load_run(path: Path) -> Run:
-    """What `qgraph quantize --mode retrain` and `qgraph train` left. Raises LoadError."""
+    """Read a directory of `qgraph quantize --mode retrain` and `qgraph train`. Raises LoadError."""
     found = retrain.load(path)
     last = read_checkpoint(path / retrain.CHECKPOINTS / LAST, network_of(found.graph))
     return Run(path, found, last)

@@ -41,7 +41,7 @@ def arrays(part: Part) -> tuple[Array, Array]:
 
 
 def training() -> tuple[Array, Array]:
-    """What runs learn from: `--data benchmarks.figures.runs:training`."""
+    """Training data of runs: `--data benchmarks.figures.runs:training`."""
     return arrays(fashion_mnist().training)
 
 

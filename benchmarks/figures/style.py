@@ -1,4 +1,4 @@
-"""What all figures share."""
+"""Common style of all figures."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Source: TQT (Jain et al., 2019), sections 3.4 and B. A step draws `SAMPLES` fresh numbers for each
 sigma; the loss is their sum of `(q(x) - x)^2 / 2`. The paper leaves both open. Adam and normed
-gradients don't care; with a sum, plain gradient descent behaves as the paper says.
+gradients don't care; with a sum, plain gradient descent behaves as in the paper.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def train(
     history, gradients = [now], []
     of_bins: dict[bytes, Floats] = {}
     for _ in range(steps):
-        bins = np.ceil(np.nan_to_num(now))  # all that a gradient depends on, but for x
+        bins = np.ceil(np.nan_to_num(now))  # all that a gradient depends on, except x
         if bins.tobytes() not in of_bins:
             of_bins[bins.tobytes()] = gradient(x, bins)
         found = np.where(np.isfinite(now), of_bins[bins.tobytes()], np.nan)

@@ -87,7 +87,7 @@ def _drawn(file: Path, about: dict[str, Any]) -> list[Mutant]:
 
 
 def name_of(commit: str, suite: Sequence[str]) -> str:
-    """A name that tells what was covered from what was at another commit or by other tests."""
+    """A name of the coverage that is unique to the commit and the tests."""
     return f"{commit}-{hashlib.sha256(' '.join(suite).encode()).hexdigest()[:8]}"
 
 

@@ -86,7 +86,7 @@ def covered(root: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
 
 
 def cover_of(copy: Path, file: Path, tests: Sequence[str], sources: Sequence[str]) -> Cover:
-    """What `tests` cover in the tree `copy`, from `file` if it is there; else it is written."""
+    """Coverage of `tests` in the tree `copy`, from `file` if it exists; else it is written."""
     if not file.exists():
         command = [
             sys.executable,

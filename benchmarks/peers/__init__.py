@@ -1,1 +1,1 @@
-"""Other tools, as their documentation says that they are used."""
+"""Other tools, used as in their documentation."""

@@ -1,1 +1,1 @@
-"""What real networks become in fixed point, one file for each."""
+"""Real networks in fixed point, one file for each."""

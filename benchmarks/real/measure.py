@@ -1,4 +1,4 @@
-"""What is measured of every network: exactness, and nearness to float."""
+"""Measurements of every network: exactness, and nearness to float."""
 
 from __future__ import annotations
 

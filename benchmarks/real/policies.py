@@ -1,6 +1,6 @@
 """Ten trained policies: fixed point against float, on observations of their own environments.
 
-The policies are no package: `QGRAPH_POLICIES` says where they are, or `shared/policies` beside the
+The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside the
 checkout. With gymnasium installed, the float policy plays episodes and what it sees is the data,
 and both policies then play the same other episodes; without it, observations are random.
 """
@@ -179,7 +179,7 @@ def _same_action(about: Mapping[str, Any], wanted: Array, found: Array) -> float
 
 
 def play(about: Mapping[str, Any], policy: Policy, seeds: range) -> tuple[Array, Array]:
-    """What was seen, and the return of each episode. All are played side by side."""
+    """Observations, and the return of each episode. All are played side by side."""
     gymnasium: Any = importlib.import_module("gymnasium")
     environments = [gymnasium.make(about["env"]) for _ in seeds]
     now = [e.reset(seed=seed)[0] for e, seed in zip(environments, seeds, strict=True)]

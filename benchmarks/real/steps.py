@@ -1,4 +1,4 @@
-"""What each step of a plan brings, and what a run of the float network takes."""
+"""Effect of each step of a plan, and time of a run of the float network."""
 
 from __future__ import annotations
 

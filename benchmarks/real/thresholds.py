@@ -41,7 +41,7 @@ def _real() -> Table:
         {"network": "", "method": "", "SQNR dB": ".2f", "as float": ".1%", "seconds": ".1f"},
         notes=["cifar_10_model: 512 training images to calibrate, 1,000 test images",
                "MobileNetV1: 64 CIFAR-10 training images at 224 to calibrate, 100 test images",
-               "the same plan but for the method: see benchmarks/real/thresholds.py"],
+               "the same plan except the method: see benchmarks/real/thresholds.py"],
     )  # fmt: skip
     (train, _), (test, _) = assets.cifar10_train(), assets.cifar10_test()
     small = [images.astype(np.float32) for images in (train[:512], test[:1000])]

@@ -3,8 +3,8 @@
 python -m benchmarks.policies_bits                                  # everything; half an hour
 python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --markdown FILE
 
-The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside the
-checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
+The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
+the checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Scene:
-    """What all are shown, and what the float network says of it."""
+    """Images for all networks, and the answers of the float network."""
 
     photos: Views
     others: Views
@@ -171,7 +171,7 @@ def _peers(model: Graph, calibration: Array) -> dict[str, Predict]:
 
 
 def _layers(floating: Graph, graph: Graph, scene: _Scene) -> Table:
-    """Where photos lose what CIFAR-10 images keep."""
+    """Layers where photos lose more than CIFAR-10 images."""
     table = Table(
         f"MobileNetV1, `{RECONSTRUCTED}`, layer by layer",
         {"tensor": "", "largest code": ".4g", "SQNR dB, CIFAR-10": ".1f", "photos": ".1f",

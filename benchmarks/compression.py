@@ -98,7 +98,7 @@ TASKS = {
         Task(
             "breakout", "MinAtar/Breakout-v1", ("--steps", "300000"), 1, "512", "8x3x1-64",
         ),
-        # AcceRL's original network and its smallest. Too short to learn: it shows the speed of runs.
+        # AcceRL's original network and its smallest. Too short to learn: it measures speed.
         Task(
             "pong", "ALE/Pong-v5",
             ("--steps", "20000", "--evaluate-every", "100", "--episodes", "1"), 1, "2048", "net3",

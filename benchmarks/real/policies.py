@@ -1,7 +1,8 @@
 """Ten trained policies: fixed point against float, on observations of their own environments.
 
 The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
-the checkout. With gymnasium installed, the float policy plays episodes and what it sees is the data,
+the checkout. With gymnasium installed, the float policy plays episodes whose observations are the
+data,
 and both policies then play the same other episodes; without it, observations are random.
 """
 

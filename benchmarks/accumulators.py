@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
 
 from benchmarks import assets
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.compiler import quantize
 from qgraph.ir.reading import spec_if_any
@@ -53,16 +53,12 @@ def table(name: str, path: Path, data: Array) -> Table:
 
 
 def main(
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Print a table for each network."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
-    tables = [table(*network) for network in networks()]
-    for made in tables:
-        made.show()
-    if markdown:
-        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+    report("benchmarks.accumulators", (table(*network) for network in networks()), json_file)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ import numpy as np
 import typer
 
 from benchmarks.broadcast.policies import dense_policy, drawn_weights
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
@@ -326,26 +327,29 @@ def _apart(name: str, batch: int, prepared: Path, core: int) -> Times:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def speeds(name: str, found: Mapping[tuple[str, int], Times]) -> Table:
-    columns = [f"{way}, batch {batch}" for way, batch in found]
+def speeds(found: Mapping[tuple[str, str, int], Times]) -> Table:
+    """A row for each policy, runtime and batch, alone and beside a learner."""
     table = Table(
-        f"{name}: us an observation, and the best peer's time over it",
-        {"": "", **dict.fromkeys(columns, "")},
-    )
-    for who in (*OURS, STATIC, *PEERS):
-        cells: list[Any] = []
-        for (_, batch), times in found.items():
-            if who not in times:
-                cells.append(None)
-                continue
-            best = np.min([np.array(times[peer]) for peer in PEERS if peer in times], 0)
-            ratio = np.median(best / np.array(times[who]))
-            cells.append(f"{np.median(times[who]) / batch:.3g} ({ratio:.2f})")
-        table.add(who, *cells)
-    table.notes.append(f"medians of up to {TURNS} turns, one thread; the ratio is of the same turn")
-    program = NETWORKS[name]()
-    sizes = (f"{who} {Packer(program, bits).size / 1e6:.2f}" for who, bits in OURS.items())
-    table.notes.append(f"MB of a block: {'; '.join(sizes)}")
+        "A step of an actor",
+        {"network": "", "runtime": "", "beside": "", "batch": "d", "us an observation": ".3g",
+         "best peer's time over it": ".2f"},
+        notes=[f"medians of up to {TURNS} turns, one thread; the ratio is of the same turn"],
+    )  # fmt: skip
+    for (name, way, batch), times in found.items():
+        best = np.min([np.array(times[peer]) for peer in PEERS if peer in times], 0)
+        for who in (who for who in (*OURS, STATIC, *PEERS) if who in times):
+            ratio = float(np.median(best / np.array(times[who])))
+            table.add(name, who, way, batch, float(np.median(times[who])) / batch, ratio)
+    return table
+
+
+def sizes(names: Iterable[str]) -> Table:
+    """Bytes of a packed policy."""
+    table = Table("MB of a block", {"network": "", "runtime": "", "MB": ".2f"})
+    for name in names:
+        program = NETWORKS[name]()
+        for who, bits in OURS.items():
+            table.add(name, who, Packer(program, bits).size / 1e6)
     return table
 
 
@@ -353,13 +357,12 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help=f"One of {'; '.join(NETWORKS)}. May be repeated.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the times here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+    json_file: JsonFile = None,
     child: Annotated[str | None, typer.Option(hidden=True)] = None,
     learner_at_work: Annotated[bool, typer.Option("--learner", hidden=True)] = False,
     core: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Time the policies and print a table for each."""
+    """Time the policies and print their tables."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -371,22 +374,17 @@ def main(
         Path(to).write_text(json.dumps(measure(name, batch, Path(folder))), "utf-8")
         return
     cores = sorted(os.sched_getaffinity(0))
-    tables, times = [], {}
-    for name in only or NETWORKS:
-        found: dict[tuple[str, int], Times] = {}
+    names = list(only or NETWORKS)
+    timed: dict[tuple[str, str, int], Times] = {}
+    for name in names:
         with tempfile.TemporaryDirectory() as scratch:
             prepare(name, Path(scratch))
             for way in WAYS if len(cores) > 1 else WAYS[:1]:
                 with learner(cores[1] if way == WAYS[1] else None):
                     for batch in BATCHES:
-                        found[way, batch] = _apart(name, batch, Path(scratch), cores[0])
-        tables.append(speeds(name, found))
-        times[name] = {f"{way}, {batch}": values for (way, batch), values in found.items()}
-        tables[-1].show()
-    if json_file:
-        json_file.write_text(json.dumps(times, indent=1) + "\n", "utf-8")
-    if markdown:
-        markdown.write_text("\n\n".join(table.markdown() for table in tables) + "\n", "utf-8")
+                        timed[name, way, batch] = _apart(name, batch, Path(scratch), cores[0])
+    tables = [speeds(timed), sizes(names)]
+    report("benchmarks.actor_speed", tables, json_file, packages=("torch", "onnxruntime"))
 
 
 if __name__ == "__main__":

@@ -10,17 +10,15 @@ graph in qgraph's own numpy interpreter.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks import assets
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 from qgraph.backends.tf.program import TFProgram
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
@@ -52,7 +50,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--method", default="kl_j")
-    parser.add_argument("--json", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
 
     data = images(options.images)
@@ -82,15 +80,15 @@ def main() -> None:
             if round_:
                 times[name].append(taken)
     medians = {name: statistics.median(found) for name, found in times.items()}
-    columns = ("run", "median s", "min", "max", "ratio to TensorFlow float")
-    table = Table(*columns, title=f"{len(data)} images")
+    table = Table(
+        f"Calibration of MobileNetV1 with {len(data)} images",
+        {"run": "", "median s": ".2f", "min s": ".2f", "max s": ".2f", "ratio": ".2f"},
+        notes=[f"{options.repeats} runs in turns; ratio: to TensorFlow's float inference"],
+    )
     for name, found in times.items():
         ratio = medians[name] / medians["TensorFlow float"]
-        cells = (f"{v:.2f}" for v in (medians[name], min(found), max(found)))
-        table.add_row(name, *cells, f"{ratio:.2f}")
-    Console().print(table)
-    if options.json:
-        options.json.write_text(json.dumps(times, indent=1))
+        table.add(name, medians[name], min(found), max(found), ratio)
+    report("benchmarks.calibration_time", [table], options.json)
 
 
 if __name__ == "__main__":

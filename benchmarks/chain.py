@@ -15,6 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import typer
+
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 
 SIZES = (16, 1 << 16)
 CHAIN = 64
@@ -64,7 +68,7 @@ def chain_of(op: Callable[[Any, Any], Any], keep: bool) -> Run:
     return made
 
 
-def main() -> None:
+def main(json_file: JsonFile = None) -> None:
     """Print microseconds of one op."""
     import tensorflow as tf
 
@@ -91,11 +95,16 @@ def main() -> None:
             if number >= 0:
                 taken.append(microseconds)
     lowest = {key: statistics.quantiles(taken, n=10)[0] for key, taken in times.items()}
-    print("| op, us | a call | 64K elements | its work |\n|---|---:|---:|---:|")
+    table = Table(
+        "Microseconds of one op",
+        {"op": "", **dict.fromkeys(("a call", "64K elements", "its work"), ".2f")},
+        notes=[f"processor time of one thread, of {CHAIN} ops in a graph"],
+    )
     for name in chains:
         small, large = (lowest[name, size] for size in SIZES)
-        print(f"| {name} | {small:.2f} | {large:.2f} | {large - small:.2f} |")
+        table.add(name, small, large, large - small)
+    report("benchmarks.chain", [table], json_file, seeds=(0,))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -18,7 +18,6 @@ figure of the runs that are there:
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,21 +28,23 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks import result
 from benchmarks.actor_speed import observations, turns
 from benchmarks.compression_networks import networks
-from benchmarks.tables import Table
+from benchmarks.result import JsonFile
+from benchmarks.tables import Table, merged
 from benchmarks.training_runs import (
     WINDOW,
     chosen,
     column,
     curve,
     is_complete,
+    known,
     last_line,
     rows_of,
     side_by_side,
     smooth,
     spread,
-    written,
 )
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
@@ -136,7 +137,6 @@ Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs a
 Tasks = Annotated[str, typer.Option("--tasks", metavar="NAMES", help="Comma separated.")]
 Groups = Annotated[str, typer.Option("--groups", metavar="NAMES", help="Comma separated.")]
 ALL_TASKS, ALL_GROUPS = ",".join(TASKS), ",".join(GROUPS)
-Markdown = Annotated[bool, typer.Option("--markdown")]
 
 
 @app.command()
@@ -274,8 +274,7 @@ def report(
     out: Folder = RUNS,
     tasks: Tasks = ALL_TASKS,
     groups: Groups = ALL_GROUPS,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    markdown: Markdown = False,
+    json_file: JsonFile = None,
     figure: Annotated[Path | None, typer.Option(metavar="PNG", help="Learning curves.")] = None,
 ) -> None:
     """A table for each task, and a figure, of the runs that are there."""
@@ -290,12 +289,10 @@ def report(
         raise typer.BadParameter(f"{out} has no complete run")
     if figure is not None:
         draw(found, figure)
-    tables = [_table(TASKS[n], found, out) for n in dict.fromkeys(name for name, _ in found)]
-    if as_json:
-        print(json.dumps([table.to_json() for table in tables], indent=1))
-    else:
-        for table in tables:
-            table.show(markdown)
+    tables = ((n, _table(TASKS[n], found, out)) for n in dict.fromkeys(name for name, _ in found))
+    made = merged("IMPALA with compressed actors", "task", tables)
+    seeds = range(max(map(len, found.values())))
+    result.report("benchmarks.compression", [made], json_file, seeds)
 
 
 def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -> Table:
@@ -303,7 +300,7 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
         f"{task.name}, IMPALA, policy of {task.hidden}",
         {"actors' policy": "", "chain": "", "seeds": "", "block, kB": ",.0f", "actor, us": ".1f",
          "times less": ".2f", "alone, us": ".1f", "times less alone": ".2f", "inference": ".0%",
-         "of wall": ".1%", "run, s": ".0f", "KL": ".2g", "return": "", "of actors": ""},
+         "of wall": ".1%", "run, s": ".0f", "KL": ".2g", "return": ",.1f", "of actors": ",.1f"},
     )  # fmt: skip
     of_task = {variant: runs for (name, variant), runs in found.items() if name == task.name}
     policies = {
@@ -324,8 +321,8 @@ def _table(task: Task, found: dict[tuple[str, Variant], list[Run]], out: Path) -
             float(np.mean([run.of_wall for run in runs])),
             float(np.median([run.seconds for run in runs])),
             float(np.mean(diverged)) if diverged else None,
-            written(spread([run.best for run in runs]), task.places),
-            written(spread([run.of_actors for run in runs]), task.places),
+            known(spread([run.best for run in runs])),
+            known(spread([run.of_actors for run in runs])),
         )  # fmt: skip
     return table
 

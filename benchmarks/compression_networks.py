@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from benchmarks.actor_speed import ORT as PEER
 from benchmarks.actor_speed import observations, onnx_model, turns
 from benchmarks.broadcast.policies import drawn_weights
 from benchmarks.peers.onnx_runtime import OnnxRuntime
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.rl.actor import Actor, ActorProgram, ActorStep, Packer
 from qgraph.rl.compress.students import NETWORKS, program_of
@@ -21,7 +21,7 @@ BITS = (32, 8, 4)
 ACTIONS = 6  # of Pong
 
 
-def networks(markdown: Annotated[bool, typer.Option("--markdown")] = False) -> None:
+def networks(json_file: JsonFile = None) -> None:
     """Time the networks of table 6, interleaved, one observation at a time."""
     calls: dict[tuple[str, int | str], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
@@ -51,7 +51,7 @@ def networks(markdown: Annotated[bool, typer.Option("--markdown")] = False) -> N
             name, *own, times[name, PEER], *(whole / t for t in own), peer / times[name, 8],
             PAPER["original"] / PAPER[name], sizes[name, 8] / 1e6,
         )  # fmt: skip
-    table.show(markdown)
+    report("benchmarks.compression", [table], json_file)
 
 
 def _pong() -> ActorProgram:

@@ -18,6 +18,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.gpu import Array, Gpu, gpu
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 from qgraph.train import cuda
 
 SIZES = (1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
@@ -84,37 +86,34 @@ def measure(size: int, dtype: str, channels: int) -> dict[str, float]:
     return {name: tensors[name] * size * width / taken / 1e9 for name, taken in times.items()}
 
 
-def rows(device: Gpu, sizes: list[int], channels: list[int]) -> list[str]:
-    """A table in Markdown."""
-    lines = [
-        f"{device.name}:",
-        "",
-        "| elements | type | channels | copy, GB/s | forward | backward |",
-        "|---:|---|---:|---:|---:|---:|",
-    ]
+def measured(device: Gpu, sizes: list[int], channels: list[int]) -> Table:
+    """The copy's bandwidth, and the shares of it that the kernels reach."""
+    table = Table(
+        device.name,
+        {"elements": ",d", "type": "", "channels": "d", "copy, GB/s": ".0f", "forward": ".0%",
+         "backward": ".0%"},
+    )  # fmt: skip
     for size in sizes:
         for dtype in cuda.TYPES:
             for number in channels:
                 found = measure(size, dtype, number)
-                shares = (f"{found[name] / found['copy']:.0%}" for name in ("forward", "backward"))
-                lines.append(
-                    f"| {size:,} | {dtype} | {number} | {found['copy']:.0f} | "
-                    + " | ".join(shares)
-                    + " |"
-                )
-    return lines
+                shares = (found[name] / found["copy"] for name in ("forward", "backward"))
+                table.add(size, dtype, number, found["copy"], *shares)
+    return table
 
 
 def main() -> None:
-    """Print the table: the copy's bandwidth, and what share of it the kernels reach."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--channels", type=int, nargs="+", default=[1, 64])
+    add_json_option(parser)
     given = parser.parse_args()
     use, why = cuda.cuda_kernels().status()
     if use != "ready":
         parser.exit(1, f"{use}: {why}\n")
-    print("\n".join(rows(gpu(), given.sizes, given.channels)))
+    tables = [measured(gpu(), given.sizes, given.channels)]
+    report("benchmarks.cuda_quantizer", tables, given.json)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 from qgraph.kernels import NATIVE_LEVELS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,32 +60,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--level", choices=NATIVE_LEVELS, help="default: the best that the CPU has")
     parser.add_argument("--build", type=Path, default=ROOT / "build/bench")
+    add_json_option(parser)
     given = parser.parse_args()
     peak, *layers = timings(built(given.build), given.rounds, given.level)
     best = peak.macs / peak.seconds
     loop = f"; the loop of 512 bits: {best / 1e9:.0f}" if best else ""
-    table = Table(title=f"{given.level or 'best level'}, one thread, GMAC/s{loop}")
-    for heading in ("network", "layer", "times", "us", "GMAC/s", "of the loop"):
-        table.add_column(heading, justify="left" if heading in ("network", "layer") else "right")
+    table = Table(
+        f"{given.level or 'best level'}, one thread, GMAC/s{loop}",
+        {"network": "", "layer": "", "times": "d", "us": ".1f", "GMAC/s": ".0f",
+         "of the loop": ".0%"},
+    )  # fmt: skip
     seconds: dict[str, float] = defaultdict(float)
     macs: dict[str, float] = defaultdict(float)
     for t in layers:
         seconds[t.network] += t.times * t.seconds
         macs[t.network] += t.times * t.macs
-        add(table, t.network, t.layer, str(t.times), t.seconds, t.macs, best)
-    table.add_section()
+        add(table, t.network, t.layer, t.times, t.seconds, t.macs, best)
     for network in seconds:
-        add(table, network, "all", "", seconds[network], macs[network], best)
-    Console().print(table)
+        add(table, network, "all", None, seconds[network], macs[network], best)
+    report("benchmarks.engine_kernels", [table], given.json)
 
 
 def add(
-    table: Table, network: str, layer: str, times: str, seconds: float, macs: float, best: float
+    table: Table,
+    network: str,
+    layer: str,
+    times: int | None,
+    seconds: float,
+    macs: float,
+    best: float,
 ) -> None:
     """Add a row."""
-    share = f"{macs / seconds / best:.0%}" if best else ""
-    rate = f"{macs / seconds / 1e9:.0f}"
-    table.add_row(network, layer, times, f"{seconds * 1e6:.1f}", rate, share)
+    rate = macs / seconds
+    table.add(network, layer, times, seconds * 1e6, rate / 1e9, rate / best if best else None)
 
 
 if __name__ == "__main__":

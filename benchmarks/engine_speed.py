@@ -27,7 +27,8 @@ import numpy as np
 import typer
 
 from benchmarks import assets
-from benchmarks.tables import Table
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table, merged
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quiet import import_tensorflow_quietly
@@ -190,42 +191,37 @@ def _timed(call: Call, runs: int) -> tuple[float, float]:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def speeds(name: str, found: Mapping[tuple[int, int], Times]) -> Table:
-    ways = [f"batch {b}, {t} thread{'s' if t > 1 else ''}" for b, t in found]
+COLUMNS = {
+    "network": "", "runtime": "", "batch": "d", "threads": "d", "ms": ".3g", "ratio": ".2f",
+    "lower quartile": ".2f", "upper quartile": ".2f", "processor ratio": ".2f",
+}  # fmt: skip
+
+
+def speeds(found: Mapping[tuple[str, int, int], Times]) -> Table:
+    """A row for each network, runtime, batch and number of threads."""
     table = Table(
-        f"{name}: ms a call, ratio, of processor time", {"": "", **dict.fromkeys(ways, "")}
+        "Time of a call",
+        COLUMNS,
+        notes=[
+            f"medians of {FEWEST_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
+            "with its quartiles, then that of processor time"
+        ],
     )
-    for contestant in CONTESTANTS:
-        cells: list[Any] = []
-        for times in found.values():
-            own, base = (np.array(times[who]).T for who in (contestant, FLOAT_ORT))
+    for (name, batch, threads), times in found.items():
+        for runtime in CONTESTANTS:
+            own, base = (np.array(times[who]).T for who in (runtime, FLOAT_ORT))
             ratio, busy = own / base
-            cells.append(f"{np.median(own[0]):.3g}, {_spread(ratio)}, {np.median(busy):.2f}")
-        table.add(contestant, *cells)
-    clocks = [np.array(times[FLOAT_ORT])[:, 0] for times in found.values()]
-    bounds = [np.percentile(clock, (25, 50, 75)) for clock in clocks]
-    spread = [f"{(high - low) / middle:.0%}" for low, middle, high in bounds]
-    table.notes += [
-        f"medians of {FEWEST_TURNS} to {TURNS} turns; ratio to {FLOAT_ORT} in the same turn, "
-        "with its quartiles, then that of processor time",
-        f"noise: the quartiles of {FLOAT_ORT} itself are {', '.join(spread)} apart",
-    ]
+            low, middle, high = np.percentile(ratio, (25, 50, 75))
+            numbers = (float(np.median(own[0])), middle, low, high, float(np.median(busy)))
+            table.add(name, runtime, batch, threads, *(round(float(x), 4) for x in numbers))
     return table
 
 
-def _spread(ratios: Array) -> str:
-    low, middle, high = np.percentile(ratios, (25, 50, 75))
-    return f"{middle:.2f} ({low:.2f}-{high:.2f})"
-
-
 def layers(name: str, prepared: Path) -> Table:
-    """Breakdown of our engine's time, one thread, one sample."""
+    """The calls of our engine that take longest, one thread, one sample."""
     rows = _engine(prepared, PROFILES[0], 1).profile(1, 20)
     whole = sum(seconds for _, seconds in rows)
-    table = Table(
-        f"{name}, {ENGINES[PROFILES[0]]}: where the time goes",
-        {"call": "", "us": ".0f", "share": ".1%"},
-    )
+    table = Table(name, {"call": "", "us": ".0f", "share": ".1%"})
     kinds: dict[str, float] = {}
     for what, seconds in rows:
         kind = what.rsplit(": ", 1)[1]
@@ -234,8 +230,8 @@ def layers(name: str, prepared: Path) -> Table:
         table.add(what, 1e6 * seconds, seconds / whole)
     shares = (f"{kind} {s / whole:.0%}" for kind, s in sorted(kinds.items(), key=lambda k: -k[1]))
     table.notes += [
-        f"batch 1, 1 thread; {len(rows)} calls, {1000 * whole:.2f} ms",
-        f"by kind: {', '.join(shares)}",
+        f"{name}: batch 1, 1 thread; {len(rows)} calls, {1000 * whole:.2f} ms",
+        f"{name}: by kind: {', '.join(shares)}",
     ]
     return table
 
@@ -244,11 +240,10 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help=f"One of {', '.join(NETWORKS)}; may be repeated.")
     ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the times here.")] = None,
+    json_file: JsonFile = None,
     child: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Time the networks and print a table for each."""
+    """Time the networks and print their tables."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
     if child is not None:
@@ -256,22 +251,16 @@ def main(
         done = measure(name, batch, threads, Path(folder))
         Path(to).write_text(json.dumps(done), "utf-8")
         return
-    tables, times = [], {}
+    found: dict[tuple[str, int, int], Times] = {}
+    parts = []
     for name in only or NETWORKS:
-        found: dict[tuple[int, int], Times] = {}
         with tempfile.TemporaryDirectory() as scratch:
             prepare(name, Path(scratch))
             for batch, threads in itertools.product(BATCHES, THREADS):
-                found[batch, threads] = _apart(name, batch, threads, Path(scratch))
-            where = layers(name, Path(scratch))
-        tables += [speeds(name, found), where]
-        times[name] = {f"{b}, {t}": values for (b, t), values in found.items()}
-        for table in tables[-2:]:
-            table.show()
-    if json_file:
-        json_file.write_text(json.dumps(times, indent=1) + "\n", "utf-8")
-    if markdown:
-        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+                found[name, batch, threads] = _apart(name, batch, threads, Path(scratch))
+            parts.append((name, layers(name, Path(scratch))))
+    where = merged(f"Where the time of {PROFILES[0]} goes", "network", parts)
+    report("benchmarks.engine_speed", [speeds(found), where], json_file, seeds=(0,))
 
 
 def _apart(name: str, batch: int, threads: int, prepared: Path) -> Times:

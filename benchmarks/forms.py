@@ -21,9 +21,9 @@ import typer
 
 from benchmarks import assets
 from benchmarks.real.policies import folder as policies
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.backends.network_forms import Network, Runner
-from qgraph.cli.console import console
 from qgraph.compiler import quantize
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.exports import FORMS, form
@@ -212,19 +212,19 @@ def _weights(network: Network) -> int:
 def main(
     only: Annotated[list[str] | None, typer.Option(help="Part of a name; may be repeated.")] = None,
     forms: Annotated[list[str] | None, typer.Option(help="A form; may be repeated.")] = None,
-    json_file: Annotated[
+    rows_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Write rows here as they are done, and take those from it."),
+        typer.Option("--rows", help="Write rows here as they are done, and take those from it."),
     ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table here.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Compare, and print a table of elements compared and of those that differ."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_tensorflow_quietly()
     wanted = list(forms or FORMS)
     rows: dict[str, Row] = {}
-    if json_file and json_file.exists():
-        rows = json.loads(json_file.read_text("utf-8"))
+    if rows_file and rows_file.exists():
+        rows = json.loads(rows_file.read_text("utf-8"))
     for source in sources():
         if only and not any(part in source.name for part in only):
             continue
@@ -233,14 +233,9 @@ def main(
         for profile, network in networks(source):
             rows[f"{source.name}, {profile}"] = row = _row(network, wanted)
             print(f"{source.name}, {profile}", json.dumps(row), flush=True)
-            if json_file:
-                json_file.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
-    made = table(rows, wanted)
-    console().print(made.rich())
-    for note in made.notes:
-        console().print(f"  {note}", style="dim", soft_wrap=True)
-    if markdown:
-        markdown.write_text(made.markdown() + "\n", "utf-8")
+            if rows_file:
+                rows_file.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    report("benchmarks.forms", [table(rows, wanted), refusals(rows, wanted)], json_file)
 
 
 Row = dict[str, Any]
@@ -253,24 +248,37 @@ def _row(network: Network | str, wanted: list[str]) -> Row:
 
 
 def table(rows: Mapping[str, Row], wanted: list[str]) -> Table:
-    """A row for each network and profile, a column for each form."""
+    """A row for each network and profile, a column for the elements compared in each form."""
     made = Table(
-        "Codes compared with the integer reference, and how many differ",
-        {"network, profile": "", "steps": "", **dict.fromkeys(wanted, "")},
-    )
+        "Codes compared with the integer reference",
+        {"network": "", "profile": "", "steps": "d", **dict.fromkeys(wanted, ",d"),
+         "different": "d"},
+    )  # fmt: skip
     for key, row in rows.items():
-        found = row.get("forms", dict.fromkeys(wanted, row))
-        made.add(key, row.get("steps"), *(_cell(found[name]) for name in wanted))
-        reasons = {f["refused"]: name for name, f in found.items() if "refused" in f}
-        for reason in reasons:
-            names = [name for name, f in found.items() if f.get("refused") == reason]
-            of = "every form" if len(names) == len(wanted) else ", ".join(names)
-            made.notes.append(f"{key}, {of}: {reason.splitlines()[0]}")
+        found = [of_form for of_form in _of_forms(row, wanted).values() if "elements" in of_form]
+        different = sum(of_form["different"] for of_form in found) if found else None
+        elements = (of_form.get("elements") for of_form in _of_forms(row, wanted).values())
+        made.add(*key.rsplit(", ", 1), row.get("steps"), *elements, different)
     return made
 
 
-def _cell(found: Mapping[str, Any]) -> str:
-    return "-" if "refused" in found else f"{found['elements']:,}: {found['different']}"
+def refusals(rows: Mapping[str, Row], wanted: list[str]) -> Table:
+    """The reason why a form cannot carry a network."""
+    made = Table(
+        "What a form cannot carry", {"network": "", "profile": "", "forms": "", "reason": ""}
+    )
+    for key, row in rows.items():
+        found = _of_forms(row, wanted)
+        for reason in dict.fromkeys(f["refused"] for f in found.values() if "refused" in f):
+            names = [name for name, f in found.items() if f.get("refused") == reason]
+            forms = "every form" if len(names) == len(wanted) else ", ".join(names)
+            made.add(*key.rsplit(", ", 1), forms, reason.splitlines()[0])
+    return made
+
+
+def _of_forms(row: Row, wanted: list[str]) -> dict[str, Any]:
+    forms = row.get("forms", dict.fromkeys(wanted, row))
+    return {name: forms[name] for name in wanted}
 
 
 if __name__ == "__main__":

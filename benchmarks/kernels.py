@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+import typer
 
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 from qgraph import kernels
 from qgraph.kernels import plain
 
@@ -33,12 +34,15 @@ def milliseconds(variants: list[Run]) -> list[float]:
     return [statistics.median(taken) for taken in times]
 
 
-def main() -> None:
-    """Print one row for each kernel and size."""
+def measured() -> Table:
+    """A row for each size and kernel."""
     filters = np.random.default_rng(0).normal(size=(3, 3, 64)).astype(np.float32)
-    table = Table(title=kernels.backend().partition(":")[0])
-    for heading in ("kernel", "values", "ms", "numpy ms", "one copy ms"):
-        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    times = ("ms", "numpy ms", "one copy ms")
+    table = Table(
+        f"Native kernels: {kernels.backend().partition(':')[0]}",
+        {"kernel": "", "values": ",d", **dict.fromkeys(times, ".3f")},
+        notes=[f"medians of {ROUNDS} rounds"],
+    )
     for size in SIZES:
         x = np.random.default_rng(size).normal(size=size).astype(np.float32)
         g = np.cos(x)
@@ -65,11 +69,14 @@ def main() -> None:
             ),
         }
         for name, variants in rows.items():
-            times = milliseconds([*variants, partial(np.copyto, out, x)])
-            table.add_row(name, f"{size:,}", *(f"{taken:.3f}" for taken in times))
-        table.add_section()
-    Console().print(table)
+            table.add(name, size, *milliseconds([*variants, partial(np.copyto, out, x)]))
+    return table
+
+
+def main(json_file: JsonFile = None) -> None:
+    """Print one row for each kernel and size."""
+    report("benchmarks.kernels", [measured()], json_file)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

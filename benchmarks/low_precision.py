@@ -28,8 +28,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks import result
 from benchmarks.low_precision_memory import memory
 from benchmarks.low_precision_speed import speed
+from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
@@ -191,8 +193,7 @@ def report(
     out: Folder = RUNS,
     tasks: Tasks = ALL_TASKS,
     groups: Groups = ALL_GROUPS,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+    json_file: JsonFile = None,
     figure: Annotated[Path | None, typer.Option(metavar="PNG")] = None,
 ) -> None:
     """A table, and a figure, of the runs that are over."""
@@ -207,15 +208,14 @@ def report(
         raise typer.BadParameter(f"{out} has no run that is over")
     if figure is not None:
         draw(out, chosen(tasks, {task.name: task for task in TASKS}), groups.split(","), figure)
-    if as_json:
-        print(json.dumps(facts, indent=1))
-        return
-    columns = {"task": "", "variant": "", "seeds": "", "crashed": "", "return": ",.0f",
-               "+-": ",.0f", "of float32": ".0%"}  # fmt: skip
-    made = Table("SAC in float16", columns)
+    columns = {"task": "", "variant": "", "seeds": "d", "crashed": "d", "return": ",.0f",
+               "of float32": ".0%"}  # fmt: skip
+    notes = ["return: mean of the last three evaluations; ± is one standard deviation over seeds"]
+    made = Table("SAC in float16", columns, notes=notes)
     for fact in facts:
         made.add(*fact.values())
-    made.show(markdown)
+    seeds = range(max(fact["seeds"] for fact in facts))
+    result.report("benchmarks.low_precision", [made], json_file, seeds)
 
 
 def scores(out: Path, task: Task, variant: Variant) -> list[float]:
@@ -234,8 +234,7 @@ def facts_of(
         "variant": variant.name,
         "seeds": len(each),
         "crashed": sum(run.crashed for run in read_runs(out, task, variant)),
-        "return": float(np.mean(each)),
-        "deviation": float(np.std(each, ddof=1)) if len(each) > 1 else None,
+        "return": [float(np.mean(each)), float(np.std(each, ddof=1)) if len(each) > 1 else 0.0],
         "of_float32": share and float(share),
     }
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
-from qgraph.cli.console import console
 from qgraph.rl.environments import Actions
 
 # As the paper's: states of cheetah run and layers of 1024; images of 84 x 84, 3 frames.
@@ -35,10 +33,7 @@ class World:
         return np.dtype(np.uint8 if len(self.shape) == 3 else np.float32)
 
 
-def memory(
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown")] = False,
-) -> None:
+def memory(json_file: JsonFile = None) -> None:
     """Count bytes of parameters, target network, optimizer, and activations of the critics."""
     from qgraph.quiet import import_tensorflow_quietly
 
@@ -47,19 +42,13 @@ def memory(
     for name, (shape, batch) in WORLDS.items():
         for how in ("float32", "none", "all"):
             facts[f"{name}, {how}"] = bytes_of(World(shape), batch, how)
-    if as_json:
-        print(json.dumps(facts, indent=1))
-        return
     columns = {"learner": "", **dict.fromkeys(PARTS, ",.2f"), "in all": ",.2f", "less": ".2f"}
     made = Table("MB that SAC keeps", columns, notes=[NOTE])
     for learner, parts in facts.items():
         total = sum(parts.values())
         whole = sum(facts[f"{learner.partition(',')[0]}, float32"].values())
         made.add(learner, *(parts[part] / 1e6 for part in PARTS), total / 1e6, whole / total)
-    if markdown:
-        print(made.markdown())
-    else:
-        console().print(made.rich())
+    report("benchmarks.low_precision", [made], json_file)
 
 
 NOTE = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import typer
 
 from benchmarks.low_precision_memory import WORLDS, World
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.rl.learn.records import record_type
 from qgraph.rl.learn.replay import Batch
@@ -39,8 +39,7 @@ def speed(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Where nothing has float16 too.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Milliseconds of a step of SAC, in turns; only where the hardware has float16."""
     from qgraph.quiet import import_tensorflow_quietly
@@ -53,9 +52,6 @@ def speed(
     facts = {
         name: times(World(shape), batch, steps, turns) for name, (shape, batch) in WORLDS.items()
     }
-    if as_json:
-        print(json.dumps({"hardware": found, "ms": facts}, indent=1))
-        return
     table = Table(
         f"a step of SAC on {found or 'a CPU without float16'}",
         {"learner": "", "ms": ",.1f", "times quicker": ".2f"},
@@ -64,7 +60,7 @@ def speed(
     for name, taken in facts.items():
         for how, ms in taken.items():
             table.add(f"{name}, {how}", ms, taken["float32"] / ms)
-    table.show(markdown)
+    report("benchmarks.low_precision", [table], json_file)
 
 
 def times(world: World, batch: int, steps: int, turns: int) -> dict[str, float]:

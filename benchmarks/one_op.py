@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("qgraph", "transforms", "cli")
@@ -64,12 +65,14 @@ class Outcome:
 def main(
     op: Annotated[str, typer.Argument(help="Op of the graph and of the integer program.")] = "abs",
     only: Annotated[str, typer.Option(help="Only places whose path contains this.")] = "",
+    json_file: JsonFile = None,
 ) -> None:
     """Print a line for each place, and exit with 1 where one fails."""
     places = [p for p in [*_python_places(op), *_native_places(op)] if only in p.path]
     files = sorted({place.path for place in places})
     print(f"`{op}` has {len(places)} places in {len(files)} files: {', '.join(files)}")
-    table = Table("place", "developer", "user", "", title=f"without one place of `{op}`")
+    columns = ("place", "developer", "user", "verdict")
+    table = Table(f"Without one place of `{op}`", dict.fromkeys(columns, ""))
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
@@ -79,11 +82,11 @@ def main(
             outcome = _without(place, copy, op)
             failed |= not outcome.sound
             verdict = "" if outcome.sound else "FAIL"
-            table.add_row(f"{place.path}:{place.line}", outcome.developer, outcome.user, verdict)
+            table.add(f"{place.path}:{place.line}", outcome.developer, outcome.user, verdict)
             print(
                 f"{place.path}:{place.line} {verdict}\n    {outcome.developer}\n    {outcome.user}"
             )
-    Console(width=160).print(table)
+    report("benchmarks.one_op", [table], json_file)
     sys.exit(failed)
 
 

@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.tables import Table
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table, merged
 from qgraph.cli.rl.options import bits_of
 from qgraph.errors import UsageError
 from qgraph.rl.policy.affine import FLOAT, Simulated
@@ -96,10 +96,10 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
                 aware[b].append(returned(name, learnt(name, b, seed, steps), b))
             took = time.perf_counter() - start
             print(f"{name}, seed {seed}: {took:.0f} s", file=sys.stderr)
-        table = Table(f"{name}, {task.environment}", {"bits": "", "PTQ": "", "QAT": ""})
-        table.add("32", _spread(floats), "-")
+        table = Table(f"{name}, {task.environment}", {"bits": "d", "PTQ": ".1f", "QAT": ".1f"})
+        table.add(FLOAT, _spread(floats), None)
         for b in bits:
-            table.add(str(b), _spread(after[b]), _spread(aware[b]))
+            table.add(b, _spread(after[b]), _spread(aware[b]))
         table.notes.append(
             f"{steps} steps, quant delay half of them, {arguments.seeds} seeds; mean return of "
             f"{EPISODES} episodes each, and the deviation over seeds"
@@ -107,9 +107,9 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
         yield table
 
 
-def _spread(values: list[float]) -> str:
-    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{deviation}"
+def _spread(values: list[float]) -> list[float]:
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return [float(np.mean(values)), deviation]
 
 
 def main() -> None:
@@ -118,15 +118,17 @@ def main() -> None:
     parser.add_argument("--bits", default="8,6,5,4,3,2")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of training, in place of each task's own")
-    parser.add_argument("--markdown", type=Path)
+    add_json_option(parser)
     arguments = parser.parse_args()
-    texts = []
-    try:
+    parts: list[tuple[str, Table]] = []
+
+    def so_far() -> Iterator[Table]:
         for table in tables(arguments):
-            table.show()
-            texts.append(table.markdown())
-            if arguments.markdown:
-                arguments.markdown.write_text("\n\n".join(texts) + "\n", "utf-8")
+            parts.append((table.title, table))
+        yield merged("Trained aware of their bits", "task", parts)
+
+    try:
+        report("benchmarks.policies_aware", so_far(), arguments.json, range(arguments.seeds))
     except UsageError as error:
         print(f"skipped: {error}", file=sys.stderr)
 

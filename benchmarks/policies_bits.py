@@ -1,7 +1,7 @@
 """Returns of ten trained policies with fewer bits: tables 1 and 2 of the papers, and sweeps.
 
 python -m benchmarks.policies_bits                                  # everything; half an hour
-python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --markdown FILE
+python -m benchmarks.policies_bits --only CartPole --episodes 10 --bits 8 --json FILE
 
 The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
 the checkout. Needs `pip install 'qgraph-compiler[rl]'`, and gymnasium's box2d for some.
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.real.policies import folder
-from benchmarks.tables import Table
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table, merged
 from qgraph.cli.rl.options import bits_of, head_in
 from qgraph.errors import QGraphError, UnsupportedError
 from qgraph.rl.policy import read_policy
@@ -28,11 +29,11 @@ from qgraph.rl.policy.plots import plot
 from qgraph.rl.policy.study import DYNAMIC, STATIC, WAYS, PolicyForm, Study, StudyRow, forms, study
 
 TITLES = {
-    "papers": "weights and activations simulated as in the papers",
+    "papers": "simulated as in the papers",
     "weights": "weights alone",
-    "actor": "the actor's program, packed",
-    DYNAMIC: "as `qgraph rl quantize --env` packs, with corrected biases",
-    STATIC: "the static program, calibrated, exact to the bit",
+    "actor": "actor, packed",
+    DYNAMIC: "actor, biases corrected",
+    STATIC: "static, calibrated",
 }
 
 
@@ -72,17 +73,23 @@ def _study(file: Path, arguments: argparse.Namespace) -> Study:
 
 
 def tables(found: Sequence[tuple[str, Study]]) -> Iterator[Table]:
-    """Tables of each way: returns and divergences at 16 and 8 bits, then the sweep."""
-    for way in dict.fromkeys(row.way for _, one in found for row in one.rows):
-        rows = {name: [row for row in one.rows if row.way == way] for name, one in found}
-        yield _returns(way, found, rows)
-        yield _sweep(way, found, rows)
+    """Returns and divergences at 16 and 8 bits, then the sweep, a row for each way and policy."""
+    ways = dict.fromkeys(row.way for _, one in found for row in one.rows)
+    of_way = {
+        way: {name: [row for row in one.rows if row.way == way] for name, one in found}
+        for way in ways
+    }
+    returns = ((TITLES[way], _returns(found, rows)) for way, rows in of_way.items())
+    yield merged("Returns", "way", returns)
+    bits = sorted({row.bits for _, one in found for row in one.rows}, reverse=True)
+    sweeps = ((TITLES[way], _sweep(bits, found, rows)) for way, rows in of_way.items())
+    yield merged("Change of the return by bits", "way", sweeps)
 
 
-def _returns(way: str, found: Any, rows: dict[str, list[StudyRow]]) -> Table:
+def _returns(found: Any, rows: dict[str, list[StudyRow]]) -> Table:
     table = Table(
-        f"Returns: {TITLES[way]}",
-        {"policy": "", "float": "", "fp16": "", "int8": "", "change, int8": "+.2%",
+        "Returns",
+        {"policy": "", "float": ".1f", "fp16": ".1f", "int8": ".1f", "change, int8": "+.2%",
          "error of it": ".2%", "same action": ".1%", "KL actions": ".4f", "KL policy": ".4f"},
     )  # fmt: skip
     for name, one in found:
@@ -103,20 +110,16 @@ def _returns(way: str, found: Any, rows: dict[str, list[StudyRow]]) -> Table:
     return table
 
 
-def _sweep(way: str, found: Any, rows: dict[str, list[StudyRow]]) -> Table:
-    bits = sorted({row.bits for of_one in rows.values() for row in of_one}, reverse=True)
-    table = Table(
-        f"Change of the return by bits: {TITLES[way]}",
-        {"policy": "", **{f"{b} bits": "" for b in bits}},
-    )
+def _sweep(bits: list[int], found: Any, rows: dict[str, list[StudyRow]]) -> Table:
+    table = Table("Sweep", {"policy": "", **{f"{b} bits": "+.1%" for b in bits}})
     for name, _ in found:
-        changes = {row.bits: f"{row.change:+.1%} ± {row.change_error:.1%}" for row in rows[name]}
-        table.add(name, *(changes.get(b, "-") for b in bits))
+        changes = {row.bits: [row.change, row.change_error] for row in rows[name]}
+        table.add(name, *(changes.get(b) for b in bits))
     return table
 
 
-def _mean(returns: Any) -> str:
-    return f"{returns.mean:.1f} ± {returns.error:.1f}"
+def _mean(returns: Any) -> list[float]:
+    return [float(returns.mean), float(returns.error)]
 
 
 def main() -> None:
@@ -127,27 +130,18 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--plots", type=Path, help="a folder, for figures of each policy")
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--studies", type=Path, help="a JSON file, for all that each study has")
+    add_json_option(parser)
     arguments = parser.parse_args()
     found = []
     for name, one in studies(arguments):
         found.append((name, one))
         if arguments.plots:
             plot(one, arguments.plots / name)
-        _write(arguments, found)
-    for table in tables(found):
-        table.show()
-
-
-def _write(arguments: argparse.Namespace, found: Sequence[tuple[str, Study]]) -> None:
-    """After each policy: what there is, is kept."""
-    if arguments.markdown:
-        texts = [table.markdown() for table in tables(found)]
-        arguments.markdown.write_text("\n\n".join(texts) + "\n", "utf-8")
-    if arguments.json:
-        data = {name: one.as_json() for name, one in found}
-        arguments.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+        if arguments.studies:
+            data = {name: one.as_json() for name, one in found}
+            arguments.studies.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    report("benchmarks.policies_bits", tables(found), arguments.json)
 
 
 if __name__ == "__main__":

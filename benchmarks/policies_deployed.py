@@ -1,6 +1,6 @@
 """Policies I to III of QuaRL's table 2: time, memory, too little memory; float32, int8, int4 and C.
 
-python -m benchmarks.policies_deployed [--seconds 2] [--markdown FILE]
+python -m benchmarks.policies_deployed [--seconds 2] [--json FILE]
 
 Each form runs in a process of its own, from its file. `memory` is what the process grows by from
 before the file is opened until actions were made. `needs` is the least address space (RLIMIT_AS)
@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
 from qgraph.backends.c.c_form import build, packed, write_program
-from qgraph.cli.console import console
 from qgraph.errors import UnsupportedError
 from qgraph.ir.graph import Graph
 from qgraph.rl.head import Head
@@ -223,16 +223,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2, help="for each time that is taken")
     parser.add_argument("--only", default="", help="policies with this in their names")
-    parser.add_argument("--markdown", type=Path)
+    add_json_option(parser)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(child(*json.loads(arguments.child))))
         return
     made = table(arguments.seconds, arguments.only)
-    console().print(made.rich())
-    if arguments.markdown:
-        arguments.markdown.write_text(made.markdown() + "\n", "utf-8")
+    report("benchmarks.policies_deployed", [made], arguments.json)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
@@ -28,10 +27,10 @@ from benchmarks.real.policies import (
     play,
     task_of,
 )
+from benchmarks.result import add_json_option, report
 from benchmarks.tables import Table
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
-from qgraph.cli.console import console
 from qgraph.compiler import quantize
 from qgraph.ir.types import Array
 
@@ -64,7 +63,7 @@ def main() -> None:
     parser.add_argument("policy", help="name of a policy's file, without .pb")
     parser.add_argument("--episodes", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--markdown", type=Path, help="write the table here")
+    add_json_option(parser)
     options = parser.parse_args()
     ends = np.linspace(FIRST, FIRST + options.episodes, options.jobs + 1).astype(int)
     parts = [range(int(a), int(b)) for a, b in pairwise(ends)]
@@ -81,9 +80,7 @@ def main() -> None:
         error = float(lost.std(ddof=1) / np.sqrt(len(lost)))
         mean = abs(float(base.mean()))
         table.add(what, float(values.mean()), float(lost.mean()) / mean, error / mean)
-    console().print(table.rich())
-    if options.markdown is not None:
-        options.markdown.write_text(table.markdown() + "\n", "utf-8")
+    report("benchmarks.policies_returns", [table], options.json)
 
 
 if __name__ == "__main__":

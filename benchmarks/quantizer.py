@@ -21,11 +21,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.result import add_json_option, report
+from benchmarks.tables import Table
 
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 THREADS = (1, 2)
@@ -234,45 +237,41 @@ def in_a_process(*arguments: object) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def times_table(sizes: list[int], dtype: str, passes: str) -> list[str]:
-    """Ratios to the floor, in Markdown."""
+def times_table(sizes: list[int], dtype: str, passes: str) -> Table:
+    """Ratios to the floor."""
     names = VARIANTS if dtype == "float32" else NARROW
-    lines = [
-        f"| {dtype}, {passes} | threads | floor, ms | " + " | ".join(names) + " |",
-        "|---:|---:|---:" + "|---:" * len(names) + "|",
-    ]
+    table = Table(
+        f"{dtype}, {passes}: time as a multiple of the floor",
+        {"elements": ",d", "threads": "d", "floor, ms": ".3f", **dict.fromkeys(names, ".2f")},
+    )
     for size in sizes:
         for threads in THREADS:
             found = in_a_process("time", size, threads, dtype, passes)
-            ratios = " | ".join(f"{found[name]:.2f}x" for name in names)
-            lines.append(f"| {size:,} | {threads} | {found['floor']:.3f} | {ratios} |")
-            print(lines[-1], file=sys.stderr)
-    return [*lines, ""]
+            table.add(size, threads, found["floor"], *(found[name] for name in names))
+            print(f"{dtype}, {passes}, {size:,}, {threads} threads", file=sys.stderr)
+    return table
 
 
-def memory_table(size: int, dtype: str) -> list[str]:
-    """Bytes an element, in Markdown."""
+def memory_table(size: int, dtype: str) -> Table:
+    """Bytes an element."""
     names = VARIANTS if dtype == "float32" else NARROW
-    lines = [f"| {dtype}, bytes an element | " + " | ".join(names) + " |"]
-    lines += ["|---" + "|---:" * len(names) + "|"]
+    table = Table(f"{dtype}: bytes an element", {"memory": "", **dict.fromkeys(names, ".1f")})
     for what, row in (("left", "left by the forward pass"), ("peak", "peak of a step")):
-        found = [in_a_process(what, size, name, dtype) for name in names]
-        lines += [f"| {row} | " + " | ".join(f"{b:.1f}" for b in found) + " |"]
-    return [*lines, ""]
+        table.add(row, *(in_a_process(what, size, name, dtype) for name in names))
+    return table
 
 
-def tables(sizes: list[int], parts: list[str]) -> list[str]:
-    """All that was asked for."""
-    lines = []
+def tables(sizes: list[int], parts: list[str]) -> Iterator[Table]:
+    """The tables of the parts that were asked for."""
     for passes in ("both", "forward"):
         if passes in parts:
-            lines += times_table(sizes, "float32", passes)
+            yield times_table(sizes, "float32", passes)
     if "memory" in parts:
-        lines += memory_table(1 << 24, "float32")
+        yield memory_table(1 << 24, "float32")
     if "narrow" in parts:
         for dtype in TYPES:
-            lines += times_table(sizes, dtype, "both") + memory_table(1 << 24, dtype)
-    return lines
+            yield times_table(sizes, dtype, "both")
+            yield memory_table(1 << 24, dtype)
 
 
 def main() -> None:
@@ -281,9 +280,11 @@ def main() -> None:
     parser.add_argument("--one", nargs="+", metavar="ARGUMENT", help=argparse.SUPPRESS)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    add_json_option(parser)
     given = parser.parse_args()
     if given.one is None:
-        print("\n".join(tables(given.sizes, given.parts)))
+        made = tables(given.sizes, given.parts)
+        report("benchmarks.quantizer", made, given.json, packages=("tensorflow",))
         return
     what, size, *rest = given.one
     if what == "time":

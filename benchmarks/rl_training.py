@@ -26,6 +26,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks import result
+from benchmarks.result import JsonFile
 from benchmarks.tables import Table
 from benchmarks.training_runs import (
     WINDOW,
@@ -34,12 +36,12 @@ from benchmarks.training_runs import (
     column,
     curve,
     is_complete,
+    known,
     last_line,
     rows_of,
     side_by_side,
     smooth,
     spread,
-    written,
 )  # fmt: skip
 
 FLOAT = 32
@@ -177,8 +179,7 @@ def read_runs(out: Path, tasks: Sequence[Task]) -> Iterator[Group]:
 def report(
     out: Folder = RUNS,
     tasks: Names = ALL,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown")] = False,
+    json_file: JsonFile = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="PNG", help="Learning curves over seeds.")
     ] = None,
@@ -191,23 +192,22 @@ def report(
     facts = [facts_of(group, floats.get(group.task.name)) for group in groups]
     if figure is not None:
         draw(groups, figure)
-    if as_json:
-        print(json.dumps(facts, indent=1))
-        return
     made = Table("Training", COLUMNS, notes=[NOTE])
     for fact in facts:
         made.add(*cells(fact))
-    made.show(markdown)
+    seeds = {run.seed for group in groups for run in group.runs}
+    result.report("benchmarks.rl_training", [made], json_file, sorted(seeds))
 
 
 COLUMNS = {
     "task": "",
-    "bits": "",
-    "seeds": "",
-    "best return": "",
-    "last return": "",
-    "steps to 95 %": "",
-    "seconds to 95 %": "",
+    "bits": "d",
+    "seeds": "d",
+    "best return": ",.0f",
+    "last return": ",.0f",
+    "seeds to 95 %": "d",
+    "steps to 95 %": ",.0f",
+    "seconds to 95 %": ",.0f",
     "steps/s": ",.0f",
     "learner waits": ".0%",
     "actors wait": ".0%",
@@ -256,16 +256,15 @@ def ratio(group: Group, base: Group, part: str) -> float | None:
 
 
 def cells(fact: dict[str, Any]) -> tuple[Any, ...]:
-    missing = fact["seeds"] - fact["reached"]
-    some = f" ({fact['reached']} of {fact['seeds']})" if missing else ""
     return (
         fact["task"],
         fact["bits"],
         fact["seeds"],
-        written(fact["best"]),
-        written(fact["last"]),
-        written(fact["steps"]) + some,
-        written(fact["seconds"]) + some,
+        known(fact["best"]),
+        fact["last"],
+        fact["reached"],
+        fact["steps"],
+        fact["seconds"],
         fact["speed"][0],
         fact["learner_waiting"],
         fact["actors_waiting"],

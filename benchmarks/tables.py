@@ -67,23 +67,26 @@ class Table:
             made.add_row(*self.cells(row))
         return made
 
-    def show(self, markdown: bool = False) -> None:
+    def show(self) -> None:
         """Print it, with its notes."""
-        if markdown:
-            print(f"**{self.title}**\n\n{self.markdown()}\n")
-            return
         console().print(self.rich())
         for note in self.notes:
             console().print(f"  {note}", style="dim")
-
-    def to_json(self) -> dict[str, Any]:
-        """Title, rows and notes."""
-        return {"title": self.title, "rows": self.rows, "notes": self.notes}
 
     def markdown(self) -> str:
         """The table in Markdown, without its title."""
         lines = [_line(list(self.columns)), _line(["---"] * len(self.columns))]
         return "\n".join([*lines, *(_line(self.cells(row)) for row in self.rows)])
+
+
+def merged(title: str, heading: str, parts: Iterable[tuple[str, Table]]) -> Table:
+    """One table of several that have the same columns; `heading` tells their rows apart."""
+    made = Table(title, {})
+    for name, table in parts:
+        made.columns = {heading: "", **table.columns}
+        made.rows += [{heading: name, **row} for row in table.rows]
+        made.notes += [note for note in table.notes if note not in made.notes]
+    return made
 
 
 def _written(value: Any, how: str) -> str:

@@ -97,11 +97,9 @@ def spread(values: Any) -> list[float] | None:
     return [float(found.mean()), float(error)]
 
 
-def written(found: list[float] | None, places: int = 0) -> str:
-    """Text for a table of what `spread` gave, with so many decimal places."""
-    if found is None or not np.isfinite(found[0]):
-        return "-"
-    return f"{found[0]:,.{places}f} +- {found[1]:,.{places}f}"
+def known(found: list[float] | None) -> list[float] | None:
+    """The result of `spread`, or None where it is not a number."""
+    return found if found is not None and np.isfinite(found[0]) else None
 
 
 def curve(

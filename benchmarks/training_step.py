@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib.metadata
 import json
 import os
 import re
@@ -28,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.families import networks
+from benchmarks.result import add_json_option, report, versions
+from benchmarks.tables import Table
 
 FLOAT, FLOAT_FROZEN = "float", "float, batch norms frozen"
 QUANTIZED, QUANTIZED_FROZEN = "qgraph", "qgraph, batch norms frozen"
@@ -236,33 +237,29 @@ def in_a_process(what: str, *arguments: object) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def versions() -> dict[str, str]:
-    """Versions of the installed packages."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def table(names: Iterable[str], rounds: int) -> str:
-    """Times and peak memory, with what they are of the float step's, in Markdown."""
-    known = versions()
-    variants = [v for v in VARIANTS if v != TFMOT or PACKAGES[-1] in known]
-    measured = ("ms", "of float", "processor ms", "of float", "peak MB, 8 batches", "of float")
-    lines = [f"| network | step | {' | '.join(measured)} |"]
-    lines += ["|---|---|---:|---:|---:|---:|---:|---:|"]
+def table(names: Iterable[str], rounds: int) -> Table:
+    """Times and peak memory of each step, and their ratio to the float step's."""
+    measures = ("ms", "processor ms", "peak MB")
+    columns = {c: how for m in measures for c, how in ((m, ".0f"), (f"{m}, of float", ".2f"))}
+    made = Table(
+        "Training step",
+        {"network": "", "step": "", **columns},
+        notes=[
+            f"times of one batch, medians of {rounds} in turns; peak memory with batches "
+            f"{BATCHES_FOR_MEMORY} times as large, in a process of its own"
+        ],
+    )
+    variants = [v for v in VARIANTS if v != TFMOT or versions(PACKAGES[-1:])]
     for name in names:
         times = in_a_process("time", name, rounds)
         memory = {v: in_a_process("memory", name, v) for v in variants}
         for variant in variants:
-            pairs = (*times[variant], memory[variant]), (*times[FLOAT], memory[FLOAT])
-            cells = " | ".join(f"{x:.0f} | {x / of:.2f}x" for x, of in zip(*pairs, strict=True))
-            lines.append(f"| {name} | {variant} | {cells} |")
-            print(lines[-1], file=sys.stderr)
-    return "\n".join([*lines, "", ", ".join(f"{k} {v}" for k, v in known.items())])
+            pairs = zip(
+                (*times[variant], memory[variant]), (*times[FLOAT], memory[FLOAT]), strict=True
+            )
+            made.add(name, variant, *(cell for x, of in pairs for cell in (x, x / of)))
+            print(f"{name}, {variant}", file=sys.stderr)
+    return made
 
 
 def main() -> None:
@@ -271,12 +268,14 @@ def main() -> None:
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=15)
+    add_json_option(parser)
     given = parser.parse_args()
     if given.one is None:
-        print(table(given.only, given.rounds))
+        made = [table(given.only, given.rounds)]
+        report("benchmarks.training_step", made, given.json, packages=PACKAGES)
         return
     what, name, last = given.one
-    variants = [v for v in VARIANTS if v != TFMOT or PACKAGES[-1] in versions()]
+    variants = [v for v in VARIANTS if v != TFMOT or versions(PACKAGES[-1:])]
     if what == "time":
         found: Any = milliseconds(CASES[name], variants, int(last))
     else:

@@ -1,9 +1,9 @@
-"""python -m benchmarks.broadcast latency"""
+"""The way of weights from a learner to its actors: ``python -m benchmarks.broadcast latency``."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated
+from collections.abc import Iterable
+from pathlib import Path
 
 import typer
 
@@ -12,19 +12,14 @@ from benchmarks.broadcast.latency import latency
 from benchmarks.broadcast.policies import POLICIES
 from benchmarks.broadcast.scaling import scaling
 from benchmarks.broadcast.transport import transport
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
-from qgraph.cli.console import console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
-def _show(table: Table, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(table.to_json()))
-    else:
-        console().print(table.rich())
-        print(table.markdown())
+def _report(tables: Iterable[Table], json_file: Path | None) -> None:
+    report("benchmarks.broadcast", tables, json_file, packages=("torch", "ray", "tensorflow"))
 
 
 @app.callback()
@@ -34,36 +29,34 @@ def _commands() -> None:
 
 @app.command("latency")
 def latency_command(
-    policy: str = "3x2048", updates: int = 40, rest: float = 0.0005, as_json: Json = False
+    policy: str = "3x2048", updates: int = 40, rest: float = 0.0005, json_file: JsonFile = None
 ) -> None:
-    """From a learner's step to the first action by its weights."""
-    _show(latency(policy, POLICIES[policy], updates, rest), as_json)
+    """Time a learner's step to the first action by its weights."""
+    _report([latency(policy, POLICIES[policy], updates, rest)], json_file)
 
 
 @app.command("transport")
-def transport_command(rounds: int = 40, as_json: Json = False) -> None:
-    """A block to two processes: shared memory, sockets, ZeroMQ, Ray."""
-    _show(transport(rounds), as_json)
+def transport_command(rounds: int = 40, json_file: JsonFile = None) -> None:
+    """Time a block to two processes: shared memory, sockets, ZeroMQ, Ray."""
+    _report([transport(rounds)], json_file)
 
 
 @app.command("breakdown")
 def breakdown_command(
-    policy: str = "3x2048", steps: int = 1000, interval: float = 0.02, as_json: Json = False
+    policy: str = "3x2048", steps: int = 1000, interval: float = 0.02, json_file: JsonFile = None
 ) -> None:
-    """Break an actor's time down, with many looks at new weights and with few."""
-    for table in breakdown(policy, POLICIES[policy], steps, interval):
-        _show(table, as_json)
+    """Divide an actor's time, with many looks at new weights and with few."""
+    _report([breakdown(policy, POLICIES[policy], steps, interval)], json_file)
 
 
 @app.command("scaling")
 def scaling_command(
     policy: str = "3x2048", most: int = 8, steps: int = 1000, interval: float = 0.1,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:  # fmt: skip
-    """1 to `most` actors, and the cost model of ActorQ's paper."""
+    """Time 1 to `most` actors, and fit the cost model of ActorQ's paper."""
     counts = [n for n in (1, 2, 4, 8, 16) if n <= most]
-    for table in scaling(policy, POLICIES[policy], counts, steps, interval):
-        _show(table, as_json)
+    _report(scaling(policy, POLICIES[policy], counts, steps, interval), json_file)
 
 
 if __name__ == "__main__":

@@ -13,30 +13,28 @@ from benchmarks.tables import Table
 from qgraph.rl.actor import ActorProgram
 
 ENVIRONMENT = "CartPole-v1"
-PERIODS = {"communication-heavy": 30, "compute-heavy": 300}  # steps between looks, as in the paper
+PERIODS = (30, 300)  # steps between looks: communication-heavy and compute-heavy in the paper
 KINDS = (("torch", 32), ("torch", 8), ("ours", 32), ("ours", 16), ("ours", 8), ("ours", 4))
 NAMES = {"ours": "qgraph", "torch": "PyTorch, as ActorQ"}
 WARM_UP = 100  # steps that are not counted
 
 
-def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -> list[Table]:
+def breakdown(name: str, hidden: tuple[int, ...], steps: int, interval: float) -> Table:
     """Milliseconds of 1000 steps of one actor, whose learner publishes every `interval` seconds."""
     program = dense_policy(hidden)
-    tables = []
-    for title, period in PERIODS.items():
-        columns = {"actor": "", "bits": "", **dict.fromkeys(PARTS, ".1f"), "in all": ".1f"}
-        table = Table(
-            f"1000 steps with {name} in {ENVIRONMENT}, ms: {title}, a look every {period} steps",
-            columns,
-            notes=[f"The learner publishes every {1e3 * interval:.0f} ms, and rests otherwise."],
-        )
+    table = Table(
+        f"1000 steps with {name} in {ENVIRONMENT}, ms",
+        {"looks every": "", "actor": "", "bits": "d", **dict.fromkeys(PARTS, ".1f"),
+         "in all": ".1f"},
+        notes=[f"The learner publishes every {1e3 * interval:.0f} ms, and rests otherwise."],
+    )  # fmt: skip
+    for period in PERIODS:
         for kind, bits in KINDS:
             given: dict[str, Any] = {"period": period, "environment": ENVIRONMENT}
             with timed_run(kind, program, bits, **given) as timed:
                 parts = spent(timed, program, steps, interval)
-            table.add(NAMES[kind], bits, *parts, sum(parts))
-        tables.append(table)
-    return tables
+            table.add(f"{period} steps", NAMES[kind], bits, *parts, sum(parts))
+    return table
 
 
 def spent(

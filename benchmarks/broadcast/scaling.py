@@ -89,14 +89,14 @@ def _model(found: Sequence[Costs], sizes: dict[int, int]) -> Table:
     co = float((ideal - saved) @ processors / (processors @ processors))
     table = Table(
         f"Saved by {BITS[1]} bits, s of all processors' time for 1000 steps of each actor",
-        {"actors": "", "processors": "", "measured": "", "model": ".2f"},
+        {"actors": "", "processors": "", "measured": ".2f", "model": ".2f"},
     )
     for n, np_, measured in zip(counts, processors, saved, strict=True):
-        table.add(n, int(np_), f"{measured:.2f}", (cb + ca) * n - co * int(np_))
+        table.add(n, int(np_), float(measured), (cb + ca) * n - co * int(np_))
     # Afar, blocks go one after the other over a link, to each actor at each look.
     looks = 1000 / PERIOD
     link = looks * (sizes[BITS[0]] - sizes[BITS[1]]) / NETWORK
-    table.add(FAR, FAR, "a prediction", (cb + link + ca - co) * FAR)
+    table.add(FAR, FAR, None, (cb + link + ca - co) * FAR)
     table.notes += [
         f"cb = {cb:.4f} s, ca = {ca:.4f} s, co = {co:.4f} s per actor or processor.",
         f"{FAR} actors: a prediction, not a measurement. Each has a processor, and its blocks come "

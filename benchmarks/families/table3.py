@@ -25,6 +25,7 @@ from benchmarks.families.networks import FAMILIES
 from benchmarks.families.train import path_of
 from benchmarks.real.measure import batches, exactness
 from benchmarks.registry import cache
+from benchmarks.result import JsonFile, report
 from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
@@ -205,25 +206,34 @@ class _Told:
 
 
 def table_3(rows: dict[str, dict[Way, Facts]], notes: Iterable[str]) -> Table:
-    """Test accuracy by network and way; behind retrained ones the epochs of the best checkpoint."""
+    """Test accuracy by network and way; for retrained ones the epoch of the best checkpoint too."""
+    columns: dict[str, str] = {}
+    for way in WAYS:
+        columns[way.title] = ".2%"
+        if any(found[way].get("best") for found in rows.values()):
+            columns[f"{way.title}, epoch"] = ".1f"
+    over = {f"{way} over wt FP32": "+.2f" for way in ("INT8", "INT4")}
     table = Table(
-        "Test accuracy, static and retrained",
-        {"network": "", **{way.title: "" for way in WAYS},
-         "INT8 over wt FP32": "", "INT4 over wt FP32": ""},
-        notes=list(notes),
-    )  # fmt: skip
+        "Test accuracy, static and retrained", {"network": "", **columns, **over}, notes=list(notes)
+    )
     for name, found in rows.items():
         reference = found[REFERENCE]["test"]
-        over = [f"{100 * (found[way]['test'] - reference):+.2f}" for way in WAYS[-2:]]
-        table.add(name, *(_cell(found[way]) for way in WAYS), *over)
+        cells: dict[str, float | None] = {}
+        for way in WAYS:
+            cells |= {way.title: found[way]["test"], f"{way.title}, epoch": _epoch(found[way])}
+        above = [100 * (found[way]["test"] - reference) for way in WAYS[-2:]]
+        table.add(name, *(cells[heading] for heading in columns), *above)
     return table
 
 
+def _epoch(facts: Facts) -> float | None:
+    best = facts.get("best")
+    return best["step"] / facts["steps_per_epoch"] if best else None
+
+
 def _cell(facts: Facts) -> str:
-    shown = f"{facts['test']:.2%}"
-    if facts.get("best"):
-        shown += f" ({facts['best']['step'] / facts['steps_per_epoch']:.1f})"
-    return shown
+    epoch = _epoch(facts)
+    return f"{facts['test']:.2%}" + (f" ({epoch:.1f})" if epoch is not None else "")
 
 
 def table_5(rows: dict[str, dict[Way, Facts]]) -> Table:
@@ -264,9 +274,9 @@ def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
     float_ways, int8_ways = (REFERENCE, ANNEALED[0]), (BOTH, ANNEALED[1])
     table = Table(
         "The rate of weights annealed",
-        {"network": "", "orders of batches": "",
-         **{way.title: "" for way in (*float_ways, *int8_ways)},
-         "annealed INT8 over the better FP32": "", "standard error": ""},
+        {"network": "", "orders of batches": "d",
+         **{way.title: ".2f" for way in (*float_ways, *int8_ways)},
+         "annealed INT8 over the better FP32": "+.2f", "standard error": ".2f"},
         notes=["mean over orders of the batches; the standard error is that of the difference of "
                "the means, by these runs"],
     )  # fmt: skip
@@ -277,9 +287,9 @@ def table_annealed(seeds: dict[str, dict[Way, list[Facts]]]) -> Table:
         better, int8 = max(float_ways, key=means.__getitem__), ANNEALED[1]
         count = len(found[int8])
         spread = sum(_tests(found[way]).var(ddof=1) for way in (better, int8)) if count > 1 else 0
-        error = f"{np.sqrt(spread / count):.2f}" if count > 1 else "-"
-        shown = (f"{mean:.2f}" for mean in means.values())
-        table.add(name, str(count), *shown, f"{means[int8] - means[better]:+.2f}", error)
+        error = float(np.sqrt(spread / count)) if count > 1 else None
+        shown = (float(mean) for mean in means.values())
+        table.add(name, count, *shown, float(means[int8] - means[better]), error)
     return table
 
 
@@ -287,8 +297,8 @@ def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
     """Retrained float and 8 bits, over several orders of the batches."""
     table = Table(
         f"Test accuracy over {count} orders of the batches, mean and standard deviation",
-        {"network": "", "8 bits": "", REFERENCE.title: "", BOTH.title: "", "INT8 over FP32": "",
-         "standard error": ""},
+        {"network": "", "8 bits": "", REFERENCE.title: ".2f", BOTH.title: ".2f",
+         "INT8 over FP32": "+.2f", "standard error": ".2f"},
         notes=["the float network, its calibration and the test images are the same for all; "
                "the standard error is that of the difference of the means, by these runs"],
     )  # fmt: skip
@@ -298,9 +308,9 @@ def table_seeds(seeds: dict[str, dict[Way, list[Facts]]], count: int) -> Table:
             tests = _tests(found[way])
             over = tests.mean() - float_tests.mean()
             error = np.sqrt((float_tests.var(ddof=1) + tests.var(ddof=1)) / count)
-            shown = [f"{t.mean():.2f} ± {t.std(ddof=1):.2f}" for t in (float_tests, tests)]
+            shown = [[float(t.mean()), float(t.std(ddof=1))] for t in (float_tests, tests)]
             start = "equalized" if way.equalized else "not equalized"
-            table.add(name, start, *shown, f"{over:+.2f}", f"{error:.2f}")
+            table.add(name, start, *shown, float(over), float(error))
     return table
 
 
@@ -332,7 +342,7 @@ def main(
     seeds: Annotated[
         int, typer.Option(min=1, help="Orders of the batches, for retrained float and 8 bits.")
     ] = 1,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables here.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Train what is not done yet, and print the tables."""
     import_tensorflow_quietly()
@@ -363,10 +373,7 @@ def main(
     tables = [table_3(rows, NOTES), table_equalized(rows), table_5(rows)]
     tables += [table_annealed(repeated)]
     tables += [table_seeds(repeated, seeds)] if seeds > 1 else []
-    for table in tables:
-        table.show()
-    if markdown:
-        markdown.write_text("\n\n".join(t.markdown() for t in tables) + "\n", "utf-8")
+    report("benchmarks.families.table3", tables, json_file, range(1, seeds + 1))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def distilled() -> Table:
     wanted = _logits(model, seen)
     table = Table(
         "MobileNetV1, graffitist-int8, trained without labels",
-        {"begins as": "", "": "", "as float, CIFAR-10": ".1%", "logits SQNR dB": ".1f",
+        {"begins as": "", "state": "", "as float, CIFAR-10": ".1%", "logits SQNR dB": ".1f",
          "as float, photos": "d", "right, photos": "d", "minutes": ".0f"},
         notes=[
             f"{TRAINING:,} CIFAR-10 training images, enlarged, {OPTIONS.epochs} epochs in batches "

@@ -12,7 +12,7 @@ from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class, sqnr
 from benchmarks.real.mobilenet import BACKGROUND, LOGITS, enlarged, scaled
 from benchmarks.real.steps import FLOAT_RUNS, built, seconds_of
-from benchmarks.tables import Table
+from benchmarks.tables import Table, merged
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
@@ -25,7 +25,6 @@ from qgraph.quant.profile import load_profile
 from qgraph.static.search import EFFORTS
 
 COLUMNS = {
-    "what": "",
     "right": ".2%",
     "as float": ".2%",
     "SQNR, dB": ".1f",
@@ -58,11 +57,17 @@ class Case:
 
 
 def tables() -> Iterator[Table]:
+    efforts: list[tuple[str, Table]] = []
+    steps: list[tuple[str, Table]] = []
     for made in (_cifar, _mobilenet_v1, _mobilenet_v2):
         case = made()
         bench = _Bench(case)
-        for profile in case.profiles:
-            yield from bench.tables(profile)
+        found = {profile: bench.tables(profile) for profile in case.profiles}
+        for parts, index in ((efforts, 0), (steps, 1)):
+            of_profiles = ((profile, both[index]) for profile, both in found.items())
+            parts.append((case.title, merged(case.title, "profile", of_profiles)))
+    yield merged("Static quantization by effort", "network", efforts)
+    yield merged("What each step of the plan brings", "network", steps)
 
 
 def _cifar() -> Case:
@@ -113,28 +118,26 @@ class _Bench:
             lambda: program.predict(case.input, case.calibration, self.output, case.batch)
         )
 
-    def tables(self, profile: str) -> Iterator[Table]:
+    def tables(self, profile: str) -> tuple[Table, Table]:
         """One table by effort, one that adds the steps of the last plan one by one."""
         case, target = self.case, load_profile(profile)
         title = f"{case.title}, {profile}"
         notes = [
-            *case.notes,
-            "float runs: the time in runs of the float network over the calibration images "
-            f"({self.float_seconds:.2f} s in TensorFlow, median of {FLOAT_RUNS})",
+            *(f"{title}: {note}" for note in case.notes),
+            f"{title}: float runs: the time in runs of the float network over the calibration "
+            f"images ({self.float_seconds:.2f} s in TensorFlow, median of {FLOAT_RUNS})",
         ]
-        efforts, plan = Table(f"{title}, by effort", COLUMNS, notes=notes), PLAIN
+        efforts, plan = Table(title, {"effort": "", **COLUMNS}, notes=notes), PLAIN
         for effort in case.efforts:
             start = time.perf_counter()
             result = quantize(case.model, case.calibration, profile=target, effort=effort)
             self._add(efforts, effort, result.graph, time.perf_counter() - start)
             plan = parse_plan(result.facts.choice.plan_spec)
-        efforts.notes.append(f"the {effort} plan: {plan.spec()}")
-        yield efforts
-        steps = Table(f"{title}, what each step brings", COLUMNS)
+        efforts.notes.append(f"{title}: the {effort} plan: {plan.spec()}")
+        steps = Table(title, {"step": "", **COLUMNS}, notes=["each row adds to the one before"])
         for name, graph, seconds in built(case.model, target, plan, {case.input: case.calibration}):
             self._add(steps, name, graph, seconds)
-        steps.notes.append(f"each row adds to the one before; the whole plan: {plan.spec()}")
-        yield steps
+        return efforts, steps
 
     def _add(self, table: Table, name: str, graph: Graph, seconds: float) -> None:
         case, checker = self.case, Checker(graph)

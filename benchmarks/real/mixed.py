@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import assets
 from benchmarks.real.measure import batches, exactness, same_class
-from benchmarks.tables import Table
+from benchmarks.tables import Table, merged
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
@@ -50,16 +50,21 @@ def tables() -> Iterator[Table]:
     (name,), (output,) = model.inputs, list(model.outputs)
     wanted = TFProgram(emit_graph_def(model)).predict(name, test, output, 256)
     plain = replace(SAFE, reconstruct=False)
-    for plan in (plain, replace(plain, reconstruct=True)):
+    parts = []
+    ways = {
+        "biases corrected": plain,
+        "weights reconstructed, biases corrected": replace(plain, reconstruct=True),
+    }
+    for steps, plan in ways.items():
         found, seconds = _searched(model, data, plan)
         table = Table(
-            f"cifar_10_model, bits of weights, {plan}",
+            f"cifar_10_model, {plan}",
             COLUMNS,
             notes=[
                 f"{CALIBRATION} training images; bits are chosen by SQNR at the logits on "
                 f"{found.points[0].agreement.samples} of them, which the column shows",
                 f"accuracy and answers on {len(test):,} test images; activations have 8 bits",
-                f"the search took {seconds:.0f} s",
+                f"{steps}: {plan}; the search took {seconds:.0f} s",
             ],
         )
         for label, point in _rows(found):
@@ -77,7 +82,8 @@ def tables() -> Iterator[Table]:
                 same_class(scores, wanted),
                 str(same),
             )
-        yield table
+        parts.append((steps, table))
+    yield merged("cifar_10_model: bits of weights by layer under a budget", "steps", parts)
 
 
 def _searched(model: Graph, data: Array, plan: Plan) -> tuple[Mixed, float]:

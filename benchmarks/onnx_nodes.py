@@ -7,25 +7,24 @@ by the float reference.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 from qgraph.errors import QGraphError
 from qgraph.ir.ops.structure import OpaqueAttrs
 from qgraph.ir.types import Array
 
 HALF = 2.0**-6  # two units in the last place of bfloat16
-BEGIN, END = "<!-- node tests -->", "<!-- end of node tests -->"
 
 
 class Verdict(str, Enum):
@@ -160,26 +159,17 @@ def outcomes(only: Iterable[str] = ()) -> Iterator[Outcome]:
             yield judged(case)
 
 
-def table(found: Iterable[Outcome]) -> str:
-    """Counts in all and by op, as Markdown."""
+def table(found: Iterable[Outcome]) -> Table:
+    """Counts in all and by op."""
     ops: dict[str, Counter[Verdict]] = defaultdict(Counter)
     total: Counter[Verdict] = Counter()
     for outcome in found:
         ops[outcome.op][outcome.verdict] += 1
         total[outcome.verdict] += 1
-    head = f"| op | {' | '.join(v.value for v in Verdict)} |\n|---|{'---:|' * len(Verdict)}"
-    rows = [("**all**", total), *sorted(ops.items())]
-    return "\n".join([head, *(_row(op, counts) for op, counts in rows)])
-
-
-def _row(op: str, counts: Counter[Verdict]) -> str:
-    return f"| {op} | {' | '.join(str(counts[v] or '') for v in Verdict)} |"
-
-
-def replaced(text: str, rows: str) -> str:
-    """`text` with `rows` between the two marks."""
-    inside = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    return inside.sub(lambda _: f"{BEGIN}\n{rows}\n{END}", text)
+    made = Table("ONNX's node tests", {"op": "", **{verdict.value: "d" for verdict in Verdict}})
+    for op, counts in [("all", total), *sorted(ops.items())]:
+        made.add(op, *(counts[verdict] or None for verdict in Verdict))
+    return made
 
 
 def main(
@@ -187,16 +177,14 @@ def main(
     show: Annotated[
         list[Verdict] | None, typer.Option(help="List tests of this verdict, and why.")
     ] = None,
-    write: Annotated[Path | None, typer.Option(help="Put the table into this file.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Count what becomes of ONNX's node tests, by op."""
     found = list(outcomes(only or ()))
     for outcome in found:
         if outcome.verdict in (show or ()):
             print(f"{outcome.verdict.value} {outcome.case} ({outcome.op}): {outcome.reason}")
-    print(table(found))
-    if write is not None:
-        write.write_text(replaced(write.read_text("utf-8"), table(found)), "utf-8")
+    report("benchmarks.onnx_nodes", [table(found)], json_file)
 
 
 if __name__ == "__main__":

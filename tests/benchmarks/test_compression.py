@@ -4,9 +4,10 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 
 from benchmarks import compression as bench
-from benchmarks import training_runs
+from benchmarks import result, training_runs
 from qgraph.rl.compress import ChainPolicy, Compressor
 from qgraph.rl.head import Head
 from qgraph.rl.learn.networks import network
@@ -53,7 +54,7 @@ def test_chains_and_strategies_are_those_that_there_are():
     assert len(folders) == len(every)
 
 
-def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
+def test_a_report_of_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "compressed", lambda folder, chain: policy(4 if chain else 16))
     monkeypatch.setattr(
         bench, "turns", lambda calls: {key: [float(call()[0, 0])] for key, call in calls.items()}
@@ -65,15 +66,17 @@ def test_a_report_of_runs(tmp_path, monkeypatch, capsys):
     harder = next(v for v in bench.GROUPS["monitor"] if v.name == "pruned 95 %")
     put(tmp_path, harder, 0, [9, 9, 9, 9, 9], 2**-19)  # of another group
     figure = tmp_path / "figure.png"
-    bench.report(tmp_path, "cartpole", "links", as_json=True, figure=figure)
-    ((made,),) = [json.loads(capsys.readouterr().out)]
-    rows = {row["actors' policy"]: row for row in made["rows"]}
-    assert rows["float32"]["return"] == "400 +- 100" and rows["float32"]["seeds"] == 2
+    bench.report(tmp_path, "cartpole", "links", json_file=tmp_path / "made.json", figure=figure)
+    found = result.read("made", tmp_path)
+    assert found.seeds == (0, 1)
+    rows = {row["actors' policy"]: row for row in found.tables[0].rows}
+    assert rows["float32"]["return"] == [400, 100] and rows["float32"]["seeds"] == 2
     assert rows["pruned"]["times less"] == 4 and rows["pruned"]["seeds"] == 1
     assert rows["pruned"]["actor, us"] == 1e6 * 2**-17
     assert rows["pruned"]["block, kB"] == len(policy(4).pack()) / 1e3
     assert rows["float32"]["alone, us"] == 16 and rows["pruned"]["times less alone"] == 4
-    assert rows["pruned"]["return"] == "267 +- 0" and rows["pruned"]["of actors"] == "200 +- 0"
+    assert rows["pruned"]["return"] == [pytest.approx(800 / 3), 0]
+    assert rows["pruned"]["of actors"] == [200, 0]
     inference, others = 100 * 2**-17, 2 * (2**-9 + 2**-10)
     assert rows["pruned"]["inference"] == inference / (inference + others)
     assert rows["pruned"]["of wall"] == inference / (inference + others + 2 * 5)  # it waits
@@ -104,5 +107,6 @@ def test_runs_that_are_complete_are_passed_over(tmp_path, monkeypatch):
 def test_means_of_evaluations():
     rows = [{"return_mean": float(v)} for v in (0, 3, 6, 9)]
     assert np.array_equal(training_runs.smooth(rows), [0, 1.5, 3, 6])
-    assert training_runs.spread([]) is None and training_runs.written(None) == "-"
-    assert training_runs.written(training_runs.spread([1, 3])) == "2 +- 1"
+    assert training_runs.spread([]) is None and training_runs.known(None) is None
+    assert training_runs.known(training_runs.spread([1, 3])) == [2, 1]
+    assert training_runs.known(training_runs.spread([float("nan")])) is None

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from benchmarks import low_precision as bench
-from benchmarks import low_precision_speed, training_runs
+from benchmarks import low_precision_speed, result, training_runs
 from benchmarks.low_precision_memory import World, bytes_of
 from qgraph.rl.agents.earlier import half_settings
 from qgraph.rl.half.methods import METHODS
@@ -36,20 +36,21 @@ def put(out, variant, seed, returns, crashed=False):
     (folder / bench.ENDED).write_text(json.dumps({"crashed": crashed, "said": ""}))
 
 
-def test_a_report_of_runs(tmp_path, capsys):
+def test_a_report_of_runs(tmp_path):
     put(tmp_path, bench.FLOAT, 0, [-1000, -200, -200, -200])
     put(tmp_path, bench.FLOAT, 1, [-1000, -300, -300, -300])
     put(tmp_path, bench.ALL, 0, [-1000, -400, -450, -500])
     put(tmp_path, bench.NONE, 0, [-1000, -100], crashed=True)
     figure = tmp_path / "figure.png"
-    bench.report(tmp_path, "pendulum", bench.ALL_GROUPS, as_json=True, figure=figure)
-    rows = {row["variant"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["float32"]["return"] == -250
-    assert rows["float32"]["deviation"] == pytest.approx(5000**0.5)
-    assert rows["all six"]["of_float32"] == pytest.approx(750 / 950)
-    assert rows["float16"] | {"deviation": None} == {
-        "task": "pendulum", "variant": "float16", "seeds": 1, "crashed": 1, "return": -1200.0,
-        "deviation": None, "of_float32": 0.0,
+    file = tmp_path / "made.json"
+    bench.report(tmp_path, "pendulum", bench.ALL_GROUPS, json_file=file, figure=figure)
+    table = result.read("made", tmp_path).tables[0]
+    rows = {row["variant"]: row for row in table.rows}
+    assert rows["float32"]["return"] == [-250, pytest.approx(5000**0.5)]
+    assert rows["all six"]["of float32"] == pytest.approx(750 / 950)
+    assert rows["float16"] == {
+        "task": "pendulum", "variant": "float16", "seeds": 1, "crashed": 1,
+        "return": [-1200.0, 0.0], "of float32": 0.0,
     }  # fmt: skip
     assert figure.read_bytes().startswith(b"\x89PNG")
 
@@ -65,17 +66,19 @@ def test_runs_that_are_over_are_passed_over(tmp_path, monkeypatch):
     assert begun == [f"pendulum-{n}-0" for n in ("float16", "loss-scaling", "mixed", "all-six")]
 
 
-def test_steps_are_timed_where_there_is_float16(monkeypatch, capsys):
+def test_steps_are_timed_where_there_is_float16(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(low_precision_speed, "hardware", lambda: "")
     low_precision_speed.speed()
     assert "nothing here computes in float16" in capsys.readouterr().out
     monkeypatch.setattr(low_precision_speed, "hardware", lambda: "a GPU")
     monkeypatch.setattr(low_precision_speed, "WORLDS", {"states": ((3,), 8)})
     monkeypatch.setattr(low_precision_speed, "WARM", 1)
-    low_precision_speed.speed(steps=1, turns=1, as_json=True)
-    found = json.loads(capsys.readouterr().out)
-    assert found["hardware"] == "a GPU"
-    assert set(found["ms"]["states"]) == {"float32", "mixed", "all"}
+    low_precision_speed.speed(steps=1, turns=1, json_file=tmp_path / "speed.json")
+    (table,) = result.read("speed", tmp_path).tables
+    assert "a GPU" in table.title
+    assert [row["learner"] for row in table.rows] == [
+        f"states, {how}" for how in ("float32", "mixed", "all")
+    ]
 
 
 class Ended:

@@ -80,11 +80,12 @@ def _day(iso: str) -> str:
 
 
 def index_table(topics: Mapping[Topic, Result]) -> str:
-    """A row for each topic: its headline figure and the condition."""
-    table = Table("Topics", {"topic": "", "measured": "", "condition": ""})
+    """A row for each topic: its headline figure, the condition and the machine."""
+    table = Table("Topics", dict.fromkeys(("topic", "measured", "condition", "machine"), ""))
     for topic, result in topics.items():
-        load = result.machine.load
-        busy = "" if load is None else f"; mean load {load} on {result.machine.cores} cores"
         link = f"[{topic.title}]({topic.name}.md)"
-        table.add(link, topic.headline(result), topic.condition + busy)
+        machine = result.machine
+        busy = "" if machine.load is None else f", mean load {machine.load}"
+        place = f"{machine.processor}, {machine.cores} cores{busy}"
+        table.add(link, topic.headline(result), topic.condition, place)
     return table.markdown() + "\n"

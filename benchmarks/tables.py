@@ -80,7 +80,7 @@ class Table:
 
 
 def merged(title: str, heading: str, parts: Iterable[tuple[str, Table]]) -> Table:
-    """One table of several that have the same columns; `heading` tells their rows apart."""
+    """One table of several that have the same columns; `heading` names the table of each row."""
     made = Table(title, {})
     for name, table in parts:
         made.columns = {heading: "", **table.columns}

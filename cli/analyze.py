@@ -29,7 +29,7 @@ from qgraph.cli.options import (
     shapes,
 )
 
-KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity")
+KEPT = ("model", "profile", "effort", "plan_spec", "agreement", "sensitivity", "warnings")
 
 
 def analyze(
@@ -67,7 +67,7 @@ def analyze(
     """
     from qgraph import compiler
     from qgraph.artifacts import manifest
-    from qgraph.cli.console import at_work
+    from qgraph.cli.console import at_work, print_warnings
     from qgraph.cli.tables import (
         print_mixed,
         print_next_bits,
@@ -77,6 +77,7 @@ def analyze(
     from qgraph.quant.data import check_source
     from qgraph.quant.profile import load_profile
     from qgraph.records import to_json, to_object
+    from qgraph.static.cautions import SEE_LAYERS
     from qgraph.static.choice import Wish, first_plan
 
     check_model(model)
@@ -118,3 +119,4 @@ def analyze(
     else:
         print_sensitivity(found, top)
         print_next_steps(given(context, without=("effort", "plan")), found)
+        print_warnings([text.removesuffix(SEE_LAYERS) for text in found.facts.warnings])

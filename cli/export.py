@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.completion import FORMATS, complete_format
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def export(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="onnx-qdq, onnx-integer, qonnx, c, vectors, engine or tensorflow.",
+            help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
+            autocompletion=complete_format,
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory, new or empty.")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 import traceback
 from contextlib import suppress
 from typing import Annotated, NoReturn
@@ -39,7 +40,9 @@ from qgraph.errors import (
 from qgraph.foreign import ClickObject
 from qgraph.names import path_text
 from qgraph.quiet import quiet_tensorflow
+from qgraph.words import duration
 
+LONG = 2.0  # seconds after which a command prints how long it took
 # Of a disk or its rights, wherever it was met: not a fault of qgraph.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 
@@ -61,17 +64,22 @@ class _Verbs(TyperGroup):
         return typer.main.get_command(rl)
 
     def invoke(self, ctx: ClickObject) -> object:
+        begin = time.monotonic()
         try:
-            return super().invoke(ctx)
+            found: object = super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Interrupted("interrupted; no half-written output is left") from error
+        seconds = time.monotonic() - begin
+        if seconds >= LONG and "--json" not in sys.argv:
+            print(f"took {duration(seconds)}", file=sys.stderr)
+        return found
 
 
 app = typer.Typer(
     name="qgraph",
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.completion import complete_passes, complete_profile, profile_names
 from qgraph.errors import LoadError, UsageError
 
 if TYPE_CHECKING:
@@ -21,22 +22,28 @@ if TYPE_CHECKING:
 OUTPUT_DIRECTORY = (
     "What `qgraph quantize` wrote, or a directory to train in, which means inference/ inside."
 )
+DATA = (
+    "a .npy, a .npz with an array for each input, a directory of such .npz files, or "
+    "module:function that returns a tf.data.Dataset"
+)
 Model = Annotated[
     Path,
     typer.Argument(
-        help="A frozen .pb or .pbtxt, a SavedModel directory, a Keras .h5 or .keras, "
+        help="An ONNX file, a frozen .pb or .pbtxt, a SavedModel directory, a Keras .h5 or .keras, "
         "or the .meta of a checkpoint."
     ),
 ]
 Inputs = Annotated[
     str | None,
     typer.Option(
-        "--inputs", metavar="NAMES", help="Input nodes, comma separated, where they are not plain."
+        "--inputs",
+        metavar="NAMES",
+        help="Names of the inputs, comma separated, where they are not detected.",
     ),
 ]
 Outputs = Annotated[
     str | None,
-    typer.Option("--outputs", metavar="NAMES", help="Output nodes, comma separated, likewise."),
+    typer.Option("--outputs", metavar="NAMES", help="Names of the outputs, likewise."),
 ]
 InputShapes = Annotated[
     list[str] | None,
@@ -71,7 +78,12 @@ InputRanges = Annotated[
     ),
 ]
 Profile = Annotated[
-    str, typer.Option(help="Target profile: a built-in name or a YAML file.", metavar="NAME")
+    str,
+    typer.Option(
+        help=f"Target profile: {', '.join(profile_names())}, or a YAML file.",
+        metavar="NAME",
+        autocompletion=complete_profile,
+    ),
 ]
 Calibration = Annotated[
     str | None,
@@ -79,8 +91,7 @@ Calibration = Annotated[
         "--calibration",
         "-c",
         metavar="DATA",
-        help="A few dozen typical inputs: a .npy, a .npz with an array for each input, "
-        "or module:function that returns a tf.data.Dataset.",
+        help=f"A few dozen typical inputs: {DATA}.",
     ),
 ]
 
@@ -137,11 +148,17 @@ Passes = Annotated[
         metavar="LIST",
         help="These passes in place of the float recipe, like "
         "float,equalize-channels{powers-of-two=true} or module:Class (qgraph passes lists all).",
+        autocompletion=complete_passes,
     ),
 ]
 Without = Annotated[
     str | None,
-    typer.Option("--without", metavar="NAMES", help="Passes to leave out, comma separated."),
+    typer.Option(
+        "--without",
+        metavar="NAMES",
+        help="Passes to leave out, comma separated.",
+        autocompletion=complete_passes,
+    ),
 ]
 GivenExponents = Annotated[
     Path | None,
@@ -183,6 +200,9 @@ def given(context: typer.Context, without: Sequence[str] = ()) -> str:
         if source is None or source.name != "COMMANDLINE" or option.name in (*OWN, *without):
             continue
         value = context.params[option.name or ""]
+        if isinstance(value, bool):
+            words.append(min(option.opts if value else option.secondary_opts, key=len))
+            continue
         for one in value if isinstance(value, list | tuple) else [value]:
             flag = [min(option.opts, key=len)] if option.opts[0].startswith("-") else []
             words += [*flag, str(one.value if isinstance(one, Enum) else one)]

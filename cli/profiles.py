@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.completion import complete_profile
 from qgraph.cli.options import Json
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ ABOUT = ("name", "description")  # keys that describe a profile and change nothi
 def profiles(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A built-in profile or a YAML file of your own."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A built-in profile or a YAML file of your own.",
+            autocompletion=complete_profile,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from qgraph.pipelines import Pipeline
 
 
+LAYERS_SHOWN = 15  # of --sensitivity; the report has all
+
+
 class Mode(str, Enum):
     """How weights and thresholds are found."""
 
@@ -83,7 +87,7 @@ def quantize(
     sensitivity: Annotated[
         bool,
         typer.Option(
-            "--sensitivity", help="Also work out which layers hurt, and why, for the report."
+            "--sensitivity", help="Also show which layers hurt, and why, here and in the report."
         ),
     ] = False,
     mean_bits: Annotated[
@@ -136,7 +140,7 @@ def quantize(
     from qgraph import artifacts, compiler, retrain
     from qgraph.cli.console import at_work
     from qgraph.cli.evaluate import print_evaluation
-    from qgraph.cli.tables import print_files, print_quantized
+    from qgraph.cli.tables import print_files, print_quantized, print_sensitivity
     from qgraph.cli.training import print_training_files, train_in
     from qgraph.manifest import read_manifest
     from qgraph.pipelines import pipeline_of
@@ -201,7 +205,8 @@ def quantize(
         return
     if train_data is not None:
         options = Options(epochs=epochs)
-        train_in(output, train_data, validation, options, fast=fast, as_json=as_json)
+        resume = _training_command(output, train_data, validation, epochs, fast)
+        train_in(output, train_data, validation, options, fast=fast, as_json=as_json, resume=resume)
         output = output / retrain.INFERENCE
         with at_work(as_json):
             retrain.finalize(output.parent).save(output)
@@ -212,9 +217,20 @@ def quantize(
         print(json.dumps({"output": str(output), **to_object(manifest), **facts}))
         return
     print_quantized(manifest)
+    if sensitivity:
+        print_sensitivity(manifest, LAYERS_SHOWN)
     if evaluated is not None:
         print_evaluation(*evaluated)
     print_files(output, manifest.facts.warnings)
+
+
+def _training_command(
+    folder: Path, data: str, validation: str | None, epochs: int, fast: bool
+) -> str:
+    """The training of `--train-data` as a command, which goes on from a checkpoint."""
+    words = ["qgraph", "train", str(folder), "--data", data]
+    words += ["--validation", validation] if validation else []
+    return shlex.join([*words, "--epochs", str(epochs), *(["--fast"] if fast else [])])
 
 
 def _evaluated(

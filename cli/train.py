@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import Json, given
 
 
 class Learn(str, Enum):
@@ -29,6 +29,7 @@ class LossKind(str, Enum):
 
 
 def train(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="What `qgraph quantize --mode retrain` wrote.")],
     data: Annotated[
         str,
@@ -42,8 +43,12 @@ def train(
         str | None,
         typer.Option(metavar="DATA", help="What the best checkpoint is chosen on, likewise."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, metavar="N")] = 5,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N")] = 32,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Times that all training data is seen.")
+    ] = 5,
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Samples of each training step.")
+    ] = 32,
     learn: Annotated[
         Learn, typer.Option(metavar="WHAT", help="all, weights or thresholds.")
     ] = Learn.all,
@@ -58,9 +63,16 @@ def train(
     output: Annotated[
         str | None, typer.Option(metavar="NAME", help="The output to train, of several.")
     ] = None,
-    weight_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-6,
-    threshold_rate: Annotated[float, typer.Option(min=0, metavar="RATE")] = 1e-2,
-    weight_decay: Annotated[float, typer.Option(min=0, metavar="FACTOR")] = 0.0,
+    weight_rate: Annotated[
+        float, typer.Option(min=0, metavar="RATE", help="Learning rate of the weights.")
+    ] = 1e-6,
+    threshold_rate: Annotated[
+        float, typer.Option(min=0, metavar="RATE", help="Learning rate of the thresholds.")
+    ] = 1e-2,
+    weight_decay: Annotated[
+        float,
+        typer.Option(min=0, metavar="FACTOR", help="Weight of the squared weights in the loss."),
+    ] = 0.0,
     anneal_steps: Annotated[
         int | None,
         typer.Option(
@@ -85,11 +97,21 @@ def train(
             show_default="1000 at a batch of 24",
         ),
     ] = None,
-    freeze_every: Annotated[int, typer.Option(min=1, metavar="STEPS")] = 50,
+    freeze_every: Annotated[
+        int, typer.Option(min=1, metavar="STEPS", help="Steps between two frozen thresholds.")
+    ] = 50,
     validate_every: Annotated[
-        int | None, typer.Option(min=1, metavar="STEPS", show_default="once an epoch")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="Steps between two validations.",
+            show_default="once an epoch",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the order of the training data.")
+    ] = 0,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin again: earlier checkpoints are removed.")
     ] = False,
@@ -103,7 +125,7 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train in a directory; killed or stopped, it goes on where it was when run again.
+    """Train in a directory. Ctrl-C keeps a checkpoint, from which the same command goes on.
 
     Defaults are those of the paper (TQT), which had ImageNet: small networks take higher weight
     rates, like 1e-4.
@@ -137,6 +159,7 @@ def train(
         fast=fast,
         threads=threads,
         as_json=as_json,
+        resume=f"qgraph train {given(context, without=('restart',))}",
     )
     if as_json:
         print(json.dumps({"directory": str(directory), **facts_of(trainer)}))

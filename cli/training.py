@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from qgraph.cli.console import at_work, console, print_last, print_table, print_warnings
+from qgraph.errors import Interrupted
 
 if TYPE_CHECKING:
     from qgraph.static.facts import Facts
@@ -90,10 +91,15 @@ def train_in(
     fast: bool = False,
     threads: int | None = None,
     as_json: bool = False,
+    resume: str,
 ) -> Trainer:
-    """Run `qgraph.retrain.train` under a progress bar, then print the table of validations."""
+    """Run `qgraph.retrain.train` under a progress bar, and print the table of validations.
+
+    Ctrl-C raises Interrupted, which names the command `resume`.
+    """
     from qgraph import retrain
     from qgraph.drafts import sole_user
+    from qgraph.stopping import stoppable
 
     with sole_user(directory):
         with at_work(as_json):
@@ -104,12 +110,26 @@ def train_in(
                 retrain.use_threads(threads)
             trainer = retrain.trainer(directory, data, validation, options, restart=restart)
         prints = redirect_stdout(sys.stderr) if as_json else nullcontext()
-        with prints, training_bar(as_json) as watch:
-            trainer.watch = watch
-            trainer.run()
+        try:
+            with prints, training_bar(as_json) as watch, stoppable() as stopped:
+                trainer.watch, trainer.stopped = watch, stopped
+                trainer.run()
+        except KeyboardInterrupt:  # a second one, which does not wait for the end of a step
+            raise _interrupted(trainer, resume) from None
+    if not trainer.done:
+        raise _interrupted(trainer, resume)
     if not as_json:
         _print_history(trainer)
     return trainer
+
+
+def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
+    """Where the run stands, and how to go on."""
+    if trainer.kept_step is None:
+        return Interrupted("interrupted before the first checkpoint", hint=f"again: {resume}")
+    return Interrupted(
+        f"interrupted; a checkpoint of step {trainer.kept_step} is kept", hint=f"go on: {resume}"
+    )
 
 
 def _print_history(trainer: Trainer) -> None:

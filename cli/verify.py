@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.completion import complete_format
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def verify(
         list[str] | None,
         typer.Option(
             "--format", "-f", metavar="FORMAT", help="Only this form. Repeatable.",
-            show_default="all of them",
+            show_default="all of them", autocompletion=complete_format,
         ),
     ] = None,
     inputs: Annotated[

@@ -13,6 +13,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def duration(seconds: float) -> str:
+    """`4.2 s`, `3 min 5 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def percent(share: float) -> str:
     """A share for people: `0.3 %`; a positive share is never shown as zero."""
     if 0 < share < 0.0001:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.cli.completion import complete_environment
 from qgraph.cli.options import names, shapes
 from qgraph.errors import UsageError
 
@@ -24,6 +25,7 @@ EnvironmentOption = Annotated[
         "--env",
         metavar="NAME",
         help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5.",
+        autocompletion=complete_environment,
         show_default="from the .json beside the policy",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from qgraph.cli.options import Json, own_modules
 from qgraph.cli.rl import train_options as options
-from qgraph.errors import UsageError
+from qgraph.errors import Interrupted, UsageError
 from qgraph.progress import Steps, silent_steps
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def train(
 ) -> None:
     """Learn a policy in float from actors that may run it in few bits.
 
-    Ctrl-C ends it with a checkpoint, from which --resume goes on.
+    Ctrl-C keeps a checkpoint, from which --resume goes on.
     """
     from qgraph.cli.rl.train_summary import print_summary
 
@@ -50,10 +51,16 @@ def train(
                 threads=threads,
                 watch=watch,
                 tick=tick,
+                warn=_warn,
             )
     print_summary(path, training, as_json)
     if not training.done:
-        raise KeyboardInterrupt
+        how = f"go on: qgraph rl train --resume --out {shlex.quote(str(path))}"
+        raise Interrupted("interrupted; a checkpoint is kept", hint=how)
+
+
+def _warn(caution: str) -> None:
+    print(f"warning: {caution}", file=sys.stderr)
 
 
 def _name(algorithm: str | None, environment: str | None, seed: object) -> str:
@@ -90,7 +97,7 @@ def _bar(as_json: bool) -> Iterator[tuple[Watch, Steps]]:
             console=Console(file=terminal),
             transient=True,
         )
-        task = bar.add_task("actors fill the replay", total=None)
+        task = bar.add_task("actors take the first steps", total=None)
         with bar:
             yield (
                 lambda status: bar.update(task, description=line_of(status)),

@@ -14,6 +14,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
+from qgraph.cli.completion import complete_environment
 from qgraph.cli.rl.command import RlCommand
 from qgraph.errors import UsageError
 from qgraph.foreign import ClickObject
@@ -48,7 +49,10 @@ Algo = Annotated[
 Env = Annotated[
     str | None,
     typer.Option(
-        "--env", metavar="NAME", help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ..."
+        "--env",
+        metavar="NAME",
+        help="CartPole-v1, dm_control:cartpole-balance, ALE/Pong-v5, ...",
+        autocompletion=complete_environment,
     ),
 ]
 Out = Annotated[

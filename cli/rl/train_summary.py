@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,13 +26,11 @@ def print_summary(path: Path, training: Training, as_json: bool) -> None:
         title = f"{config.algorithm} in {config.environment}, seed {config.seed}"
         print_table(title, ("", "=at the end"), rows_of(path, training, training.status))
     for trouble in training.troubles:
-        out.print(trouble, soft_wrap=True)
+        out.print(f"warning: {trouble}", soft_wrap=True)
     out.print(f"written to {path}", soft_wrap=True)
     policy = path / "policy.pb"
-    if not training.done:
-        out.print(f"stopped; go on with: qgraph rl train --resume --out {path}", soft_wrap=True)
-    elif policy.exists():
-        out.print(f"next: qgraph rl evaluate {policy}", soft_wrap=True)
+    if training.done and policy.exists():
+        out.print(f"next: qgraph rl evaluate {shlex.quote(str(policy))}", soft_wrap=True)
 
 
 def facts_of(path: Path, training: Training) -> dict[str, object]:

@@ -43,6 +43,9 @@ def of_result(graph: Graph, agreement: Agreement | None, measured: Measured) -> 
     return [*_far_outputs(agreement), *_clipping(graph, measured.clipped)]
 
 
+SEE_LAYERS = "; `qgraph analyze` shows which layers hurt and why"
+
+
 def _far_outputs(found: Agreement | None) -> list[str]:
     if found is None or level_of(found.sqnr, found.top1, found.samples) < len(LEVELS):
         return []
@@ -51,7 +54,7 @@ def _far_outputs(found: Agreement | None) -> list[str]:
         parts.append(f"{percent(found.top1)} decide as the float network")
     return [
         f"the result is far from the float network: {', '.join(parts)} on "
-        f"{counted(found.samples, 'sample')}; `qgraph analyze` shows which layers hurt and why"
+        f"{counted(found.samples, 'sample')}{SEE_LAYERS}"
     ]
 
 

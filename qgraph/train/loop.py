@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -81,17 +81,30 @@ class Trainer:
         self.history: list[Score] = []
         self.best_score: Score | None = None
         self.best: Checkpoint | None = None
+        self.stopped: Callable[[], bool] = lambda: False
+        self.kept_step: int | None = None  # of the newest checkpoint
         self._saved = time.monotonic()
+
+    @property
+    def done(self) -> bool:
+        """Whether all epochs are over."""
+        return self.at.epoch >= self.options.epochs
 
     # -- running ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Train to the end, from the newest checkpoint on if there is one."""
+        """Train to the end, from the newest checkpoint on if there is one.
+
+        Once `stopped` returns True, it ends after the step in progress, with a checkpoint.
+        """
         self._resume()
         if not self.history:
             self._validate()
-        while self.at.epoch < self.options.epochs:
+        while not self.done:
             for batch in self.data.batches(self.at.epoch, self.at.done):
+                if self.stopped():
+                    self._save()
+                    return
                 self._one_step(batch)
             if not self.at.done:
                 raise CalibrationError("the training data has no batches")
@@ -188,6 +201,7 @@ class Trainer:
     def _save(self) -> None:
         if self.folder:
             self._checkpoint(self._variables()).write(self.folder / LAST)
+            self.kept_step = self.at.step
         self._saved = time.monotonic()
 
     def _resume(self) -> None:
@@ -205,6 +219,7 @@ class Trainer:
             )
         restore(self._variables(), last)
         self.at = record.at or Position()
+        self.kept_step = self.at.step
         self.history, self.best_score = list(record.history or ()), record.best
         self.best = read_checkpoint(self.folder / BEST, self.network)
 

@@ -29,6 +29,11 @@ def bad_channel(model, samples, tmp_path_factory):
     return folder / "bad.pb", folder / "c.npz"
 
 
+def without_warnings(found):
+    """The lines of a run before its warnings."""
+    return [line for line in found.out.splitlines() if not line.startswith("warning: ")]
+
+
 def test_a_table_by_harm_with_reason_and_next_command(bad_channel, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     model, data = bad_channel
@@ -37,7 +42,7 @@ def test_a_table_by_harm_with_reason_and_next_command(bad_channel, monkeypatch):
     rows = [line for line in found.out.splitlines() if " dB)" in line]
     assert rows[0].startswith("first ") and "input channel 1 has weights up to" in rows[0]
     assert "its input hardly varies" in rows[0]
-    assert found.out.splitlines()[-1].startswith(f"next: qgraph quantize {model} -c {data} ")
+    assert without_warnings(found)[-1].startswith(f"next: qgraph quantize {model} -c {data} ")
 
 
 def test_the_next_command_keeps_what_was_given(bad_channel):
@@ -45,16 +50,16 @@ def test_the_next_command_keeps_what_was_given(bad_channel):
     options = ("--profile", "int32-bias", "--limit", 9, "--input-shape", "image=?,8,8,3")
     shown = f"{model} -c {data} --profile int32-bias --limit 9 --input-shape 'image=?,8,8,3'"
     found = run("analyze", model, "-c", data, *options, "--top", 2, "--effort", "plain")
-    assert found.out.splitlines()[-1] == f"next: qgraph quantize {shown} --effort default -o out"
+    assert without_warnings(found)[-1] == f"next: qgraph quantize {shown} --effort default -o out"
     found = run("analyze", model, "--effort", "fast", "--mean-bits", "4,8", "-c", data)
     last = f"next: qgraph quantize {model} -c {data} --effort fast --mean-bits 8 -o out"
-    assert found.out.splitlines()[-1] == last
+    assert without_warnings(found)[-1] == last
 
 
 def test_with_a_plan_bits_layer_by_layer_are_what_is_left(bad_channel):
     model, data = bad_channel
     found = run("analyze", model, "-c", data, "--plan", "correct-bias")
-    bits, last = found.out.splitlines()[-2:]
+    bits, last = without_warnings(found)[-2:]
     assert bits.endswith("correct-bias --mean-bits 8 -o out") and last.endswith("bias -o out")
 
 
@@ -81,6 +86,7 @@ def test_quantize_writes_it_for_the_report(bad_channel, tmp_path):
     model, data = bad_channel
     out = tmp_path / "out"
     done = run("quantize", model, "-c", data, "-o", out, "--sensitivity", "--effort", "plain")
+    assert "parts with quantizers" in done.out and "input channel 1 has weights" in done.out
     assert done.code == 0
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["sensitivity"][0]["layer"] == "first"
@@ -108,3 +114,17 @@ def test_nothing_to_quantize(tmp_path, samples):
     assert found.code == 0 and found.out.startswith("nothing in this network is quantized")
     budget = run("analyze", tmp_path / "float.pb", "-c", samples, "--mean-bits", 5)
     assert budget.code == 2 and "no layers with weights" in budget.err
+
+
+def test_warnings_stand_last(bad_channel):
+    model, data = bad_channel
+    lines = run("analyze", model, "-c", data).out.splitlines()
+    facts = json.loads(run("analyze", model, "-c", data, "--json").out)
+    assert lines[-1].startswith("warning: the result is far from the float network: ")
+    assert len(facts["warnings"]) == len([line for line in lines if line.startswith("warning: ")])
+    assert not any("qgraph analyze" in line for line in lines)
+
+
+def test_flags_of_the_next_command_are_flags(model, samples):
+    found = run("analyze", model, "-c", samples, "--trust", "--top", 1)
+    assert f"quantize {model} -c {samples} --trust --effort default" in found.out

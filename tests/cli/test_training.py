@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from qgraph.exact.reference import Reference
 from qgraph.interpret import evaluate
 from qgraph.retrain import load
 from qgraph.train.checkpoint import read_checkpoint
-from qgraph.train.loop import network_of
+from qgraph.train.loop import Trainer, network_of
 from tests.helpers import retraining
 from tests.helpers.cli import left_in, run
 
@@ -278,3 +279,39 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(files, tmp_path):
         assert mine.facts == theirs.facts
         for name, value in theirs.variables.items():
             np.testing.assert_array_equal(mine.variables[name], value, err_msg=name)
+
+
+def interrupted(monkeypatch, step: int):
+    """Ctrl-C while a step of training is at work."""
+    one_step = Trainer._one_step
+
+    def stopped(self, batch):
+        one_step(self, batch)
+        if self.at.step == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "_one_step", stopped)
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_names_the_command(files, out, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupted(patched, 4)
+        stopped = train(files, out, "--epochs", 2, "--restart")
+    assert stopped.code == 130
+    *_, message, hint = stopped.err.splitlines()
+    assert message == "error: interrupted; a checkpoint of step 4 is kept"
+    words = shlex.split(hint.removeprefix("  go on: qgraph "))
+    assert "--restart" not in words and "--fast" in words and str(out) in words
+    found = run(*words, "--json")
+    assert found.code == 0 and json.loads(found.out)["steps"] == 12
+
+
+def test_ctrl_c_in_train_data_of_quantize_names_the_command(files, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        interrupted(patched, 2)
+        data = ("--train-data", files / "train.npz", "--validation", files / "val.npz")
+        stopped = quantize(files, out, *data, "--epochs", 1, "--fast")
+    assert stopped.code == 130
+    words = shlex.split(stopped.err.splitlines()[-1].removeprefix("  go on: qgraph "))
+    assert run(*words).code == 0 and run("finalize", out).code == 0

@@ -25,6 +25,7 @@ LAYERS = (
         "progress",
         "quiet",
         "records",
+        "stopping",
         "words",
     ),
     ("ir", "numerics", "kernels", "archives", "_native"),

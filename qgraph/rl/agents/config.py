@@ -72,6 +72,10 @@ class RunConfig(CompressionSettings, ABC):
     def check_observations(self, environment: Environment) -> None:
         """Raise UsageError for observations that the algorithm has no network for."""
 
+    def cautions(self) -> list[str]:
+        """Cautions for the user before a run begins; TensorFlow may be imported."""
+        return []
+
     def prepare(self) -> None:
         """Called before a new run writes anything; TensorFlow may be imported. Raises QGraphError
         for what could only fail later.

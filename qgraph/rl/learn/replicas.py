@@ -13,6 +13,10 @@ from qgraph.foreign import Tensor
 from qgraph.ir.types import Array
 
 
+def gpu_count() -> int:
+    return len(tf.config.list_physical_devices("GPU"))
+
+
 def strategy_of(replicas: int) -> tf.distribute.Strategy:
     """So many GPUs; without any, as many parts of the processor, which is for trying it out.
 
@@ -20,7 +24,7 @@ def strategy_of(replicas: int) -> tf.distribute.Strategy:
     """
     if replicas == 1:
         return tf.distribute.get_strategy()
-    gpus = len(tf.config.list_physical_devices("GPU"))
+    gpus = gpu_count()
     if 0 < gpus < replicas:
         raise UsageError(f"{replicas} replicas, but {gpus} GPUs")
     if not gpus:

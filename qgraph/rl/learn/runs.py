@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -32,6 +33,10 @@ def _unwatched(status: Status) -> None:
     """Does nothing."""
 
 
+def _unheard(caution: str) -> None:
+    """Does nothing."""
+
+
 def train(
     path: Path,
     algorithm: str | None = None,
@@ -43,21 +48,20 @@ def train(
     threads: int | None = None,
     watch: Watch = _unwatched,
     tick: Steps = silent_steps,
+    warn: Callable[[str], None] = _unheard,
 ) -> Training:
     """A run in the directory `path`, by a config or by an algorithm and an environment.
 
     `settings` are the fields of the algorithm's config that are not the task's defaults. A resumed
-    run has those that it began with, but for FREE ones. Raises UsageError, OutputError, LoadError,
-    TrainingError.
+    run has those that it began with, but for FREE ones. `warn` is called with what the user should
+    know before a new run begins. Raises UsageError, OutputError, LoadError, TrainingError.
     """
     if threads is not None:
         use_threads(threads)
     if not resume:
-        if config is None:
-            if algorithm is None or environment is None:
-                raise UsageError("an algorithm and an environment are needed")
-            config = config_for(algorithm, environment, **settings)
-        _check(config)  # before anything is written
+        config = _checked(config, algorithm, environment, settings)  # before anything is written
+        for caution in config.cautions():
+            warn(caution)
     directory = RunDirectory(path, resume)
     try:
         if resume or config is None:
@@ -73,11 +77,19 @@ def train(
         directory.close()
 
 
-def _check(config: RunConfig) -> None:
-    """Raises UsageError; UnsupportedError for a chain that does not fit the policy, and for
-    correctors that fail.
+def _checked(
+    config: RunConfig | None, algorithm: str | None, name: str | None, settings: SettingValues
+) -> RunConfig:
+    """The config of a new run; an unknown environment is found before its settings are.
+
+    Raises UsageError; UnsupportedError for a chain that does not fit the policy, and for correctors
+    that fail.
     """
-    with closing(make(config.environment)) as environment:
+    if config is None and (algorithm is None or name is None):
+        raise UsageError("an algorithm and an environment are needed")
+    with closing(make(config.environment if config else str(name))) as environment:
+        if config is None:
+            config = config_for(str(algorithm), str(name), **settings)
         check_fits(config, environment)
         config.prepare()
         if config.compress:
@@ -85,6 +97,7 @@ def _check(config: RunConfig) -> None:
             learner = learner_for(config, environment)
             found = Settings(config.compress, config.monitor or "watch", seed=config.seed)
             found.check(teacher_of(learner, found).spec)
+    return config
 
 
 def _check_gap_is_seen(config: RunConfig) -> None:

@@ -50,11 +50,11 @@ from qgraph.rl.learn.status import (
     Status,
     Watch,
 )
-from qgraph.rl.learn.stopping import stoppable
 from qgraph.rl.monitor import LearnerFacts
 from qgraph.rl.monitor.indicators import RECENT
 from qgraph.rl.policy.play import Returns, play
 from qgraph.rl.setting_text import SettingText
+from qgraph.stopping import stoppable
 from qgraph.stored import part
 from qgraph.train.checkpoint import Checkpoint, read_checkpoint
 
@@ -90,7 +90,7 @@ class Training:
         self.losses: list[float] = []
         self.status: Status | None = None
         self.actors: ExperienceSource | None = None  # while it runs
-        self.troubles: list[str] = []  # of processes that went on all the same
+        self.troubles = config.cautions()  # and those of processes that went on all the same
         self.compression = self._compression(resume)
         self.teacher = teacher_of(self.learner, self.compression)
         self.sample = Sample(self.environment.shape, config.seed) if self.compression else None
@@ -139,7 +139,8 @@ class Training:
                 for written in (self.progress, self.episodes, self.breakdown, self.scalars):
                     ends.callback(written.close)
                 ends.callback(actors.close)
-            self.troubles, self.actors = actors.troubles(), None
+            self.troubles += actors.troubles()
+            self.actors = None
 
     def _actors(self) -> ExperienceSource:
         job = Job(

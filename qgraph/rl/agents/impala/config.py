@@ -138,6 +138,18 @@ class ImpalaConfig(RunConfig):
 
         return Categorical()
 
+    def cautions(self) -> list[str]:
+        if self.replicas == 1:
+            return []
+        from qgraph.rl.learn.replicas import gpu_count
+
+        if gpu_count():
+            return []
+        return [
+            f"{self.replicas} replicas without a GPU share the processor: this tries it out, and "
+            "is not faster than one"
+        ]
+
     def prepare(self) -> None:
         from qgraph.rl.correct import Correction
         from qgraph.rl.correct.trial import try_once

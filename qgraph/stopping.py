@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, not as an accident."""
+"""Ctrl-C that asks for an end at the next step, and leaves a checkpoint."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def evaluate(
     directory: Annotated[Path, typer.Argument(help=OUTPUT_DIRECTORY)],
     data: Annotated[
-        Path,
+        str,
         typer.Option(
             "--data",
             "-d",
-            metavar="FILE",
-            help="A .npz: arrays named like the inputs, labels under `labels`; with several "
-            "outputs, under `labels/NAME`.",
+            metavar="DATA",
+            help="A .npz with an array for each input and labels under `labels` (with several "
+            "outputs, `labels/NAME`), a directory of such files, or module:function.",
         ),
     ],
     output: Annotated[
@@ -39,10 +39,10 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare float and quantized network with labels: accuracy or error, size, time per sample."""
-    from qgraph.cli.console import console, progress_bar
+    from qgraph.cli.console import at_work, console
     from qgraph.evaluation import evaluate as found_by
 
-    with progress_bar() as progress:
+    with at_work(as_json) as progress:
         found = found_by(
             directory,
             data,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,8 @@ def export(
     rows = [(name, f"{size:,}") for name, size in _by_folder(files).items()]
     print_table(f"written to {output}: {FORMS[form][2]}", ("=file", ">bytes"), rows)
     if directory.is_dir():
-        console().print(f"next: qgraph verify {directory} --format {form}", soft_wrap=True)
+        words = ["qgraph", "verify", str(directory), "--files", str(output)]
+        console().print(f"next: {shlex.join(words)}", soft_wrap=True)
 
 
 def _network(path: Path) -> Network:

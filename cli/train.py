@@ -35,8 +35,8 @@ def train(
         str,
         typer.Option(
             metavar="DATA",
-            help="A .npz (arrays named like the inputs; labels under `labels`, or none), a saved "
-            "tf.data.Dataset, or module:function that returns one.",
+            help="A .npz (arrays named like the inputs; labels under `labels`, or none), a "
+            "directory of such files, a saved tf.data.Dataset, or module:function.",
         ),
     ],
     validation: Annotated[

@@ -11,6 +11,7 @@ import typer
 
 from qgraph.cli.completion import complete_format
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
+from qgraph.errors import UsageError
 
 if TYPE_CHECKING:
     from qgraph.cli.console import Names
@@ -37,6 +38,13 @@ def verify(
             show_default="all of them", autocompletion=complete_format,
         ),
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            "--files", metavar="EXPORTED",
+            help="What `qgraph export` wrote: check these very files.",
+        ),
+    ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
@@ -61,13 +69,20 @@ def verify(
     Writes certificate.json. Where codes differ, prints the first one, and exits with 9.
     """
     if dump is not None:
+        if files is not None or forms:
+            raise UsageError("--against excludes --files and --format", hint="give one of them")
         _against(directory, dump, as_json)
     else:
-        _forms(directory, forms or [], inputs, limit, as_json)
+        _forms(directory, forms or [], files, inputs, limit, as_json)
 
 
 def _forms(
-    directory: Path, forms: list[str], inputs: Path | None, limit: int | None, as_json: bool
+    directory: Path,
+    forms: list[str],
+    files: Path | None,
+    inputs: Path | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     from qgraph.cli.console import at_work
     from qgraph.errors import ExactnessError
@@ -75,11 +90,11 @@ def _forms(
     from qgraph.verification.verify import verify
 
     with at_work(as_json) as progress:
-        found = verify(directory, inputs, limit=limit, forms=forms, progress=progress)
+        found = verify(directory, inputs, limit=limit, forms=forms, files=files, progress=progress)
     if as_json:
         print(json.dumps(to_json(found.certificate)))
     else:
-        _print_certificate(found.certificate)
+        _print_certificate(found.certificate, "" if files is None else f"files in {files} ")
     if not found.equal:
         raise ExactnessError(
             "forms differ from the integer reference"
@@ -89,7 +104,7 @@ def _forms(
         )
 
 
-def _print_certificate(found: Certificate) -> None:
+def _print_certificate(found: Certificate, files: str) -> None:
     from qgraph.cli.console import console, print_table
 
     print_table(
@@ -107,7 +122,7 @@ def _print_certificate(found: Certificate) -> None:
         )
     cases = ", ".join(f"{count} {label}" for label, count in found.cases.items())
     print_table(
-        f"against the integer reference, tolerance 0, on: {cases}",
+        f"{files}against the integer reference, tolerance 0, on: {cases}",
         ("form", ">tensors", ">elements", ">differences", ">seconds", ""),
         [_form(name, form) for name, form in found.forms.items()],
     )

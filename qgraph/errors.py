@@ -147,6 +147,16 @@ def exit_codes() -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
+def reason_of(error: BaseException) -> str:
+    """The reason of a foreign exception in words, without the name of its class."""
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}"
+    if isinstance(error, KeyError) and error.args:
+        return f"`{error.args[0]}` is missing"
+    return first_line(error)
+
+
 def first_line(error: object, limit: int = 200) -> str:
     """Message of a foreign exception, on one short line; its type if the message is empty."""
     text = (str(error).strip().splitlines() or [""])[0].strip() or type(error).__name__

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
+from qgraph.archives import read_json, reading
 from qgraph.artifacts import versions
 from qgraph.backends.network_forms import Form, Network
-from qgraph.errors import UnsupportedError, UsageError
+from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
+from qgraph.npz import hash_of
 from qgraph.quiet import quiet_tensorflow
+from qgraph.records import OMITTED, from_json, to_json
 from qgraph.stored import load_network
 
 # By name: where it is, and what it is.
@@ -76,7 +79,7 @@ def export(
         options: Options of the form, by name: `samples` and `layers` for `vectors`.
 
     Returns:
-        Bytes by file.
+        Bytes by file. `export.json` beside them lists tensors that are called otherwise there.
 
     Raises:
         UnsupportedError: The form cannot carry the network; it names the layer.
@@ -98,14 +101,62 @@ def export(
         chosen.write(network, draft)
         files = sorted(p for p in draft.rglob("*") if p.is_file())
         names = [p.relative_to(draft).as_posix() for p in files]
-        about = {
-            "form": name,
-            "network": network.program.name,
-            "versions": versions(),
-            "files": {n: sha256_of(p) for n, p in zip(names, files, strict=True)},
-        }
-        (draft / INDEX).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        index = ExportIndex(
+            name,
+            network.program.name,
+            hash_of(network.program.constants),
+            versions(),
+            chosen.renamed(network),
+            {n: sha256_of(p) for n, p in zip(names, files, strict=True)},
+        )
+        (draft / INDEX).write_text(json.dumps(to_json(index), indent=1) + "\n", "utf-8")
         return {n: p.stat().st_size for n, p in zip(names, files, strict=True)}
+
+
+@dataclass(frozen=True)
+class ExportIndex:
+    """What `export.json` holds.
+
+    form      name of the form
+    network   name of the network
+    weights   hash of the constants that were exported; absent in exports of earlier versions
+    versions  of qgraph and what it needs
+    renamed   names of tensors in the files, by their names in the graph, where they differ
+    files     SHA-256 by file name
+    """
+
+    form: str
+    network: str
+    weights: str | None = field(default=None, metadata=OMITTED)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def index_of(path: Path) -> ExportIndex:
+    """The index of an export. Raises LoadError for another directory, or a missing file."""
+    problem, hint = "is not what `qgraph export` wrote", "give the directory that its -o named"
+    if not (path / INDEX).is_file():
+        raise LoadError(problem, node=str(path), hint=hint)
+    with reading(path, problem, hint):
+        found = from_json(ExportIndex, read_json(path / INDEX))
+    missing = [name for name in found.files if not (path / name).is_file()]
+    if found.form not in FORMS or missing:
+        what = f"`{missing[0]}` is missing" if missing else f"unknown format `{found.form}`"
+        raise LoadError(f"{problem}: {what}", node=str(path), hint="export the network again")
+    return found
+
+
+def exported_form(path: Path, network: Network) -> Form:
+    """The form of an export of this network. Raises LoadError, and UsageError for another's."""
+    index = index_of(path)
+    if index.weights not in (None, hash_of(network.program.constants)):
+        raise UsageError(
+            f"was exported from another network than `{network.program.name}` as it is now",
+            node=str(path),
+            hint="export this one again, or give the directory that it was exported from",
+        )
+    return form(index.form)
 
 
 def _written(path: Path) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +33,16 @@ def write_npz(
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
+
+
+def hash_of(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """SHA-256 of names, types, shapes and elements."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def npz_bytes(arrays: Mapping[str, npt.ArrayLike]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass
 from operator import is_
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from qgraph.errors import PassError, QGraphError, UsageError
+from qgraph.errors import PassError, QGraphError, UsageError, reason_of
 from qgraph.ir.graph import Graph
 from qgraph.ops.attributes import Declaration, attribute
 from qgraph.option_text import Codec, Mismatch, default_of, option_name, options_of
@@ -101,7 +101,7 @@ class PassOver(ABC, Generic[S]):
         except Exception as error:
             if type(self).__module__.partition(".")[0] == "qgraph":
                 raise
-            raise PassError(f"pass `{self.title}`: {type(error).__name__}: {error}") from error
+            raise PassError(f"pass `{self.title}` failed: {reason_of(error)}") from error
 
     def __str__(self) -> str:
         """The name and the options that differ from their defaults."""

@@ -18,7 +18,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import get_type_hints
 
-from qgraph.errors import PassError, QGraphError, UsageError
+from qgraph.errors import PassError, QGraphError, UsageError, reason_of
 from qgraph.option_text import (
     Codec,
     Mismatch,
@@ -148,7 +148,7 @@ def _own_class(name: str) -> type[Pass]:
         raise
     except Exception as error:  # of the module, which may do anything
         raise UsageError(
-            f"pass `{name}` cannot be imported: {type(error).__name__}: {error}",
+            f"pass `{name}` cannot be imported: {reason_of(error)}",
             hint="give it as module:Class; modules are looked for where Python does, and here",
         ) from error
     if not (isinstance(found, type) and issubclass(found, Pass) and is_dataclass(found)):
@@ -192,7 +192,7 @@ def _made(kind: type[Pass], given: Mapping[str, Tree], profile: Profile | None) 
     except QGraphError:
         raise
     except Exception as error:  # of a custom pass
-        raise UsageError(f"pass `{kind.name}`: {type(error).__name__}: {error}") from error
+        raise UsageError(f"pass `{kind.name}` cannot be made: {reason_of(error)}") from error
 
 
 def _types_of(kind: type[Pass]) -> Mapping[str, object]:

@@ -51,7 +51,10 @@ class Form(Protocol):
         """Why it cannot carry this network, naming the layer; None where it can."""
 
     def write(self, network: Network, folder: Path) -> None:
-        """Files into a folder that is there and empty."""
+        """Write files into an empty folder."""
+
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        """Names of tensors in the files, by their names in the graph, where they differ."""
 
     def runner(self, network: Network, folder: Path) -> Runner:
         """Return what executes the written files."""

@@ -46,9 +46,10 @@ def evaluate(
 
     Args:
         folder: What `qgraph quantize` or `finalize` wrote; of a training directory, `inference/`.
-        data: A `.npz` with an array for each input and labels under `labels`, `label` or `y`, or
-            such arrays by name. Labels are classes, or values of the shape of the output. With
-            several outputs, arrays named like these or `labels/NAME`.
+        data: A `.npz` with an array for each input and labels under `labels`, `label` or `y`, a
+            directory of such files, `module:function` (the labels of a dataset of pairs are
+            `labels`), or arrays by name. Labels are classes, or values of the shape of the output.
+            With several outputs, arrays named like these or `labels/NAME`.
         output: The only output to evaluate.
         limit: Use only the first samples.
         threads: Threads of the engine.

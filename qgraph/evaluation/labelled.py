@@ -1,4 +1,4 @@
-"""Labelled samples: a `.npz`, or arrays by name."""
+"""Labelled samples: whatever calibration data can be, with labels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
-from qgraph.quant.data import check_arrays
+from qgraph.quant.data import check_arrays, check_source
 from qgraph.quant.labels import LABELS, OF_OUTPUT, labels_among
-from qgraph.quant.sources import NUMBERS, read_file
+from qgraph.quant.sources import NUMBERS, read_file, read_source
 
 DATA = "test data"
 HOW = "numpy.savez(FILE, NAME_OF_INPUT=samples, labels=labels)"
@@ -47,11 +47,12 @@ def labelled(
 ) -> Labelled:
     """Samples of `source`, the first `limit`, checked against the inputs and outputs of `graph`.
 
+    `source` is read like calibration data (`qgraph.quant.data.load_data`), or is arrays by name.
     Labels are the array `labels`, `label` or `y`; where a network has several outputs, arrays
     named like these or `labels/NAME`, or `output` selects the one that the labels are for.
     Raises CalibrationError, and UsageError for an output that does not exist.
     """
-    arrays = _read(source)
+    arrays = _read(source, limit)
     names = _label_names(arrays, graph, output)
     named = {name: arrays[name] for name in arrays if name not in names.values()}
     found = Labelled(
@@ -68,22 +69,23 @@ def labelled(
 
 
 def has_labels(source: object, inputs: Sequence[str], outputs: Sequence[str]) -> bool:
-    """Whether `source` is a `.npz` with labels for a network of these inputs and outputs."""
-    if not isinstance(source, str | Path) or not Path(source).is_file():
+    """Whether `source` is a `.npz`, or a directory of them, with labels for such a network."""
+    if not isinstance(source, str | Path) or not Path(source).exists():
         return False
-    arrays = read_file(Path(source))
+    path = Path(source)
+    first = min(path.glob("*.npz"), default=None) if path.is_dir() else path
+    if first is None:
+        return False
+    arrays = read_file(first)
     own = any(f"{OF_OUTPUT}{name}" in arrays for name in outputs)
     return own or (len(outputs) == 1 and labels_among(arrays, inputs) is not None)
 
 
-def _read(source: Source) -> Mapping[str, Array]:
+def _read(source: Source, limit: int | None) -> Mapping[str, Array]:
     if isinstance(source, Mapping):
         return {name: np.asarray(array) for name, array in source.items()}
-    path = Path(source)
-    if not path.is_file():
-        found = "is a directory" if path.is_dir() else "no such file"
-        raise CalibrationError(found, node=str(path), hint=f"{DATA} is a .npz: {HOW}")
-    return read_file(path)
+    check_source(source, DATA)
+    return read_source(source, limit, labels=True)
 
 
 def _checked(labels: Array, name: str) -> Array:

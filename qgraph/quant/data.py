@@ -17,7 +17,7 @@ from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
 from qgraph.names import entry_name
 from qgraph.quant.labels import inputs_among
-from qgraph.quant.sources import NUMBERS, OnRead, call_entry_point, is_entry_point, read_file
+from qgraph.quant.sources import NUMBERS, OnRead, is_entry_point, read_source
 
 # Small enough that a layer's input and output stay in cache, large enough to feed the BLAS.
 CHUNK = 8
@@ -42,7 +42,7 @@ def check_source(source: Data | None, what: str = CALIBRATION) -> None:
         raise CalibrationError(
             "no such file",
             node=str(source),
-            hint=f"{what}: a .npy, a .npz, or module:function",
+            hint=f"{what}: a .npy, a .npz, a directory of .npz files, or module:function",
         )
 
 
@@ -56,12 +56,13 @@ def load_data(
     """Arrays [samples, ...] by input name, checked against the inputs of `graph`.
 
     `source` is a `.npy` (one input), a `.npz` (arrays named like the inputs; any name where there
-    is one of each), `module:function` that returns a `tf.data.Dataset`, an iterable of batches or
-    arrays, or the arrays themselves. Files are mapped, not read; `on_read(samples)` is called as
-    batches come. `what` the data is, for errors. Raises CalibrationError.
+    is one of each), a directory of such `.npz` files, `module:function` that returns a
+    `tf.data.Dataset`, an iterable of batches or arrays, or the arrays themselves. Files are mapped,
+    not read; `on_read(samples)` is called as batches come. `what` the data is, for errors.
+    Raises CalibrationError.
     """
     if not graph.inputs:
-        raise CalibrationError("the network has no inputs: there is nothing to calibrate")
+        raise CalibrationError(f"the network has no inputs: {what} cannot be used")
     check_source(source, what)
     assert source is not None
     return check_arrays(_read(source, limit, on_read), graph, what, limit)
@@ -175,9 +176,7 @@ def _read(source: Data, limit: int | None, on_read: OnRead) -> Mapping[str, Arra
         return {k: np.asarray(v) for k, v in source.items()}
     if isinstance(source, np.ndarray):
         return {"": source}
-    if is_entry_point(source):
-        return call_entry_point(str(source), limit, on_read)
-    return read_file(Path(source))
+    return read_source(source, limit, on_read)
 
 
 def _by_input(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from qgraph.archives import Archive, npy_header
-from qgraph.errors import CalibrationError
+from qgraph.errors import CalibrationError, reason_of
 from qgraph.foreign import DatasetLike
 from qgraph.ir.narrow_floats import of_numpy
 from qgraph.ir.types import Array
+from qgraph.quant.labels import LABELS
 from qgraph.quant.spill import Scratch
 
 BLOCK = 1 << 22
@@ -30,6 +31,50 @@ OnRead = Callable[[int], None]
 
 def is_entry_point(source: str | Path) -> bool:
     return ":" in str(source) and not Path(source).exists()
+
+
+def read_source(
+    source: str | Path,
+    limit: int | None = None,
+    on_read: OnRead = lambda samples: None,
+    *,
+    labels: bool = False,
+) -> Mapping[str, Array]:
+    """Arrays by name of a `.npy`, a `.npz`, a directory of `.npz` files, or `module:function`.
+
+    labels: keep those of a dataset of pairs, as the array `labels`. Raises CalibrationError.
+    """
+    if is_entry_point(source):
+        return call_entry_point(str(source), limit, on_read, labels=labels)
+    path = Path(source)
+    return _read_directory(path, limit, on_read) if path.is_dir() else read_file(path)
+
+
+def _read_directory(path: Path, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
+    """The arrays of all `.npz` files, by the order of their names, joined by array name."""
+    files = sorted(path.glob("*.npz"))
+    if not files:
+        raise CalibrationError(
+            "is a directory without .npz files",
+            node=str(path),
+            hint="each has an array for each input, and may have labels",
+        )
+    names = {name for name, array in read_file(files[0]).items() if array.ndim}
+    parts = (_file_of_several(file, names, files[0]) for file in files)
+    return _collect(parts, str(path), limit, on_read)
+
+
+def _file_of_several(path: Path, names: set[str], first: Path) -> Mapping[str, Array]:
+    """The arrays of a file, which has the names of the first one, and as many samples of each."""
+    found = {name: array for name, array in read_file(path).items() if array.ndim}
+    if found.keys() != names:
+        raise CalibrationError(
+            f"has arrays {sorted(found)}, but `{first.name}` has {sorted(names)}", node=str(path)
+        )
+    counts = {name: len(array) for name, array in found.items()}
+    if len({*counts.values()}) > 1:
+        raise CalibrationError(f"arrays have different sample counts: {counts}", node=str(path))
+    return found
 
 
 def read_file(path: Path) -> Mapping[str, Array]:
@@ -104,7 +149,9 @@ def _told_by_file(path: Path) -> Iterator[None]:
 # -- functions ------------------------------------------------------------------------------
 
 
-def call_entry_point(text: str, limit: int | None, on_read: OnRead) -> Mapping[str, Array]:
+def call_entry_point(
+    text: str, limit: int | None, on_read: OnRead, *, labels: bool = False
+) -> Mapping[str, Array]:
     """Call `module:function` and return its arrays; `on_read(samples)` is called on the way."""
     module, _, function = text.partition(":")
     try:
@@ -113,21 +160,28 @@ def call_entry_point(text: str, limit: int | None, on_read: OnRead) -> Mapping[s
             return {k: np.asarray(v) for k, v in made.items()}
         if isinstance(made, np.ndarray):
             return {"": made}
-        return _collect(made, text, limit, on_read)
+        return _collect(made, text, limit, on_read, labels=labels)
     except CalibrationError:
         raise
     except Exception as error:  # the user's code may raise anything
         raise CalibrationError(
-            f"{type(error).__name__}: {error}",
+            f"failed: {reason_of(error)}",
             node=text,
             hint="it must return a tf.data.Dataset, batches, or arrays; --debug shows where",
         ) from error
 
 
 def _collect(
-    batches: Iterable[DatasetLike], where: str, limit: int | None, on_read: OnRead
+    batches: Iterable[DatasetLike],
+    where: str,
+    limit: int | None,
+    on_read: OnRead,
+    *,
+    labels: bool = False,
 ) -> dict[str, Array]:
     """Join batches: arrays, (inputs, labels) tuples, or mappings by input name.
+
+    labels: those of tuples become the array `labels`.
 
     Stops once there are `limit` samples: a dataset may repeat without end.
     """
@@ -137,7 +191,9 @@ def _collect(
     )
     for batch in iterator:
         inputs = batch[0] if isinstance(batch, tuple) else batch
-        named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+        named = dict(inputs) if isinstance(inputs, Mapping) else {"": inputs}
+        if labels and isinstance(batch, tuple) and len(batch) == 2:
+            named.setdefault(LABELS[0], batch[1])
         for name, value in named.items():
             parts.setdefault(name, _Joined(where)).add(value)
         samples = next(iter(parts.values())).samples
@@ -164,9 +220,7 @@ class _Joined:
             self.first = array[:1]
         kind = self.first.dtype
         if array.dtype.kind not in NUMBERS:
-            raise CalibrationError(
-                f"calibration data is of dtype {array.dtype}, not numbers", node=self.where
-            )
+            raise CalibrationError(f"data is of dtype {array.dtype}, not numbers", node=self.where)
         if array.shape[1:] != self.first.shape[1:] or not np.can_cast(array.dtype, kind):
             raise CalibrationError(
                 f"batches differ: {array.dtype} {list(array.shape[1:])} "

@@ -10,13 +10,13 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from qgraph.errors import CalibrationError
+from qgraph.errors import CalibrationError, reason_of
 from qgraph.foreign import DatasetLike
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.data import batch_of, check_arrays
 from qgraph.quant.labels import labels_among
-from qgraph.quant.sources import is_entry_point, read_file
+from qgraph.quant.sources import is_entry_point, read_source
 
 # A path, `module:function`, arrays by name, (inputs, labels), a tf.data.Dataset.
 Source: TypeAlias = DatasetLike
@@ -49,9 +49,9 @@ def training_data(source: Source, graph: Graph, batch_size: int, seed: int) -> T
     """Data for training or validating `graph`.
 
     `source`: a `.npz` (arrays named like the inputs, labels under `labels`, `label` or `y`), a
-    `.npy`, a directory that `tf.data.Dataset.save` wrote, `module:function` that returns a
-    `tf.data.Dataset` or arrays, or any of these objects; elements of datasets are inputs or
-    (inputs, labels), batched or not. Raises CalibrationError.
+    `.npy`, a directory of such `.npz` files or one that `tf.data.Dataset.save` wrote,
+    `module:function` that returns a `tf.data.Dataset` or arrays, or any of these objects; elements
+    of datasets are inputs or (inputs, labels), batched or not. Raises CalibrationError.
     """
     made = _read(source)
     if hasattr(made, "element_spec"):
@@ -74,7 +74,7 @@ def _read(source: Source) -> DatasetLike:
             return getattr(importlib.import_module(module), function)()
         except Exception as error:  # the user's code may raise anything
             raise CalibrationError(
-                f"{type(error).__name__}: {error}",
+                f"failed: {reason_of(error)}",
                 node=str(source),
                 hint="it must return a tf.data.Dataset or arrays; --debug shows where",
             ) from error
@@ -83,9 +83,12 @@ def _read(source: Source) -> DatasetLike:
         raise CalibrationError(
             "no such file",
             node=str(source),
-            hint="training data is a .npz, a saved tf.data.Dataset, or module:function",
+            hint="training data is a .npz, a directory of .npz files, a saved tf.data.Dataset, or "
+            "module:function",
         )
-    return _saved_dataset(path) if path.is_dir() else read_file(path)
+    if path.is_dir() and not any(path.glob("*.npz")):
+        return _saved_dataset(path)
+    return read_source(path)
 
 
 def _saved_dataset(path: Path) -> DatasetLike:

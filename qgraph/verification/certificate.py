@@ -6,10 +6,8 @@ form beside the integer reference.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +16,15 @@ import numpy as np
 from qgraph.artifacts import versions
 from qgraph.backends.network_forms import Network
 from qgraph.exact.sums import FLOAT32_EXACT, FLOAT64_EXACT
-from qgraph.ir.types import Array, Overflow, Rounding
+from qgraph.exports import index_of
+from qgraph.files import sha256_of
+from qgraph.ir.types import Overflow, Rounding
 from qgraph.manifest import read_manifest
+from qgraph.npz import hash_of
 from qgraph.program.accumulators import Accumulator, accumulators
 from qgraph.program.ops import RequantizeAttrs
 from qgraph.quant.profile import Profile
-from qgraph.records import KeyedRecord
+from qgraph.records import OMITTED, KeyedRecord
 from qgraph.verification.compare import Compared, Difference, DifferenceTally, Saturation, in_order
 
 FORMAT = 1
@@ -31,13 +32,17 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Hashes:
-    """SHA-256 of the graph as text, the profile, the weights' codes, and the samples."""
+    """SHA-256 of the graph as text, the profile, the weights' codes, and the samples.
+
+    `exported` has those of the files of an export, by name, where these were verified.
+    """
 
     graph: str | None
     profile: str | None
     inference: str | None
     weights: str
     inputs: str
+    exported: Mapping[str, str] | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
@@ -117,14 +122,21 @@ class Certificate(KeyedRecord):
 
 
 def certificate(
-    folder: Path, network: Network, compared: Compared, refused: Mapping[str, str]
+    folder: Path,
+    network: Network,
+    compared: Compared,
+    refused: Mapping[str, str],
+    exported: Path | None = None,
 ) -> Certificate:
-    """The certificate of `network`. refused: forms that were not compared, and why."""
+    """The certificate of `network`.
+
+    refused: forms that were not compared, and why. exported: the export whose files were verified.
+    """
     program = network.program
     return Certificate(
         FORMAT,
         versions(),
-        hashes(folder, network),
+        hashes(folder, network, exported),
         network.profile.name,
         bool(compared.tallies) and not any(t.wrong for t in compared.tallies.values()),
         compared.cases,
@@ -141,24 +153,18 @@ def certificate(
     )
 
 
-def hashes(folder: Path, network: Network) -> Hashes:
+def hashes(folder: Path, network: Network, exported: Path | None = None) -> Hashes:
     files = read_manifest(folder).files
     return Hashes(
         files.get("graph.txt"),
         files.get("profile.yaml"),
         files.get("inference.pb"),
-        _of_arrays(network.program.constants),
-        _of_arrays(network.samples or network.sample),
+        hash_of(network.program.constants),
+        hash_of(network.samples or network.sample),
+        None
+        if exported is None
+        else {n: sha256_of(exported / n) for n in index_of(exported).files},
     )
-
-
-def _of_arrays(arrays: Mapping[str, Array]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _form(network: Network, tally: DifferenceTally) -> ComparedForm:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgraph.artifacts import CERTIFICATE
-from qgraph.backends.network_forms import Network, Runner
-from qgraph.errors import UnsupportedError
-from qgraph.exports import FORMS, form
+from qgraph.backends.network_forms import Form, Network, Runner
+from qgraph.errors import LoadError, QGraphError, UnsupportedError, UsageError, reason_of
+from qgraph.exports import FORMS, exported_form, form
 from qgraph.files import write_whole
 from qgraph.ir.types import Array
 from qgraph.progress import Progress, silent
@@ -25,7 +25,7 @@ from qgraph.verification.certificate import Certificate, certificate
 from qgraph.verification.compare import Compared, compare
 
 SEEDS = (1, 2)
-# What `qgraph quantize` wrote itself is tried as it lies there.
+# `qgraph quantize` wrote these itself: its own files are tried.
 DELIVERED = ("tensorflow",)
 
 
@@ -60,6 +60,7 @@ def verify(
     *,
     limit: int | None = None,
     forms: Collection[str] = (),
+    files: str | Path | None = None,
     progress: Progress = silent,
 ) -> Verified:
     """Compare forms of a quantized network with the integer reference, tolerance zero.
@@ -73,6 +74,7 @@ def verify(
             the directory holds.
         limit: Use only the first inputs.
         forms: Names of forms, as in `export`. Without, every form there is.
+        files: A directory that `export` wrote: these very files are compared, and no other form.
         progress: Called with stage, done and total.
 
     Returns:
@@ -82,24 +84,30 @@ def verify(
         LoadError: The directory is not what qgraph wrote.
         CalibrationError: The data does not fit the network.
         UnsupportedError: The network has no integer program.
-        UsageError: A form does not exist.
+        UsageError: A form does not exist, or the files are of another network.
 
     Example:
         >>> assert qgraph.verify("out", forms=["c", "engine"]).equal
     """
-    folder = inference_folder(folder)
+    folder, exported = inference_folder(folder), None if files is None else Path(files)
+    if exported is not None and forms:
+        raise UsageError("forms and exported files exclude each other", hint="give one of them")
     chosen = [form(name) for name in forms or FORMS]
     network = load_network(folder)
+    if exported is not None:
+        chosen = [exported_form(exported, network)]
     inputs = _inputs(network, data, limit)
     refused: dict[str, str] = {}
     runners: dict[str, Runner] = {}
     with ExitStack() as stack:
         for i, one in enumerate(chosen):
             progress("building", i, len(chosen))
-            place = folder
             try:
-                reason = one.refusal(network)
-                if reason is None:
+                reason = None if exported else one.refusal(network)
+                if exported is not None:
+                    runners[one.name] = _runner_of_files(one, network, exported)
+                elif reason is None:
+                    place = folder
                     if one.name not in DELIVERED:
                         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                         one.write(network, place)
@@ -110,9 +118,19 @@ def verify(
                 refused[one.name] = reason
         cases = list(_cases(network, inputs))
         compared = compare(network, runners, _with_progress(cases, progress))
-    made = certificate(folder, network, compared, refused)
+    made = certificate(folder, network, compared, refused, exported)
     write_whole(folder / CERTIFICATE, (json.dumps(to_json(made), indent=1) + "\n").encode())
     return Verified(network, compared, refused, made)
+
+
+def _runner_of_files(one: Form, network: Network, folder: Path) -> Runner:
+    """The runner of an export. Raises LoadError for files that cannot be read any more."""
+    try:
+        return one.runner(network, folder)
+    except (QGraphError, ImportError):
+        raise
+    except Exception as error:  # whatever damaged files make of their readers
+        raise LoadError(f"cannot be read: {reason_of(error)}", node=str(folder)) from error
 
 
 def _cases(network: Network, inputs: Mapping[str, Array]) -> Iterator[Case]:

@@ -89,3 +89,88 @@ def test_a_training_directory_means_what_was_finalized(tmp_path) -> None:
     shutil.copytree(out / "inference", moved)
     alone = json.loads(run("evaluate", moved, "--data", data, "--json").out)
     assert alone["outputs"] == facts["outputs"]
+
+
+def test_what_calibration_accepts_is_accepted(written, labelled, tmp_path, monkeypatch) -> None:
+    """A directory of .npz files, and functions: of arrays, and of a dataset of pairs."""
+    with np.load(labelled) as whole:
+        images, labels = whole["image"], whole["labels"]
+    several = tmp_path / "several"
+    several.mkdir()
+    np.savez(several / "b.npz", image=images[10:], labels=labels[10:])
+    np.savez_compressed(several / "a.npz", image=images[:10], labels=labels[:10])
+    (tmp_path / "labelled_samples.py").write_text(
+        "import numpy as np, tensorflow as tf\n"
+        f"found = dict(np.load({str(labelled)!r}))\n"
+        "def arrays():\n    return found\n"
+        "def pairs():\n"
+        "    both = found['image'], found['labels']\n"
+        "    return tf.data.Dataset.from_tensor_slices(both).batch(5)\n"
+        "def unlabelled():\n    return found['image']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def outputs(data: object) -> list:
+        done = run("evaluate", written, "--data", data, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)["outputs"]
+
+    wanted = outputs(labelled)
+    assert (
+        outputs(several)
+        == outputs("labelled_samples:arrays")
+        == outputs("labelled_samples:pairs")
+        == wanted
+    )
+    limited = run("evaluate", written, "--data", several, "--limit", 12, "--json")
+    assert json.loads(limited.out)["samples"] == 12
+    assert "has no labels" in run("evaluate", written, "--data", "labelled_samples:unlabelled").err
+
+
+def test_quantize_takes_a_directory_of_files_with_labels(model, labels, tmp_path) -> None:
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for i, part in enumerate(np.split(np.arange(16), 4)):
+        np.savez(folder / f"{i}.npz", image=typical_images()[part], labels=labels[part])
+    given = ("-c", folder, "--effort", "plain", "-o", tmp_path / "out")
+    done = run("quantize", model, *given)
+    assert done.code == 0 and f"16 samples of {folder}, which calibration saw too" in done.out
+    np.savez(folder / "4.npz", image=typical_images()[:3], labels=labels[:2])
+    wrong = run("quantize", model, *given, "--force")
+    assert wrong.code == 6 and "arrays have different sample counts" in wrong.err
+    np.savez(folder / "4.npz", image=typical_images()[:3])
+    wrong = run("quantize", model, *given, "--force")
+    assert wrong.code == 6 and "4.npz: has arrays ['image'], but `0.npz` has" in wrong.err
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "is a directory without .npz files" in run("quantize", model, "-c", empty).err
+
+
+def test_errors_have_no_raw_exceptions(written, model, tmp_path, monkeypatch) -> None:
+    (tmp_path / "failing.py").write_text(
+        "def missing():\n    open('nowhere.npz')\n"
+        "def key():\n    return {}['image']\n"
+        "def text():\n    return iter([['a', 'b']])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for name, words in {
+        "failing:missing": "failed: No such file or directory: nowhere.npz",
+        "failing:key": "failed: `image` is missing",
+        "failing:nothing": "failed: module 'failing' has no attribute 'nothing'",
+        "elsewhere:load": "failed: No module named 'elsewhere'",
+        "failing:text": "data is of dtype <U1, not numbers",
+    }.items():
+        for verb, *given in (("evaluate", written, "--data"), ("quantize", model, "-c")):
+            done = run(verb, *given, name)
+            assert done.code == 6 and f"error: {name}: {words}" in done.err, done.err
+            assert "Error:" not in done.err.removeprefix("error: ")
+
+
+def test_inputs_are_not_called_calibration_data(written, tmp_path) -> None:
+    np.save(tmp_path / "nan.npy", np.full((2, 8, 8, 3), np.nan, "float32"))
+    np.save(tmp_path / "narrow.npy", np.zeros((2, 8, 7, 3), "float32"))
+    np.save(tmp_path / "text.npy", np.array(["a"]))
+    for file in ("nan.npy", "narrow.npy", "text.npy", "nowhere.npy"):
+        for verb in ("run", "verify"):
+            done = run(verb, written, "--input", tmp_path / file)
+            assert done.code == 6 and "calibration" not in done.err, done.err

@@ -188,3 +188,10 @@ def test_a_number_instead_of_samples(tmp_path):
     np.savez(tmp_path / "a.npz", a=IMAGES, b=np.float32(3))
     with pytest.raises(CalibrationError, match="calibration data for `b` is one number"):
         load_data(tmp_path / "a.npz", net("a", "b"))
+
+
+def test_a_directory_is_read_file_by_file(tmp_path):
+    np.savez(tmp_path / "2.npz", x=IMAGES[4:], labels=np.arange(6))
+    np.savez(tmp_path / "1.npz", x=IMAGES[:4], labels=np.arange(4))
+    assert_images(load_data(tmp_path, net()))
+    assert_images(load_data(str(tmp_path), net(), limit=3), 3)

@@ -53,6 +53,11 @@ class CForm:
         (folder / f"{made.net}_inputs.bin").write_bytes(packed(made, names, codes))
         (folder / f"{made.net}_answers.bin").write_bytes(packed(made, exits, answer))
 
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        made = unit(network.program, file_stem(network.program.name))
+        ports = {port.tensor: port.name for port in (*made.entries, *made.exits)}
+        return {name: held for name, held in {**made.identifiers, **ports}.items() if held != name}
+
     def runner(self, network: Network, folder: Path) -> Runner:
         """Shows every tensor. Raises UnsupportedError where there is no compiler."""
         made = unit(network.program, file_stem(network.program.name))

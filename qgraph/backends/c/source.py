@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +54,7 @@ class CUnit:
     traced: tuple[str, ...]
     code: str
     data: tuple[tuple[str, str, Array], ...]  # name, type, codes
+    identifiers: Mapping[str, str]  # by tensor
 
     @property
     def parameters(self) -> str:
@@ -121,6 +122,7 @@ class _Unit:
             tuple(self.source.traced),
             code,
             data,
+            self.idents,
         )
 
     # -- memory -----------------------------------------------------------------------------
@@ -197,7 +199,7 @@ class _Unit:
         return str(text)
 
     def _parameters(self) -> str:
-        empty = CUnit(self.program, self.net, self.entries, self.exits, 0, (), "", ())
+        empty = CUnit(self.program, self.net, self.entries, self.exits, 0, (), "", (), {})
         return empty.parameters
 
     def _call(

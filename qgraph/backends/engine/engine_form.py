@@ -37,6 +37,9 @@ class EngineForm:
     def write(self, network: Network, folder: Path) -> None:
         write_whole(folder / FILE, engine_file(network.program))
 
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        return {}
+
     def runner(self, network: Network, folder: Path) -> Runner:
         """Every tensor, one op at a time, after all levels have agreed on the fused exits."""
         file = folder / FILE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +11,7 @@ import onnx
 
 from qgraph.backends.network_forms import Network, Runner
 from qgraph.backends.onnx.boundary_models import dequantize_model, quantize_model
-from qgraph.backends.onnx.builder import save
+from qgraph.backends.onnx.builder import metadata_of, save
 from qgraph.backends.onnx.emission import ProgramEmission
 from qgraph.backends.onnx.integer import IntegerEmission
 from qgraph.backends.onnx.qdq import QdqEmission
@@ -52,6 +53,12 @@ class OnnxForm:
         for public, value in network.graph.outputs.items():
             publics.setdefault(value, public)
         return self.emission(network.program, publics)
+
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        meta = metadata_of(self.emit(network))
+        held = {name: str(about["value"]) for name, about in meta["tensors"].items()}
+        ends = {name: str(about["value"]) for name, about in meta["exits"].items()}
+        return {name: value for name, value in {**held, **ends}.items() if name != value}
 
     def runner(self, network: Network, folder: Path) -> Runner:
         return onnx_runtime(folder / FILE)

@@ -36,6 +36,10 @@ class TensorFlowForm:
         graph_def = emit_graph_def(network.graph, bounds(network.graph))
         (folder / FILE).write_bytes(graph_def.SerializeToString(deterministic=True))
 
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        names = tensor_names(network.graph, bounds(network.graph))
+        return {value: name for value, name in names.items() if value != name}
+
     def runner(self, network: Network, folder: Path) -> Runner:
         """Shows every tensor that was emitted; exits are fetched alone, so as users run it.
 

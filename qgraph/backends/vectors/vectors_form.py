@@ -36,6 +36,9 @@ class VectorsForm:
     def write(self, network: Network, folder: Path) -> None:
         write_vectors(network, folder, samples=self.samples, most=self.most, layers=self.layers)
 
+    def renamed(self, network: Network) -> Mapping[str, str]:
+        return {}  # index.json has every tensor's name beside its files
+
     def runner(self, network: Network, folder: Path) -> Runner:
         """Runs the steps of the index on the constants in the files, once all files are checked.
 

@@ -78,7 +78,7 @@ def main() -> None:
             walk.group(file)
             members = [str(name) for name in file]
     except Exception as error:  # whatever a foreign file makes of h5py
-        print(json.dumps({"error": f"{type(error).__name__}: {error}"[:300]}))
+        print(json.dumps({"error": (str(error) or type(error).__name__)[:300]}))
     else:
         print(json.dumps({"attributes": attributes, "members": members, "bytes": walk.bytes}))
 

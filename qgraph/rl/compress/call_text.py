@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import QGraphError, UsageError, reason_of
 
 CALL = re.compile(r"\s*([\w.]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 NAMED = re.compile(r"\s*([a-z_]\w*)\s*=\s*(.*)", re.DOTALL)
@@ -76,7 +76,7 @@ def parse_call(text: str, table: Table, what: str) -> Any:
     except QGraphError:
         raise
     except Exception as error:  # of one's own
-        raise UsageError(f"`{text.strip()}`: {type(error).__name__}: {error}") from error
+        raise UsageError(f"`{text.strip()}` cannot be made: {reason_of(error)}") from error
 
 
 def _types(said: Any) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from qgraph.errors import QGraphError, UnsupportedError
+from qgraph.errors import QGraphError, UnsupportedError, reason_of
 from qgraph.ir.types import Array
 from qgraph.passes import PassOver
 from qgraph.rewrite.trace import Refusal, Rewrite, Trace
@@ -94,7 +94,7 @@ class Link(PassOver[Compression]):
             error.message = f"`{text}`: {error.message}"
             raise
         except Exception as error:  # of a link of one's own, or of a library
-            raise UnsupportedError(f"`{text}`: {type(error).__name__}: {error}") from error
+            raise UnsupportedError(f"`{text}` failed: {reason_of(error)}") from error
         rule = self.name or text
         for name, (old, new) in changes.items():
             trace.record(Rewrite(text, rule, name, old, new))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qgraph.errors import QGraphError, UnsupportedError, UsageError
+from qgraph.errors import QGraphError, UnsupportedError, UsageError, reason_of
 from qgraph.foreign import Namespace, Tensor
 from qgraph.rl.correct.correctors import NAMES, TARGETS, WEIGHTS, name_of
 from qgraph.rl.correct.trajectories import Corrector, Trajectories
@@ -101,7 +101,7 @@ def _given(link: Corrector, steps: Trajectories, xp: Namespace) -> Tensor:
         error.message = f"`{name}`: {error.message}"
         raise
     except Exception as error:  # of a corrector of one's own
-        raise UnsupportedError(f"`{name}`: {type(error).__name__}: {error}") from error
+        raise UnsupportedError(f"`{name}` failed: {reason_of(error)}") from error
     # Of a tensor in a graph not every dimension need be known.
     same = found.shape == wanted.shape
     if not (same if xp is np else found.shape.is_compatible_with(wanted.shape)):
@@ -144,7 +144,7 @@ def _made(name: str, arguments: str) -> Corrector:
     except QGraphError:
         raise
     except Exception as error:  # of a corrector of one's own
-        raise UsageError(f"`{name}`: {type(error).__name__}: {error}") from error
+        raise UsageError(f"`{name}` failed: {reason_of(error)}") from error
     corrects = getattr(corrector, "corrects", None)
     if not callable(corrector) or corrects not in (TARGETS, WEIGHTS):
         raise UsageError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from qgraph.errors import UnsupportedError
+from qgraph.errors import UnsupportedError, first_line
 from qgraph.rl.correct.correction import Correction
 from qgraph.rl.correct.correctors import name_of
 from qgraph.rl.correct.trajectories import Trajectories
@@ -24,7 +24,7 @@ def try_once(correct: Correction, n: int, b: int) -> None:
         tf.function(lambda: vars(correct(steps, tf)), autograph=False)()
     except tf.errors.OpError as error:
         names = ",".join(map(name_of, correct.links))
-        raise UnsupportedError(f"`{names}`: {type(error).__name__}: {error.message}") from error
+        raise UnsupportedError(f"`{names}` failed: {first_line(error.message)}") from error
 
 
 def _made_up(n: int, b: int, *, of_actions: bool) -> Trajectories:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from qgraph.errors import QGraphError, UsageError
+from qgraph.errors import QGraphError, UsageError, reason_of
 from qgraph.rl.compress.call_text import parse_call, print_call
 from qgraph.rl.compress.chain import Compressor
 from qgraph.rl.monitor.growth import Growth
@@ -68,7 +68,7 @@ class Monitor:
         except QGraphError:
             raise
         except Exception as error:  # of a strategy of one's own
-            told = f"`{print_strategy(strategy)}` failed: {type(error).__name__}: {error}"
+            told = f"`{print_strategy(strategy)}` failed: {reason_of(error)}"
             raise UsageError(told) from error
         if log is not None and not log.kept:
             self._write(DecisionRow(Indicators(0, 0.0), self.decision, looked=False))
@@ -117,7 +117,7 @@ class Monitor:
         try:
             found = self._decided(looks)
         except Exception as error:  # of a strategy of one's own
-            return stays(looks, f"stays, the strategy failed: {type(error).__name__}: {error}")
+            return stays(looks, f"stays, the strategy failed: {reason_of(error)}")
         if found.compressor in looks[-1].refused:
             return stays(looks, f"stays: {found.compressor} has failed before")
         return found

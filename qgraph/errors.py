@@ -153,7 +153,7 @@ def reason_of(error: BaseException) -> str:
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror}{place}"
     if isinstance(error, KeyError) and error.args:
-        return f"`{error.args[0]}` is missing"
+        return f"key {error.args[0]!r} is missing"
     return first_line(error)
 
 

@@ -155,7 +155,7 @@ def test_errors_have_no_raw_exceptions(written, model, tmp_path, monkeypatch) ->
     monkeypatch.chdir(tmp_path)
     for name, words in {
         "failing:missing": "failed: No such file or directory: nowhere.npz",
-        "failing:key": "failed: `image` is missing",
+        "failing:key": "failed: key 'image' is missing",
         "failing:nothing": "failed: module 'failing' has no attribute 'nothing'",
         "elsewhere:load": "failed: No module named 'elsewhere'",
         "failing:text": "data is of dtype <U1, not numbers",

@@ -246,7 +246,7 @@ def in_a_graph(correct, steps):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("RaisesToCorrect", "`: KeyError: 'a mistake of its author'"),
+        ("RaisesToCorrect", "` failed: key 'a mistake of its author' is missing"),
         ("OfOneStep", r"` gives targets of shape \[3\], but steps have \[5, 3\]"),
     ],
 )
@@ -292,7 +292,7 @@ def test_text_says_constants():
         ("math.Mine", "cannot be imported"),
         (".is", "cannot be imported"),
         ("tests.helpers.broken.Mine", "cannot be imported: division by zero"),
-        ("tests.helpers.plain_links.NotMade", "ValueError: a mistake of its author"),
+        ("tests.helpers.plain_links.NotMade", "` failed: a mistake of its author"),
         ("os.getcwd", "is not a corrector: it corrects None"),
         ("collections.OrderedDict", "is not a corrector"),
         ("tests.helpers.plain_links.NoTarget", "is not a corrector: it corrects weight"),

@@ -107,7 +107,7 @@ def test_a_strategy_that_fails_is_a_look_at_what_stays(tmp_path):
     assert fine.decision.reason == "fine"
     for row in failed:
         assert row.looked and not row.failed and row.decision.compressor == CHAIN
-        told = "stays, the strategy failed: KeyError: 'a mistake of its author'"
+        told = "stays, the strategy failed: key 'a mistake of its author' is missing"
         assert row.decision.reason == told
     again = Monitor(first.strategy, CHAIN, Log(tmp_path, until=2))
     assert again.looks == first.looks and len(again.looks) == 3

@@ -8,7 +8,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ def write_npz(
                 np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 
 
-def hash_of(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def hash_of(arrays: Mapping[str, npt.ArrayLike]) -> str:
     """SHA-256 of names, types, shapes and elements."""
     digest = hashlib.sha256()
     for name in sorted(arrays):

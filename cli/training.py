@@ -124,7 +124,7 @@ def train_in(
 
 
 def _interrupted(trainer: Trainer, resume: str) -> Interrupted:
-    """Where the run stands, and how to go on."""
+    """The error of a run that was interrupted, with the command that goes on."""
     if trainer.kept_step is None:
         return Interrupted("interrupted before the first checkpoint", hint=f"again: {resume}")
     return Interrupted(

@@ -115,7 +115,7 @@ def export(
 
 @dataclass(frozen=True)
 class ExportIndex:
-    """What `export.json` holds.
+    """The content of `export.json`.
 
     form      name of the form
     network   name of the network

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from qgraph.frontends import load
 from qgraph.interpret import evaluate
+from tests.helpers.downloads import fetched
 from tests.helpers.tf_graphs import opaque_kinds, run_tf, v1
 
 POLICIES = sorted((Path(__file__).parents[3] / "shared" / "policies").glob("*.pb"))
@@ -16,12 +17,8 @@ POLICIES = sorted((Path(__file__).parents[3] / "shared" / "policies").glob("*.pb
 
 def asset(name):
     from benchmarks import assets
-    from benchmarks.registry import AssetUnavailable
 
-    try:
-        return getattr(assets, name)()
-    except AssetUnavailable as error:
-        pytest.skip(str(error))
+    return fetched(getattr(assets, name))
 
 
 def uniform(*shape):

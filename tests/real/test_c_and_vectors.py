@@ -9,7 +9,7 @@ from qgraph.compiler import Quantized, quantize
 from qgraph.frontends import load
 from qgraph.verification.verify import verify
 from tests.helpers.c_programs import needs_compiler
-from tests.real.test_real_networks import POLICIES, PROFILES, quantized
+from tests.helpers.real_networks import POLICIES, PROFILES, needs_policies, quantized
 
 pytestmark = [pytest.mark.real, needs_compiler]
 
@@ -33,7 +33,7 @@ def test_networks(name: str, profile: str, tmp_path: Path) -> None:
     assert_exact(quantized(name, profile), tmp_path, forms=forms)
 
 
-@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@needs_policies
 @pytest.mark.parametrize("profile", ["graffitist-int8", "wide-activations"])
 @pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
 def test_policies(path: Path, profile: str, tmp_path: Path) -> None:

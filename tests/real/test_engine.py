@@ -5,8 +5,7 @@ import pytest
 
 from qgraph import kernels
 from qgraph.errors import UnsupportedError
-from qgraph.program import lower
-from tests.real.test_real_networks import NETWORKS, PROFILES, one, quantized, samples
+from tests.helpers.real_networks import IN_FLOAT, INTEGER, PROFILES, integer_program
 
 if kernels.native_engine() is None:
     pytest.skip("the native extension isn't built", allow_module_level=True)
@@ -18,15 +17,9 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", INTEGER)
 def test_outputs_are_those_of_the_reference(name, profile) -> None:
-    result = quantized(name, profile)
-    feeds = one(result.graph, samples(name))
-    shapes = {n: (result.graph.types[n].shape[0], *x.shape[1:]) for n, x in feeds.items()}
-    try:
-        program = lower(result.graph, shapes)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
+    result, program, feeds = integer_program(name, profile)
     wanted = result.reference().outputs(feeds)
     for level in levels():
         for threads, fuse in ((1, True), (2, True), (1, False)):
@@ -37,3 +30,9 @@ def test_outputs_are_those_of_the_reference(name, profile) -> None:
             assert found.keys() == wanted.keys()
             for output, array in wanted.items():
                 np.testing.assert_array_equal(found[output], array, f"{level} {threads} {fuse}")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_network_with_float_ops_inside_has_no_program(profile) -> None:
+    with pytest.raises(UnsupportedError, match="`pow` is computed in float between integer layers"):
+        integer_program(IN_FLOAT, profile)

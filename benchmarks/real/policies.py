@@ -2,8 +2,7 @@
 
 The policies are not a package: `QGRAPH_POLICIES` names their folder, or `shared/policies` beside
 the checkout. With gymnasium installed, the float policy plays episodes whose observations are the
-data,
-and both policies then play the same other episodes; without it, observations are random.
+data, and both policies then play the same other episodes; without it, observations are random.
 """
 
 from __future__ import annotations

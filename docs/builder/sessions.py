@@ -45,7 +45,7 @@ class Session:
     folder: Path
 
     def output(self, command: str) -> str:
-        """What a command prints to standard output."""
+        """Run a command and return its standard output."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],

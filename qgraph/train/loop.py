@@ -40,8 +40,8 @@ SAVE_SECONDS = 60.0
 class Trainer:
     """Trains a calibrated graph; or a float one, which then learns as the quantized one would.
 
-    graph, norms: as `TrainingGraph` takes them. floating: the float graph, the teacher where there
-    are no labels. folder: where checkpoints go, if anywhere. save_seconds: longest
+    graph, norms: as `TrainingGraph` takes them. floating: the float graph, the teacher without
+    labels. folder: where checkpoints go, if given. save_seconds: longest
     time between two of them. `best` is the checkpoint of the best validation.
         Raises UsageError, UnsupportedError, TrainingError.
     """

@@ -8,23 +8,33 @@ the latter. Times are medians of processor time, taken in turns.
 
 from __future__ import annotations
 
+import typer
+
 from benchmarks.graph_algorithms.networkx_tasks import match_tasks, order_tasks, set_tasks
 from benchmarks.graph_algorithms.onnx_tasks import kept, onnx_tasks
-from benchmarks.graph_algorithms.timing import HEADING
+from benchmarks.graph_algorithms.timing import REPEATS
+from benchmarks.result import JsonFile, report
+from benchmarks.tables import Table
 
 SIZES = (500, 5_000)
+TIMES = ("qgraph, ms", "library, ms", "with construction, ms")
 
 
-def main() -> None:
-    print(HEADING)
+def main(json_file: JsonFile = None) -> None:
+    """Time each task, and print the table."""
+    table = Table(
+        "Graph algorithms",
+        {"task": "", "nodes": ",d", **dict.fromkeys(TIMES, ".3g"), "ratio": ".1f"},
+        notes=[f"medians of processor time, {REPEATS} runs in turns; {kept(SIZES[0])}"],
+    )
     for task in (
         *(t for nodes in SIZES for t in (*order_tasks(nodes), *set_tasks(nodes))),
         *match_tasks(),
         *(t for nodes in SIZES for t in onnx_tasks(nodes)),
     ):
-        print(task.row(), flush=True)
-    print(f"\n{kept(SIZES[0])}")
+        table.add(*task.row())
+    report("benchmarks.graph_algorithms", [table], json_file)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -9,9 +9,6 @@ from time import process_time
 from typing import Any
 
 REPEATS = 11
-HEADING = """\
-| task | nodes | qgraph, ms | library, ms | with construction, ms | ratio |
-|---|---|---|---|---|---|"""
 
 Construct = Callable[[], Any]
 
@@ -26,8 +23,8 @@ class Task:
     library: Callable[[Any], object]
     construct: Construct | None = None
 
-    def row(self) -> str:
-        """A line of the table. Raises ValueError where the results differ."""
+    def row(self) -> tuple[str, int, float, float | None, float, float]:
+        """A row of the table. Raises ValueError where the results differ."""
         construct = self.construct or (lambda: None)
         held = construct()
         if self.own() != self.library(held):
@@ -35,12 +32,7 @@ class Task:
         own, alone, whole = milliseconds(
             self.own, lambda: self.library(held), lambda: self.library(construct())
         )
-        cells = (f"{own:.3g}", f"{alone:.3g}" if self.construct else "", f"{whole:.3g}")
-        return f"| {self.title} | {self.nodes:,} | {' | '.join(cells)} | {rounded(whole / own)} |"
-
-
-def rounded(ratio: float) -> str:
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+        return self.title, self.nodes, own, alone if self.construct else None, whole, whole / own
 
 
 def milliseconds(*functions: Callable[[], object]) -> list[float]:

@@ -164,4 +164,31 @@ ACCUMULATORS = Topic(
     Bars("bits of the accumulator"),
 )
 
-TOPICS = (ENGINE_SPEED, FORMS, ACCUMULATORS, COMPILE_TIME, CALIBRATION_TIME)
+
+def _ratio(result: Result, task: str) -> float:
+    return float(result.tables[0].row(task=task, nodes=5_000)["ratio"])
+
+
+def _tasks(result: Result) -> Table:
+    made = Table("", {"task": "", "qgraph": ".3g", "library, with construction": ".3g"})
+    for row in result.tables[0].where(nodes=5_000).rows:
+        made.add(row["task"], row["qgraph, ms"], row["with construction, ms"])
+    return made
+
+
+GRAPH_ALGORITHMS = Topic(
+    "graph_algorithms",
+    "Graph algorithms",
+    lambda result: (
+        f"networkx takes {_ratio(result, 'topological order'):.1f} times as long to order a graph, "
+        f"{_ratio(result, 'find a cycle'):.0f} times to find a cycle"
+    ),
+    "5,000 nodes, with the construction of the library's graph, processor time of one thread",
+    lambda result: result.tables[0],
+    _tasks,
+    Bars("processor time, ms, 5,000 nodes", log=True),
+)
+
+TOPICS = (
+    ENGINE_SPEED, FORMS, ACCUMULATORS, COMPILE_TIME, CALIBRATION_TIME, GRAPH_ALGORITHMS,
+)  # fmt: skip

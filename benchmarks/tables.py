@@ -29,7 +29,7 @@ class Table:
 
     def cells(self, row: Mapping[str, Any]) -> list[str]:
         """The values of a row as text."""
-        return [_written(row[heading], how) for heading, how in self.columns.items()]
+        return [written(row[heading], how) for heading, how in self.columns.items()]
 
     def where(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Table:
         """The rows that have these values, or one of these where a tuple is given."""
@@ -89,12 +89,15 @@ def merged(title: str, heading: str, parts: Iterable[tuple[str, Table]]) -> Tabl
     return made
 
 
-def _written(value: Any, how: str) -> str:
+def written(value: Any, how: str) -> str:
+    """A cell as text; three significant digits from 1000 on are a whole number."""
     if value is None:
         return "-"
     if isinstance(value, list | tuple):
         mean, error = value
         return f"{format(mean, how)} ± {format(error, how.lstrip('+'))}"
+    if how == ".3g" and abs(value) >= 1000:
+        return f"{value:,.0f}"
     return format(value, how)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.result import Result
-from benchmarks.tables import Table
+from benchmarks.tables import Table, written
 from benchmarks.topics.figures import Bars, Lines
 from benchmarks.topics.topic import Topic
 
@@ -16,7 +16,7 @@ def _steps(result: Result) -> Table:
     made = Table("", {"policy": "", "batch": "", "cell": ""})
     made.notes = list(result.table("A step of an actor").notes)
     for row in result.table("A step of an actor").where(beside="alone").rows:
-        cell = f"{row[TIME]:.3g} ({row[RATIO]:.2f})"
+        cell = f"{written(row[TIME], '.3g')} ({row[RATIO]:.2f})"
         made.add(f"{row['network']}: {row['runtime']}", f"batch {row['batch']}", cell)
     return made.pivot("policy", "batch", "cell")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.result import Result
-from benchmarks.tables import Table
+from benchmarks.tables import Table, written
 from benchmarks.topics.figures import Bars
 from benchmarks.topics.topic import Topic
 
@@ -73,7 +73,7 @@ def _engine_table(result: Result) -> Table:
     )
     for row in _calls(result).rows:
         setting = f"batch {row['batch']}, {row['threads']} thread{'s' * (row['threads'] > 1)}"
-        cell = f"{row['ms']:.3g} ms, {row['ratio']:.2f}"
+        cell = f"{written(row['ms'], '.3g')} ms, {row['ratio']:.2f}"
         made.add(f"{row['network']}: {row['runtime']}", row["runtime"], setting, cell)
     return made.pivot("network", "setting", "cell")
 

@@ -10,6 +10,7 @@ from benchmarks.result import Result
 from benchmarks.tables import Table
 from benchmarks.topics.figures import Kind
 
+NOT_RECORDED = "processor not recorded"
 TableOf = Callable[[Result], Table]
 
 
@@ -86,6 +87,7 @@ def index_table(topics: Mapping[Topic, Result]) -> str:
         link = f"[{topic.title}]({topic.name}.md)"
         machine = result.machine
         busy = "" if machine.load is None else f", mean load {machine.load}"
-        place = f"{machine.processor}, {machine.cores} cores{busy}"
+        known = f"{machine.processor}, {machine.cores} cores{busy}"
+        place = None if machine.processor == NOT_RECORDED else known
         table.add(link, topic.headline(result), topic.condition, place)
     return table.markdown() + "\n"

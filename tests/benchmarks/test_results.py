@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import result as results
 from benchmarks.result import MEASURED, RESULTS, ROOT, Machine, Result, add_json_option
-from benchmarks.tables import Table
+from benchmarks.tables import Table, merged, written
 from benchmarks.topics.figures import Bars, Lines, figure
 from benchmarks.topics.site import TOPICS, figures
 from benchmarks.topics.topic import generated
@@ -49,6 +49,11 @@ def test_cells_are_written_as_columns_say() -> None:
     lines = small().table("Times").markdown().splitlines()
     assert lines[2] == "| one | 1.2 | +50.0% ± 12.5% |"
     assert lines[3] == "| a\\|b | - | -50.0% ± 0.0% |"
+
+
+def test_three_digits_are_written_without_exponents() -> None:
+    found = [written(value, ".3g") for value in (0.06624, 20.6, 1364.4, 26537.0)]
+    assert found == ["0.0662", "20.6", "1,364", "26,537"]
 
 
 def test_the_command_leaves_out_where_the_json_goes() -> None:
@@ -90,6 +95,13 @@ def test_rows_are_picked_and_turned() -> None:
     assert table.row(who="b")["ms"] == 4
     with pytest.raises(ValueError, match="too many"):
         table.row(who="a")
+
+
+def test_tables_are_merged_by_a_column_in_front() -> None:
+    made = merged("All", "batch", ((name, small().tables[0]) for name in ("1", "32")))
+    assert list(made.columns) == ["batch", "what", "ms", "change"]
+    assert [(row["batch"], row["what"]) for row in made.rows][1:3] == [("1", "a|b"), ("32", "one")]
+    assert made.notes == ["a note"]
 
 
 @pytest.mark.parametrize("kind", [Bars("ms"), Bars("ms", stacked=True), Lines("what", "ms")])

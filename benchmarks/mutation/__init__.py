@@ -1,1 +1,1 @@
-"""Do the tests notice a change of the code? Mutants of what has to be exact (docs/mutation.md)."""
+"""Mutants of what has to be exact: do the tests notice them (docs/results/mutation.md)?"""

@@ -2,7 +2,8 @@
 
 Needs `pip install cosmic-ray coverage`. A seeded sample of mutants of what has to be exact; each
 meets the tests that run its line, fastest first, until one fails. ``run`` writes a line of JSON a
-mutant, and passes over those that are there; ``report`` makes docs/mutation.md of them.
+mutant, and passes over those that are there; ``report`` prints
+them, and writes them as data for docs/results/mutation.md.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks import result
 from benchmarks.mutation.cover import SUITE, Cover, cover_of
 from benchmarks.mutation.mutants import TARGETS, Mutant, sample
-from benchmarks.mutation.report import report as written
+from benchmarks.mutation.report import tables
 from benchmarks.mutation.trial import SURVIVED, import_what_stands, trial, workshop
+from benchmarks.result import JsonFile
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path("runs/mutation")
@@ -103,14 +106,13 @@ def _tried(mutant: Mutant, copy: Path, cover: Cover) -> tuple[str, str]:
 
 @app.command()
 def report(
-    page: Annotated[Path, typer.Option(metavar="FILE")] = Path("docs/mutation.md"),
-    folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS,
+    folder: Annotated[Path, typer.Option(metavar="DIR")] = RUNS, json_file: JsonFile = None
 ) -> None:
-    """Write the page of what `run` has found by now."""
+    """Print the results that `run` has so far."""
     drawn = json.loads((folder / "sample.json").read_text())
     known = read_results(folder / "results.jsonl")
     results = [known[one["name"]] for one in drawn["mutants"] if one["name"] in known]
-    page.write_text(written(results, drawn), "utf-8")
+    result.report("benchmarks.mutation", tables(results, drawn), json_file, (drawn["seed"],))
 
 
 def _commit() -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from benchmarks.result import ROOT, read
-from benchmarks.topics import actors, engine, kernels, learning, networks, training
+from benchmarks.topics import actors, engine, kernels, learning, mutation, networks, training
 from benchmarks.topics.figures import figure
 from benchmarks.topics.topic import Topic, generated, index_table
 
@@ -15,6 +15,7 @@ TOPICS: tuple[Topic, ...] = (
     *networks.TOPICS,
     *training.TOPICS,
     *engine.TOPICS,
+    *mutation.TOPICS,
     *kernels.TOPICS,
     *actors.TOPICS,
     *learning.TOPICS,

@@ -61,8 +61,9 @@ def provenance(topic: Topic, result: Result) -> str:
         f"**Data**: `benchmarks/results/{topic.name}.json`, {result.source}",
         f"**Measured**: {_day(result.date)}, commit {result.commit}",
         f"**Machine**: {place}",
-        f"**Versions**: {', '.join(f'{k} {v}' for k, v in result.versions.items())}",
     ]
+    if result.versions:
+        lines.append(f"**Versions**: {', '.join(f'{k} {v}' for k, v in result.versions.items())}")
     if result.seeds:
         lines.append(f"**Seeds**: {_listed(result.seeds)}")
     return "".join(f"- {line}\n" for line in lines)

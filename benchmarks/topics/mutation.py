@@ -1,0 +1,37 @@
+"""The topic of mutation tests."""
+
+from __future__ import annotations
+
+from benchmarks.result import Result
+from benchmarks.tables import Table
+from benchmarks.topics.figures import Bars
+from benchmarks.topics.topic import Topic
+
+
+def _survivors(result: Result) -> Table:
+    """The survivors, with code marked as such."""
+    table = result.table("Survivors")
+    made = Table(table.title, table.columns, notes=list(result.table("Score").notes))
+    for row in table.rows:
+        code = (f"`{row[part]}`" for part in ("before", "after"))
+        made.add(row["place"], *code, row["reason"])
+    return made
+
+
+def _headline(result: Result) -> str:
+    every = result.table("Score").row(code="all")
+    return f"{every['noticed']:.1%} of {every['mutants']} changes of the code are noticed"
+
+
+MUTATION = Topic(
+    "mutation",
+    "Do the tests notice?",
+    _headline,
+    "one operator, number or word of the code that has to be exact; each survivor has a reason why "
+    "it computes the same",
+    _survivors,
+    lambda result: result.table("Score").only("code", "killed", "too slow", "survived"),
+    Bars("mutants", stacked=True),
+)
+
+TOPICS = (MUTATION,)

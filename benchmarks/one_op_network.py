@@ -81,8 +81,8 @@ def main(op: str) -> None:
                 sys.exit(f"{name}: {tally.wrong} of {tally.elements} codes differ")
             carried.append(name)
     digest = hashlib.sha256()
-    for name in sorted(codes):
-        value = codes[name]
+    for tensor in sorted(codes):
+        value = codes[tensor]
         array = value.codes if isinstance(value, Fixed) else value
         digest.update(array.tobytes())
     steps = ", ".join(step.op for step in program.steps)

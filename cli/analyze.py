@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from qgraph.choices import Effort
 from qgraph.cli.options import (
     Budget,
     Calibration,
@@ -83,8 +84,8 @@ def analyze(
     check_model(model)
     check_source(calibration)
     target, input_shapes = load_profile(profile), shapes(input_shape)
-    usual = "plain" if plan is None else None  # a search would hide what it mends
-    wish = Wish(effort.value if effort else usual, plan, method and method.value)
+    usual = Effort.PLAIN if plan is None else None  # a search would hide what it mends
+    wish = Wish(effort or usual, plan, method)
     first_plan(wish)
     budgets = several_bits(mean_bits) if mean_bits is not None else []
     with at_work(as_json) as progress:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 
-# The forms of `qgraph.exports`, which takes too long to import for `--help`.
-FORMATS = ("onnx-qdq", "onnx-integer", "qonnx", "c", "vectors", "engine", "tensorflow")
+from qgraph.choices import ExportFormat
 
 
 def profile_names() -> list[str]:
@@ -19,7 +19,7 @@ def complete_profile(incomplete: str) -> list[str]:
 
 
 def complete_format(incomplete: str) -> list[str]:
-    return _starting(FORMATS, incomplete)
+    return _starting(list(ExportFormat), incomplete)
 
 
 def complete_passes(incomplete: str) -> list[str]:
@@ -38,5 +38,5 @@ def complete_environment(incomplete: str) -> list[str]:
     return _starting(environment_names(incomplete), incomplete)
 
 
-def _starting(names: list[str] | tuple[str, ...], incomplete: str) -> list[str]:
+def _starting(names: Sequence[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.completion import FORMATS, complete_format
+from qgraph.choices import ExportFormat
+from qgraph.cli.completion import complete_format
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
+from qgraph.words import alternatives
 
 if TYPE_CHECKING:
     from qgraph.backends.network_forms import Network
@@ -26,7 +28,7 @@ def export(
             "--format",
             "-f",
             metavar="FORMAT",
-            help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
+            help=f"{alternatives(ExportFormat)}.",
             autocompletion=complete_format,
         ),
     ],
@@ -62,7 +64,9 @@ def export(
         print(json.dumps({"output": str(output), "format": form, "files": files}))
         return
     rows = [(name, f"{size:,}") for name, size in _by_folder(files).items()]
-    print_table(f"written to {output}: {FORMS[form][2]}", ("=file", ">bytes"), rows)
+    print_table(
+        f"written to {output}: {FORMS[ExportFormat(form)].description}", ("=file", ">bytes"), rows
+    )
     if directory.is_dir():
         words = ["qgraph", "verify", str(directory), "--files", str(output)]
         console().print(f"next: {shlex.join(words)}", soft_wrap=True)

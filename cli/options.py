@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import CalibrationMethod, Effort
 from qgraph.cli.completion import complete_passes, complete_profile, profile_names
 from qgraph.errors import LoadError, UsageError
+from qgraph.words import alternatives
 
 if TYPE_CHECKING:
     from qgraph.ir.types import Shape
@@ -96,30 +98,11 @@ Calibration = Annotated[
 ]
 
 
-class Method(str, Enum):
-    """The methods of `qgraph.quant.thresholds`, which takes too long to import for `--help`."""
-
-    kl_j = "kl_j"
-    max = "max"
-    percentile = "percentile"
-    mse = "mse"
-    output = "output"
-
-
-class Effort(str, Enum):
-    """How much is tried to keep the network's accuracy, as in `qgraph.static`."""
-
-    plain = "plain"
-    fast = "fast"
-    default = "default"
-    thorough = "thorough"
-
-
 MethodOption = Annotated[
-    Method | None,
+    CalibrationMethod | None,
     typer.Option(
         metavar="METHOD",
-        help="Thresholds of activations: kl_j, max, percentile, mse or output.",
+        help=f"Thresholds of activations: {alternatives(CalibrationMethod)}.",
         show_default="kl_j",
     ),
 ]

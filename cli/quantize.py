@@ -6,12 +6,12 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import Mode
 from qgraph.cli.options import (
     Budget,
     Calibration,
@@ -51,13 +51,6 @@ if TYPE_CHECKING:
 LAYERS_SHOWN = 15  # of --sensitivity; the report has all
 
 
-class Mode(str, Enum):
-    """How weights and thresholds are found."""
-
-    static = "static"
-    retrain = "retrain"
-
-
 def quantize(
     model: Model,
     output: Annotated[
@@ -76,7 +69,7 @@ def quantize(
             metavar="MODE",
             help="static: without training; retrain: a directory to train in, for qgraph train.",
         ),
-    ] = Mode.static,
+    ] = Mode.STATIC,
     profile: Profile = "graffitist-int8",
     method: MethodOption = None,
     effort: EffortOption = None,
@@ -134,7 +127,7 @@ def quantize(
 
     What goes wrong is found before the directory is touched: it is written whole or not at all.
     """
-    retrains = mode is Mode.retrain
+    retrains = mode is Mode.RETRAIN
     if train_data is not None and not retrains:
         raise UsageError("--train-data is for --mode retrain", hint="give both, or neither")
     from qgraph import artifacts, compiler, retrain
@@ -166,7 +159,7 @@ def quantize(
         own_modules()
         pipeline = pipeline_of(passes, without or "", target)
         pipeline.check(target)
-        wish = Wish(effort and effort.value, plan, method and method.value, pipeline=pipeline)
+        wish = Wish(effort, plan, method, pipeline=pipeline)
         first_plan(wish)
         if exponents is not None:
             load_exponents(exponents)

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from qgraph.choices import Learning, LossKind
 from qgraph.cli.options import Json, given
-
-
-class Learn(str, Enum):
-    """Parts that train, as in `qgraph.train.options`."""
-
-    all = "all"
-    weights = "weights"
-    thresholds = "thresholds"
-
-
-class LossKind(str, Enum):
-    """The losses of `qgraph.train.losses`."""
-
-    labels = "labels"
-    teacher = "teacher"
-    mse = "mse"
+from qgraph.words import alternatives
 
 
 def train(
@@ -50,8 +35,8 @@ def train(
         int, typer.Option(min=1, metavar="N", help="Samples of each training step.")
     ] = 32,
     learn: Annotated[
-        Learn, typer.Option(metavar="WHAT", help="all, weights or thresholds.")
-    ] = Learn.all,
+        Learning, typer.Option(metavar="WHAT", help=f"{alternatives(Learning)}.")
+    ] = Learning.ALL,
     loss: Annotated[
         LossKind | None,
         typer.Option(
@@ -137,8 +122,8 @@ def train(
     options = Options(
         epochs=epochs,
         batch_size=batch_size,
-        learn=learn.value,
-        loss=loss and loss.value,
+        learn=learn,
+        loss=loss,
         output=output,
         weight_rate=weight_rate,
         threshold_rate=threshold_rate,

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgraph.choices import ExportFormat
 from qgraph.cli.completion import complete_format
 from qgraph.cli.options import OUTPUT_DIRECTORY, Json
 from qgraph.errors import UsageError
+from qgraph.words import alternatives
 
 if TYPE_CHECKING:
     from qgraph.cli.console import Names
@@ -34,7 +36,8 @@ def verify(
     forms: Annotated[
         list[str] | None,
         typer.Option(
-            "--format", "-f", metavar="FORMAT", help="Only this form. Repeatable.",
+            "--format", "-f", metavar="FORMAT",
+            help=f"Only this form: {alternatives(ExportFormat)}. Repeatable.",
             show_default="all of them", autocompletion=complete_format,
         ),
     ] = None,

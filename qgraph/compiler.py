@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qgraph.errors import UsageError
+from qgraph.choices import CalibrationMethod, Effort, Mode, WeightMethod, chosen, optional
 from qgraph.exact.bounds import Bound, bounds, check_accumulators
 from qgraph.exact.compare import measure, measure_constants
 from qgraph.files import sha256_of
@@ -58,10 +58,9 @@ from qgraph.words import counted
 # Enough to see a layer's noise, few enough not to be noticed beside calibration; kept apart from
 # it where that is so of the report's: reconstructed weights fit what they have seen.
 SQNR_SAMPLES = 16
-MODES = ("static", "retrain")
 # Where training begins: equal channels have one scale in common, and thresholds that clip the
 # largest weights are nearer to where they end (TQT, table 2).
-TO_TRAIN = Plan(equalize="biases", weights="3sd")
+TO_TRAIN = Plan(equalize="biases", weights=WeightMethod.DEVIATIONS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,19 +197,20 @@ def quantize(
         >>> result = qgraph.quantize("model.pb", "calib.npz", profile="graffitist-int8")
         >>> result.save("out")
     """
-    if mode not in MODES:
-        raise UsageError(f"unknown mode `{mode}`; choose {' or '.join(MODES)}")
+    training = chosen(Mode, mode, "mode") is Mode.RETRAIN
+    looks = optional(Effort, effort, "effort")
+    thresholds = optional(CalibrationMethod, method, "calibration method")
     target = profile if isinstance(profile, Profile) else load_profile(profile)
     pipeline = pipeline_of(passes, without, target)
     given = None if exponents is None else load_exponents(exponents)
-    if mode == "retrain" and effort is None and plan is None and given is None:
-        plan = pipeline.reduced(replace(TO_TRAIN, method=method or TO_TRAIN.method))
+    if training and looks is None and plan is None and given is None:
+        plan = pipeline.reduced(replace(TO_TRAIN, method=thresholds or TO_TRAIN.method))
     bits = budget_of(mean_bits, weight_bytes)
     apart = given is not None and plan is None and given.apart
     if given is not None:
-        effort = check_given(effort, bits is not None)
+        looks = check_given(looks, bits is not None)
         plan = plan or given.plan or PLAIN
-    wish = Wish(effort, plan, method, budget, bits, memory, pipeline, apart)
+    wish = Wish(looks, plan, thresholds, budget, bits, memory, pipeline, apart)
     first_plan(wish)  # what is wrong with it is said before anything is read
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     pipeline.check(target, graph.facts)
@@ -223,7 +223,7 @@ def quantize(
     choice = choose(graph, target, samples, wish, progress)
     trace = Trace()
     floating, graph = _built(graph, choice, samples, trace, memory, progress, pipeline, given)
-    unguided = [TRAINING_WITHOUT_DATA] if mode == "retrain" and samples.invented else []
+    unguided = [TRAINING_WITHOUT_DATA] if training and samples.invented else []
     facts = Facts(
         *_source(model),
         0 if samples.invented else samples_of(choice.parts.learning),
@@ -237,8 +237,8 @@ def quantize(
     )
     progress("measuring", 0, 1)
     few = {} if samples.invented else _first(graph, choice.parts.report, SQNR_SAMPLES)
-    sample, method = _first_batch(graph, samples.data), choice.plan.method
-    made = finished(graph, floating, choice.profile, method, trace, sample, few, facts)
+    sample = _first_batch(graph, samples.data)
+    made = finished(graph, floating, choice.profile, choice.plan.method, trace, sample, few, facts)
     made = replace(made, original=samples.original)
     if not sensitivity:
         return made
@@ -253,7 +253,7 @@ def finished(
     graph: Graph,
     floating: Graph,
     profile: Profile,
-    method: str,
+    method: CalibrationMethod,
     trace: Trace,
     sample: Mapping[str, Array],
     few: Mapping[str, Array],
@@ -297,7 +297,8 @@ def pareto(
     The other options are those of `quantize`; the plan is found at the fewest bits.
     """
     target = profile if isinstance(profile, Profile) else load_profile(profile)
-    wish = Wish(effort, plan, method, budget)
+    thresholds = optional(CalibrationMethod, method, "calibration method")
+    wish = Wish(optional(Effort, effort, "effort"), plan, thresholds, budget)
     graph = _loaded(model, inputs, outputs, input_shapes, signature, trust, progress)
     samples = samples_for(graph, calibration, {}, limit, {"mixed precision": True}, progress)
     return pareto_of(graph, target, samples, wish, mean_bits, progress)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from qgraph.archives import read_json, reading
 from qgraph.artifacts import versions
 from qgraph.backends.network_forms import Form, Network
+from qgraph.choices import ExportFormat, chosen
 from qgraph.errors import LoadError, UnsupportedError, UsageError
 from qgraph.files import sha256_of, whole_directory
 from qgraph.npz import hash_of
@@ -19,28 +21,33 @@ from qgraph.quiet import quiet_tensorflow
 from qgraph.records import OMITTED, from_json, to_json
 from qgraph.stored import load_network
 
-# By name: where it is, and what it is.
-FORMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+
+class FormEntry(NamedTuple):
+    """Place and description of a form."""
+
+    module: str
+    class_name: str
+    description: str
+
+
+_ONNX = "qgraph.backends.onnx.onnx_forms"
+FORMS: Mapping[ExportFormat, FormEntry] = MappingProxyType(
     {
-        "engine": ("qgraph.backends.engine", "EngineForm", "a file for the integer engine"),
-        "tensorflow": (
-            "qgraph.backends.tf.tensorflow_form",
-            "TensorFlowForm",
-            "a frozen graph of stock ops",
+        ExportFormat.ENGINE: FormEntry(
+            "qgraph.backends.engine", "EngineForm", "a file for the integer engine"
         ),
-        "onnx-integer": (
-            "qgraph.backends.onnx.onnx_forms",
-            "OnnxInteger",
-            "ONNX of integer ops only",
+        ExportFormat.TENSORFLOW: FormEntry(
+            "qgraph.backends.tf.tensorflow_form", "TensorFlowForm", "a frozen graph of stock ops"
         ),
-        "onnx-qdq": (
-            "qgraph.backends.onnx.onnx_forms",
-            "OnnxQdq",
-            "ONNX with quantizers around float",
+        ExportFormat.ONNX_INTEGER: FormEntry(_ONNX, "OnnxInteger", "ONNX of integer ops only"),
+        ExportFormat.ONNX_QDQ: FormEntry(_ONNX, "OnnxQdq", "ONNX with quantizers around float"),
+        ExportFormat.QONNX: FormEntry(_ONNX, "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
+        ExportFormat.C: FormEntry(
+            "qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"
         ),
-        "qonnx": ("qgraph.backends.onnx.onnx_forms", "Qonnx", "ONNX with Quant nodes, for `qonnx`"),
-        "c": ("qgraph.backends.c.c_form", "CForm", "C99, integers only, with a test"),
-        "vectors": ("qgraph.backends.vectors.vectors_form", "VectorsForm", "codes of every layer"),
+        ExportFormat.VECTORS: FormEntry(
+            "qgraph.backends.vectors.vectors_form", "VectorsForm", "codes of every layer"
+        ),
     }
 )
 INDEX = "export.json"
@@ -48,15 +55,13 @@ INDEX = "export.json"
 
 def form(name: str, options: Mapping[str, object] | None = None) -> Form:
     """A form by its name, with options that are its own. Raises UsageError."""
-    if name not in FORMS:
-        raise UsageError(f"unknown format `{name}`", hint=f"choose one of {', '.join(FORMS)}")
-    module, kind, _ = FORMS[name]
-    made = getattr(import_module(module), kind)
+    entry = FORMS[chosen(ExportFormat, name, "format")]
+    made = getattr(import_module(entry.module), entry.class_name)
     unknown = set(options or {}) - {field.name for field in fields(made)}
     if unknown:
         raise UsageError(f"format `{name}` has no option `{min(unknown)}`")
-    chosen: Form = made(**(options or {}))
-    return chosen
+    found: Form = made(**(options or {}))
+    return found
 
 
 @quiet_tensorflow()

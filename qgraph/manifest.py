@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qgraph.archives import read_json
+from qgraph.choices import CalibrationMethod
 from qgraph.errors import LoadError, first_line
 from qgraph.files import sha256_of
 from qgraph.ir.types import Role
@@ -78,7 +79,7 @@ class Manifest(KeyedRecord):
     versions: Mapping[str, str]
     facts: Facts = field(metadata=FLAT)
     established: Sequence[str]
-    calibration_method: str
+    calibration_method: CalibrationMethod
     profile: Profile
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def noise_share(decibel: float) -> float:
     """Noise as a share of the signal, both as root mean squares."""
@@ -28,3 +30,9 @@ def percent(share: float) -> str:
     if 0 < share < 0.0001:
         return "< 0.01 %"
     return f"{share * 100:.{2 if share < 0.1 else 3}g} %"
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *some, last = words
+    return f"{', '.join(some)} or {last}" if some else last

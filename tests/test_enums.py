@@ -5,11 +5,20 @@ import json
 import pytest
 import yaml
 
+from qgraph.choices import CalibrationMethod, Effort, ExportFormat, LossKind, Mode, chosen, optional
+from qgraph.compiler import quantize
+from qgraph.errors import UsageError
+from qgraph.exports import FORMS, form
 from qgraph.ir.types import OVERFLOWS, ROLES, ROUNDINGS, QuantSpec, Role, Rounding
+from qgraph.quant.calibrate import Calibration
+from qgraph.quant.plan import Plan, parse_plan
 from qgraph.quant.profile import Profile, dump_profile, load_profile
+from qgraph.quant.thresholds import METHODS
+from qgraph.records import from_json, to_json
+from qgraph.train.options import Options
 
 
-@pytest.mark.parametrize("member", [*ROUNDINGS, *OVERFLOWS, *ROLES])
+@pytest.mark.parametrize("member", [*ROUNDINGS, *OVERFLOWS, *ROLES, *Mode, *Effort, *LossKind])
 def test_a_member_is_its_text(member) -> None:
     text = member.value
     assert member == text and hash(member) == hash(text) and {text: 1}[member] == 1
@@ -34,3 +43,35 @@ def test_plain_text_becomes_the_member() -> None:
 def test_specs_of_members_and_of_text_are_equal() -> None:
     assert QuantSpec(8, True, Role.WEIGHT) == QuantSpec(8, True, "weight")  # type: ignore[arg-type]
     assert str(QuantSpec(8, True, Role.WEIGHT)) == "s8*2^-? weight"
+
+
+def test_a_choice_is_read_from_its_text() -> None:
+    assert chosen(Mode, "retrain", "mode") is Mode.RETRAIN
+    assert optional(Effort, None, "effort") is None
+    assert Calibration("mse").method is CalibrationMethod.MSE  # type: ignore[arg-type]
+    plan = parse_plan("method=mse,weights=3sd")
+    assert plan.method is CalibrationMethod.MSE and plan == Plan(method="mse", weights="3sd")  # type: ignore[arg-type]
+    assert plan.spec() == "method=mse,weights=3sd"
+    options = Options(learn="weights", loss="teacher")  # type: ignore[arg-type]
+    assert options.loss is LossKind.TEACHER and from_json(Options, to_json(options)) == options
+
+
+def test_an_unknown_choice_lists_the_known_ones() -> None:
+    for call, message in (
+        (lambda: quantize("m.pb", mode="x"), "unknown mode `x`; choose static or retrain"),
+        (
+            lambda: quantize("m.pb", effort="x"),
+            "unknown effort `x`; choose plain, fast, default or thorough",
+        ),
+        (lambda: quantize("m.pb", method="x"), "unknown calibration method `x`; choose kl_j, max"),
+        (lambda: form("x"), "unknown format `x`; choose onnx-qdq, onnx-integer"),
+        (lambda: Options(loss="x"), "unknown loss `x`; choose labels, teacher or mse"),
+        (lambda: Options(learn="x"), "unknown learn `x`; choose all, weights or thresholds"),
+    ):
+        with pytest.raises(UsageError, match=f"^{message}"):
+            call()
+
+
+def test_every_choice_has_what_carries_it() -> None:
+    assert {*FORMS} == {*ExportFormat}
+    assert {*METHODS} == {*CalibrationMethod} - {CalibrationMethod.OUTPUT}

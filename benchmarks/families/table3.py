@@ -30,6 +30,7 @@ from benchmarks.tables import Table
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
+from qgraph.choices import Learning
 from qgraph.compiler import TO_TRAIN, quantize
 from qgraph.files import sha256_of
 from qgraph.ir.graph import Graph
@@ -122,7 +123,7 @@ def measured(case: Case, way: Way, folder: Path, again: bool, seed: int = OPTION
     steps = len(case.data.training.labels) // case.options.batch_size
     options = replace(
         case.options,
-        learn=way.learn or "all",
+        learn=Learning(way.learn or "all"),
         validate_every=max(steps // VALIDATIONS, 1),
         seed=seed,
         anneal_steps=steps * case.options.epochs if way.annealed else None,

@@ -16,13 +16,13 @@ from benchmarks.tables import Table, merged
 from qgraph.backends.tf.agreement import Checker
 from qgraph.backends.tf.emit import emit_graph_def
 from qgraph.backends.tf.program import TFProgram
+from qgraph.choices import Effort
 from qgraph.compiler import quantize
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.quant.plan import PLAIN, parse_plan
 from qgraph.quant.profile import load_profile
-from qgraph.static.search import EFFORTS
 
 COLUMNS = {
     "right": ".2%",
@@ -49,7 +49,7 @@ class Case:
     batch: int
     notes: tuple[str, ...]
     profiles: tuple[str, ...] = ("graffitist-int8",)
-    efforts: tuple[str, ...] = EFFORTS
+    efforts: tuple[str, ...] = tuple(Effort)
 
     @property
     def input(self) -> str:

@@ -14,13 +14,13 @@ import numpy as np
 from benchmarks import assets
 from benchmarks.real.mobilenet import LOGITS, enlarged
 from benchmarks.tables import Table
+from qgraph.choices import CalibrationMethod
 from qgraph.frontends import load
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Array
 from qgraph.passes import PassManager
 from qgraph.quant.plan import Plan
 from qgraph.quant.profile import Profile, load_profile
-from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import FLOAT
 from qgraph.rewrite.trace import Trace
 from qgraph.static.agreement import Agreement, agreement
@@ -55,7 +55,7 @@ def _real() -> Table:
         ("cifar_10_model, 4/8", cifar, "graffitist-int4", in4, small),
         ("MobileNetV1, 8/8", mobilenet, "graffitist-int8", folded, large),
     ):
-        for method in NAMES:
+        for method in CalibrationMethod:
             found, seconds = _measured(model, load_profile(profile), plan, method, *data)
             table.add(name, method, found.sqnr, found.top1, seconds)
     return table
@@ -71,7 +71,7 @@ def _residual() -> Table:
     profile = load_profile("graffitist-int8")
     narrow = replace(profile, bits=replace(profile.bits, activation=4))
     for bits, target in (("8 bits", profile), ("4 bits", narrow)):
-        for method in NAMES:
+        for method in CalibrationMethod:
             for jointly in (True, False) if method in ("mse", "output") else (False,):
                 with _groups(jointly):
                     found = [_random(seed, target, method) for seed in range(NETWORKS)]
@@ -86,14 +86,19 @@ def _groups(jointly: bool) -> AbstractContextManager[Any]:
     return nullcontext() if jointly else mock.patch("qgraph.quant.calibrate.FINER", {})
 
 
-def _random(seed: int, profile: Profile, method: str) -> tuple[Agreement, float]:
+def _random(seed: int, profile: Profile, method: CalibrationMethod) -> tuple[Agreement, float]:
     rng = np.random.default_rng(100 + seed)
     data = [rng.laplace(size=(64, 8, 8, 3)).astype(np.float32) for _ in range(2)]
     return _measured(residual(seed), profile, Plan(correct_bias=True), method, *data)
 
 
 def _measured(
-    model: Graph, profile: Profile, plan: Plan, method: str, calibration: Array, test: Array
+    model: Graph,
+    profile: Profile,
+    plan: Plan,
+    method: CalibrationMethod,
+    calibration: Array,
+    test: Array,
 ) -> tuple[Agreement, float]:
     original, (name,) = model.copy(), model.inputs
     PassManager(FLOAT).run(original)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qgraph.errors import ExactnessError, UsageError
+from qgraph.choices import CalibrationMethod, WeightMethod, chosen
+from qgraph.errors import ExactnessError
 from qgraph.interpret import run_node
 from qgraph.ir.graph import Graph, Node, node_of
 from qgraph.ir.ops.standardize import StandardizationAttrs, finest_input
@@ -25,13 +26,13 @@ from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import MAX_EXPONENT, checked_exponent, exponent_for_max, frozen_exponent
 from qgraph.parallel import Each, over_chunks
 from qgraph.progress import Steps, silent_steps
-from qgraph.quant.constant_scales import WEIGHT_METHODS, constant_exponent
+from qgraph.quant.constant_scales import constant_exponent
 from qgraph.quant.data import chunk_count, chunk_inputs
 from qgraph.quant.graph_values import GraphValues
 from qgraph.quant.joint import FINER, joint_exponents
 from qgraph.quant.output_error import consumers_of, exponent_by_output
 from qgraph.quant.shifts import check_shifts, fit_zeros, nearest_legal
-from qgraph.quant.thresholds import BY_OUTPUT, NAMES, choose_exponent, range_of
+from qgraph.quant.thresholds import choose_exponent, range_of
 from qgraph.quant.topology import (
     QUANTIZERS,
     SIGNED_ACTIVATIONS,
@@ -61,17 +62,16 @@ class Calibration:
     has, not for what is left of it before: steps that follow will bring numbers back to these.
     """
 
-    method: str = "kl_j"
+    method: CalibrationMethod = CalibrationMethod.KL_J
     shift: tuple[int, int] = (-31, 62)
-    weights: str = "max"
+    weights: WeightMethod = WeightMethod.MAX
     of_float: bool = False
 
     def __post_init__(self) -> None:
-        for method, known in ((self.method, NAMES), (self.weights, WEIGHT_METHODS)):
-            if method not in known:
-                raise UsageError(
-                    f"unknown calibration method `{method}`", hint=f"one of {', '.join(known)}"
-                )
+        method = chosen(CalibrationMethod, self.method, "calibration method")
+        weights = chosen(WeightMethod, self.weights, "calibration method of weights")
+        object.__setattr__(self, "method", method)
+        object.__setattr__(self, "weights", weights)
 
 
 def calibrate(
@@ -250,10 +250,10 @@ class _Sweep:
             return self._of_zeros(node, spec)
         method = self.options.method
         if spec.role == Role.INTERNAL or node.name in self.leaving:
-            method = "max"
-        if method != BY_OUTPUT:
+            method = CalibrationMethod.MAX
+        if method != CalibrationMethod.OUTPUT:
             return choose_exponent(chunks, extremes, spec, method, self.each)
-        coarsest = choose_exponent(chunks, extremes, spec, "max", self.each)
+        coarsest = choose_exponent(chunks, extremes, spec, CalibrationMethod.MAX, self.each)
         consumers = consumers_of(self.graph, node.name, self._constant)
         return exponent_by_output(chunks, spec, coarsest, consumers, self.each)
 

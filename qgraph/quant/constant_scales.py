@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from qgraph.choices import WeightMethod
 from qgraph.ir.types import Array, Exponent, QuantSpec, Role
 from qgraph.numerics import exponent_for_max, finest_exponent
 
@@ -14,12 +15,14 @@ CHANNEL_SPREAD = 12
 
 # Thresholds of weights: the largest one; or three standard deviations, to be trained from there
 # (TQT, table 2), about 0, as the quantizer is. Those that clip nothing stay.
-WEIGHT_METHODS = ("max", "3sd")
 DEVIATIONS = 3.0
 
 
 def constant_exponent(
-    value: Array, spec: QuantSpec, depthwise: bool = False, method: str = "max"
+    value: Array,
+    spec: QuantSpec,
+    depthwise: bool = False,
+    method: WeightMethod = WeightMethod.MAX,
 ) -> Exponent:
     """Threshold of weights by `method`, MAX of biases; the finest unclipped scale of the rest.
 
@@ -35,7 +38,7 @@ def constant_exponent(
         peaks = np.maximum(peaks, np.ldexp(peaks.max(), -CHANNEL_SPREAD))
         return tuple(exponent_for_max(float(p) or 1.0, spec.bits, spec.signed) for p in peaks)
     threshold = float(largest.max(initial=0))
-    if method == "3sd" and spec.role == Role.WEIGHT and largest.size:
+    if method == WeightMethod.DEVIATIONS and spec.role == Role.WEIGHT and largest.size:
         deviation = float(np.sqrt(np.mean(np.square(largest, dtype=np.float64))))
         threshold = min(threshold, DEVIATIONS * deviation)
     return exponent_for_max(threshold or 1.0, spec.bits, spec.signed)

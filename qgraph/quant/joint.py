@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from qgraph.choices import CalibrationMethod
 from qgraph.interpret import needed_for, run_nodes
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.reading import spec_of, value_of
@@ -27,11 +28,11 @@ from qgraph.quant.output_error import (
     errors,
     run_unquantized,
 )
-from qgraph.quant.thresholds import BY_OUTPUT, FINER_EXPONENTS, candidates_from, range_of
+from qgraph.quant.thresholds import FINER_EXPONENTS, candidates_from, range_of
 from qgraph.quant.topology import QUANTIZERS
 
 # The methods of `qgraph.quant.thresholds` whose costs add up over members, and their reach.
-FINER = {"mse": FINER_EXPONENTS, BY_OUTPUT: FINER_BY_OUTPUT}
+FINER = {CalibrationMethod.MSE: FINER_EXPONENTS, CalibrationMethod.OUTPUT: FINER_BY_OUTPUT}
 
 Range = tuple[float, float]
 
@@ -41,7 +42,7 @@ T = TypeVar("T")
 def joint_exponents(
     graph: Graph,
     chunks: Mapping[str, Sequence[Array]],
-    method: str,
+    method: CalibrationMethod,
     constant: Constant,
     settle_sign: Callable[[Node, Range], QuantSpec],
     each: Each,
@@ -70,9 +71,9 @@ def joint_exponents(
         group: _candidates([(specs[n], ranges[n]) for n in names], FINER[method])
         for group, names in groups.items()
     }
+    by_output = method == CalibrationMethod.OUTPUT
     consumers = {
-        name: consumers_of(graph, name, constant) if method == BY_OUTPUT else [ITSELF]
-        for name in specs
+        name: consumers_of(graph, name, constant) if by_output else [ITSELF] for name in specs
     }
     found = run(
         lambda name, x: errors(x, specs[name], candidates[str(specs[name].group)], consumers[name])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qgraph.choices import CalibrationMethod, WeightMethod
 from qgraph.errors import UsageError
-from qgraph.quant.constant_scales import WEIGHT_METHODS
 from qgraph.quant.key_types import ChoiceType, KeyMisfit, NumberType, SwitchType
 from qgraph.quant.keys import Declared, declared, key, made_of
-from qgraph.quant.thresholds import NAMES
 
 NOTHING = "plain"
 NO, YES = "no", "yes"
-METHODS = ("kl_j", *(name for name in NAMES if name != "kl_j"))
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,14 @@ class Plan:
         SwitchType(),
         "what ReLU nearly always lets through goes around it, from bias to bias",
     )
-    method: str = key("kl_j", ChoiceType(METHODS), "how thresholds of activations are chosen")
-    weights: str = key("max", ChoiceType(WEIGHT_METHODS), "how thresholds of weights are chosen")
+    method: CalibrationMethod = key(
+        CalibrationMethod.KL_J,
+        ChoiceType(tuple(CalibrationMethod)),
+        "how thresholds of activations are chosen",
+    )
+    weights: WeightMethod = key(
+        WeightMethod.MAX, ChoiceType(tuple(WeightMethod)), "how thresholds of weights are chosen"
+    )
     reconstruct: bool = key(
         False, SwitchType(), "weights are rounded layer by layer against the float output"
     )
@@ -56,7 +60,7 @@ class Plan:
         for step in plan_steps():
             value = getattr(self, step.name)
             try:
-                step.key.type.checked(value)
+                object.__setattr__(self, step.name, step.key.type.checked(value))
             except KeyMisfit:
                 raise UsageError(
                     f"plan: `{step_name(step)}` cannot be `{value}`", hint=f"like {usage(step)}"
@@ -64,7 +68,7 @@ class Plan:
 
     def __str__(self) -> str:
         steps = [f"thresholds by {self.method}"]
-        if self.weights != "max":
+        if self.weights != WeightMethod.MAX:
             steps.append(f"of weights by {self.weights}")
         if self.scale_inputs:
             steps.append("a scale for each input feature")

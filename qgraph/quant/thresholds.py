@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qgraph import kernels
+from qgraph.choices import CalibrationMethod
 from qgraph.errors import CalibrationError
 from qgraph.ir.types import Array, QuantSpec
 from qgraph.numerics import MAX_EXPONENT, exponent_for_max
@@ -107,7 +108,7 @@ def choose_exponent(
     chunks: Sequence[Array],
     extremes: tuple[float, float],
     spec: QuantSpec,
-    method: str,
+    method: CalibrationMethod,
     each: Each = map,
 ) -> int:
     """The exponent for a tensor of `spec`; `extremes` are its least and greatest value.
@@ -115,7 +116,7 @@ def choose_exponent(
     An all-zero tensor gets the scale of threshold 1.
     """
     low, high = extremes
-    if method == "max" or low == high == 0:
+    if method == CalibrationMethod.MAX or low == high == 0:
         return exponent_for_max(max(abs(low), abs(high)) or 1.0, spec.bits, spec.signed)
     return METHODS[method](histogram_of(chunks, low, high, each), spec)
 
@@ -219,11 +220,9 @@ def _clipped_share(histogram: Histogram, spec: QuantSpec, exponent: int) -> floa
     return float(histogram.counts[moved].sum() / max(histogram.counts.sum(), 1))
 
 
-METHODS: Mapping[str, Callable[[Histogram, QuantSpec], int]] = {
-    "kl_j": _kl_j_exponent,
-    "max": _max,
-    "percentile": _percentile,
-    "mse": _search(squared_error),
+METHODS: Mapping[CalibrationMethod, Callable[[Histogram, QuantSpec], int]] = {
+    CalibrationMethod.KL_J: _kl_j_exponent,
+    CalibrationMethod.MAX: _max,
+    CalibrationMethod.PERCENTILE: _percentile,
+    CalibrationMethod.MSE: _search(squared_error),
 }
-BY_OUTPUT = "output"
-NAMES = (*METHODS, BY_OUTPUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from qgraph.choices import Effort
 from qgraph.quant.plan import parse_plan
 from qgraph.reporting.facts import LayerFacts, NextStep, ReportFacts
 from qgraph.static.agreement import LEVELS, level_of
@@ -24,7 +25,11 @@ SCALED_INPUTS = (
     "What scales input features is a shift each for whoever turns inputs into codes; a `--plan` "
     "without `scale-inputs` has none of it."
 )
-MORE_EFFORT = {"plain": "default", "fast": "default", "default": "thorough"}
+MORE_EFFORT = {
+    Effort.PLAIN: Effort.DEFAULT,
+    Effort.FAST: Effort.DEFAULT,
+    Effort.DEFAULT: Effort.THOROUGH,
+}
 
 
 def _noise(facts: ReportFacts) -> tuple[str, float] | None:

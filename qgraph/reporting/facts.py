@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qgraph.choices import CalibrationMethod, Effort
 from qgraph.ir.types import Role
 from qgraph.manifest import Exponent, FloatOpEntry, LayerEntry, StatisticsEntry, TensorEntry
 from qgraph.records import FLAT
@@ -21,7 +22,7 @@ class Summary:
     model: str
     model_sha256: str | None
     calibration_samples: int
-    calibration_method: str
+    calibration_method: CalibrationMethod
     versions: Mapping[str, str]
     profile: str
     profile_description: str
@@ -30,7 +31,7 @@ class Summary:
     measured_samples: int
     outputs_sqnr_db: Mapping[str, float | None]
     agreement: AgreementFacts | None
-    effort: str
+    effort: Effort
     warnings: Sequence[str]
     notes: Sequence[str]
     data_free: Mapping[str, str] | None

@@ -12,6 +12,7 @@ from typing import Any
 
 from qgraph.archives import read_arrays, read_json, reading
 from qgraph.artifacts import constants, versions
+from qgraph.choices import CalibrationMethod
 from qgraph.compiler import Quantized
 from qgraph.errors import LoadError, UnsupportedError
 from qgraph.files import Reserved, reserved
@@ -59,7 +60,7 @@ class TrainingDirectory:
     floating: Graph
     norms: tuple[Norm, ...]
     profile: Profile
-    method: str
+    method: CalibrationMethod
     trace: Trace
     sample: Mapping[str, Array]
     few: Mapping[str, Array]
@@ -165,7 +166,7 @@ def load(path: str | Path) -> TrainingDirectory:
         norms = tuple(_norm(i, names, arrays, graph) for i, names in enumerate(about["norms"]))
         profile = load_profile(path / "profile.yaml")
         sample, few = part(arrays, "sample"), part(arrays, "few")
-        method, facts = str(about["method"]), from_json(Facts, about["facts"])
+        method, facts = CalibrationMethod(about["method"]), from_json(Facts, about["facts"])
     return TrainingDirectory(graph, floating, norms, profile, method, trace, sample, few, facts)
 
 

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from qgraph.choices import CalibrationMethod, Effort
 from qgraph.errors import UsageError
 from qgraph.ir.graph import Graph
 from qgraph.pipelines import USUAL, Pipeline
 from qgraph.progress import Progress
 from qgraph.quant.bits import Budget
-from qgraph.quant.calibrate import Calibration
 from qgraph.quant.plan import PLAIN, Plan, parse_plan
 from qgraph.quant.profile import Profile
 from qgraph.static.facts import ChoiceFacts, TrialFacts
@@ -31,9 +31,9 @@ class Wish:
     apart: keep samples for the report apart, as a search does, where there is none.
     """
 
-    effort: str | None = None
+    effort: Effort | None = None
     plan: str | Plan | None = None
-    method: str | None = None
+    method: CalibrationMethod | None = None
     seconds: float | None = None
     bits: Budget | None = None
     memory: int | None = None
@@ -47,7 +47,7 @@ class Choice:
 
     plan: Plan
     profile: Profile
-    effort: str
+    effort: Effort
     parts: Split
     search: Search
     mixed: Mixed | None = None
@@ -77,8 +77,8 @@ def choose(
     """
     start, effort = first_plan(wish)
     if samples.invented:
-        start, effort = plan_without_data(wish), "plain"
-    apart = effort != "plain" or wish.bits is not None or wish.apart
+        start, effort = plan_without_data(wish), Effort.PLAIN
+    apart = effort != Effort.PLAIN or wish.bits is not None or wish.apart
     parts = (split if apart else undivided)(graph, samples.data)
     looked = (
         profile if wish.bits is None else widest_within(graph, profile, wish.bits, wish.pipeline)
@@ -86,7 +86,7 @@ def choose(
     found = _search(graph, looked, parts, start, effort, wish, progress)
     plan = found.trials[0].plan if found.trials else start
     if samples.invented:
-        effort = wish.effort or ("plain" if wish.plan else USUAL_EFFORT)
+        effort = wish.effort or (Effort.PLAIN if wish.plan else USUAL_EFFORT)
     choice = Choice(plan, profile, effort, parts, found)
     if wish.bits is None:
         return choice
@@ -114,14 +114,13 @@ def pareto(
     return search_bits(graph, profile, plan, parts, rooms, progress, wish.pipeline)
 
 
-def first_plan(wish: Wish) -> tuple[Plan, str]:
+def first_plan(wish: Wish) -> tuple[Plan, Effort]:
     """The plan to begin with, and the effort. Raises UsageError where they exclude each other."""
     if wish.plan is None:
-        method = Calibration(wish.method or PLAIN.method).method
-        return Plan(method=method), wish.effort or USUAL_EFFORT
+        return Plan(method=wish.method or PLAIN.method), wish.effort or USUAL_EFFORT
     found = wish.plan if isinstance(wish.plan, Plan) else parse_plan(wish.plan)
     wish.pipeline.check_plan(found)
-    if wish.effort not in (None, "plain"):
+    if wish.effort not in (None, Effort.PLAIN):
         raise UsageError(
             f"a plan is built as it is: effort `{wish.effort}` would look for another",
             hint="give one of them",
@@ -131,15 +130,15 @@ def first_plan(wish: Wish) -> tuple[Plan, str]:
             f"the plan takes thresholds by {found.method}, the method is {wish.method}",
             hint=f"put method={wish.method} into the plan",
         )
-    return found, "plain"
+    return found, Effort.PLAIN
 
 
 def plan_without_data(wish: Wish) -> Plan:
     """The plan where nothing can be measured: more steps with more effort, or exactly a plan."""
-    if wish.plan is not None or wish.effort == "plain":
+    if wish.plan is not None or wish.effort == Effort.PLAIN:
         return first_plan(wish)[0]
     # Reconstructed weights make up for mean errors too; to correct these again would add some.
-    learnt = wish.effort != "fast"
+    learnt = wish.effort != Effort.FAST
     usual = replace(DATA_FREE, reconstruct=learnt, correct_bias=not learnt)
     usual = wish.pipeline.reduced(usual)
     return replace(usual, method=wish.method) if wish.method else usual
@@ -150,11 +149,11 @@ def _search(
     profile: Profile,
     parts: Split,
     start: Plan,
-    effort: str,
+    effort: Effort,
     wish: Wish,
     progress: Progress,
 ) -> Search:
-    if effort == "plain":
+    if effort == Effort.PLAIN:
         return Search(())
     most, done = steps_of(effort), itertools.count(1)
     progress("searching", 0, most)

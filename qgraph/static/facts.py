@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from qgraph.choices import Effort
 from qgraph.quant.bits import Budget
 from qgraph.quant.domain import Domain
 from qgraph.quant.plan import Plan
@@ -98,7 +99,7 @@ class MixedFacts:
 class ChoiceFacts:
     """How the network was built, and what else was tried."""
 
-    effort: str
+    effort: Effort
     plan: Plan
     plan_spec: str
     trials: Sequence[TrialFacts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from qgraph.choices import Effort
 from qgraph.errors import CalibrationError, UsageError
 from qgraph.ir.graph import Graph
 from qgraph.ir.reading import spec_if_any
@@ -23,9 +24,9 @@ from qgraph.transforms.scale_inputs import ScaleInputs
 USUAL_RANGE = (-1.0, 1.0)  # of inputs that no quantizer takes directly
 
 
-def check_given(effort: str | None, budget: bool) -> str:
+def check_given(effort: str | None, budget: bool) -> Effort:
     """The effort, which is `plain`. Raises UsageError for options that would choose others."""
-    if effort not in (None, "plain"):
+    if effort not in (None, Effort.PLAIN):
         raise UsageError(
             f"exponents are taken as they are: effort `{effort}` would look for others",
             hint="leave the effort out",
@@ -35,7 +36,7 @@ def check_given(effort: str | None, budget: bool) -> str:
             "exponents are for bits that are known: a budget would choose them",
             hint="give the profile that the exponents were written with: --profile profile.yaml",
         )
-    return "plain"
+    return Effort.PLAIN
 
 
 def with_exponents(

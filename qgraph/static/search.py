@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from qgraph.errors import ExactnessError, UsageError
+from qgraph.choices import CalibrationMethod, Effort, chosen
+from qgraph.errors import ExactnessError
 from qgraph.ir.graph import Graph
 from qgraph.passes import PassManager
 from qgraph.pipelines import USUAL, Pipeline
@@ -21,13 +22,20 @@ from qgraph.static.build import build
 from qgraph.static.sample_parts import Split
 from qgraph.transforms.scale_inputs import scalable_inputs
 
-EFFORTS = ("plain", "fast", "default", "thorough")
-USUAL_EFFORT = "default"
+USUAL_EFFORT = Effort.DEFAULT
+TRIED_METHODS = (
+    CalibrationMethod.KL_J,
+    CalibrationMethod.MSE,
+    CalibrationMethod.PERCENTILE,
+    CalibrationMethod.MAX,
+)
 TRIED = 2  # plans are tried on half as many samples as corrections learn from
-SAFE = Plan(constant_channels=0.03, equalize="biases", method="mse", correct_bias=True)
+SAFE = Plan(
+    constant_channels=0.03, equalize="biases", method=CalibrationMethod.MSE, correct_bias=True
+)
 # Without data nothing can be compared: what mostly helps. Real numbers have longer tails than
 # invented ones, of which nothing should be clipped then.
-DATA_FREE = replace(SAFE, absorb=True, method="max")
+DATA_FREE = replace(SAFE, absorb=True, method=CalibrationMethod.MAX)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def search(
     loaded: Graph,
     profile: Profile,
     parts: Split,
-    effort: str,
+    effort: Effort,
     start: Plan = PLAIN,
     budget: float | None = None,
     memory: int | None = None,
@@ -67,8 +75,7 @@ def search(
     memory: see `calibrate`. Ctrl-C ends the search; the best so far is kept. Steps that add passes
     which `pipeline` does not allow are not tried.
     """
-    if effort not in EFFORTS:
-        raise UsageError(f"unknown effort `{effort}`", hint=f"one of {', '.join(EFFORTS)}")
+    chosen(Effort, effort, "effort")
     original = loaded.copy()
     PassManager(pipeline.kept(CLEAN)).run(original)
     norms = any(node.op == "batch_norm" for node in original.nodes.values())
@@ -103,12 +110,12 @@ def search(
     return Search(trials)
 
 
-def steps_of(effort: str) -> int:
+def steps_of(effort: Effort) -> int:
     """How many plans `search` tries at most."""
     return 1 + sum(len(step(PLAIN)) for step in _steps(effort, inputs=True, norms=True))
 
 
-def _steps(effort: str, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
+def _steps(effort: Effort, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], Sequence[Plan]]]:
     """Each step makes alternatives to the best plan so far.
 
     `inputs`: there are some whose features can be scaled. `norms`: there are batch norms.
@@ -129,16 +136,16 @@ def _steps(effort: str, inputs: bool, norms: bool) -> Iterator[Callable[[Plan], 
         return [replace(best, reconstruct=r, correct_bias=c) for r, c in kinds]
 
     def methods(best: Plan) -> Sequence[Plan]:
-        return [replace(best, method=method) for method in ("kl_j", "mse", "percentile", "max")]
+        return [replace(best, method=method) for method in TRIED_METHODS]
 
     def rarely(best: Plan) -> Sequence[Plan]:
         absorbed = [replace(best, absorb=True)] if norms else []
-        return [replace(best, method="output"), *absorbed]
+        return [replace(best, method=CalibrationMethod.OUTPUT), *absorbed]
 
-    if effort != "plain":
+    if effort != Effort.PLAIN:
         yield lambda best: [replace(SAFE, scale_inputs=inputs)]
-    if effort in ("default", "thorough"):
+    if effort in (Effort.DEFAULT, Effort.THOROUGH):
         yield from (scale, equalize, constants, corrections, methods)
-    if effort == "thorough":
+    if effort == Effort.THOROUGH:
         # Once more: what did not help before weights were reconstructed may help now.
         yield from (rarely, equalize, constants, corrections)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qgraph.choices import LossKind, chosen
 from qgraph.errors import UsageError
 from qgraph.foreign import Tensor
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Shape
 from qgraph.static.agreement import decisions
-
-KINDS = ("labels", "teacher", "mse")
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Loss:
     softmax from the quantized one's. `mse`: mean squared difference from the float output.
     """
 
-    kind: str
+    kind: LossKind
     value: str
     teacher: str
     classes: int | None
@@ -30,10 +29,10 @@ class Loss:
         """The mean over a batch; each argument [n, ...], `labels` as `LabelledBatch` has them."""
         import tensorflow as tf
 
-        if self.kind == "mse":
+        if self.kind == LossKind.MSE:
             return tf.reduce_mean(tf.math.squared_difference(found, taught))
         logits = tf.nn.log_softmax(self._rows(found))
-        teaches = self.kind == "teacher"
+        teaches = self.kind == LossKind.TEACHER
         wanted = tf.nn.softmax(self._rows(taught)) if teaches else self._wanted(labels)
         # Against the entropy of what is wanted: the least that a cross entropy can be.
         entropy = -tf.reduce_sum(tf.math.xlogy(wanted, wanted), -1)
@@ -45,7 +44,7 @@ class Loss:
 
         if self.classes is None:
             return tf.constant(0.0)
-        wanted = self._rows(taught) if self.kind != "labels" else self._wanted(labels)
+        wanted = self._rows(taught) if self.kind != LossKind.LABELS else self._wanted(labels)
         same = tf.equal(tf.argmax(self._rows(found), -1), tf.argmax(wanted, -1))
         return tf.reduce_sum(tf.cast(same, tf.float32))
 
@@ -67,7 +66,7 @@ def loss_for(
     graph: Graph,
     floating: Graph,
     labelled: bool,
-    kind: str | None = None,
+    kind: LossKind | None = None,
     output: str | None = None,
 ) -> Loss:
     """The loss for a quantized graph and its float twin.
@@ -88,16 +87,16 @@ def loss_for(
     shape = graph.types[value].shape or ()
     classes = classes_of(shape)
     if kind is None:
-        kind = "labels" if labelled else "teacher" if classes else "mse"
-    if kind not in KINDS:
-        raise UsageError(f"there is no loss `{kind}`", hint=f"losses: {', '.join(KINDS)}")
-    if kind == "labels" and not labelled:
+        unlabelled = LossKind.TEACHER if classes else LossKind.MSE
+        kind = LossKind.LABELS if labelled else unlabelled
+    kind = chosen(LossKind, kind, "loss")
+    if kind == LossKind.LABELS and not labelled:
         raise UsageError("the data has no labels", hint="an array called `labels`, or (x, y)")
-    if kind != "mse" and classes is None:
+    if kind != LossKind.MSE and classes is None:
         raise UsageError(
             f"`{value}` of shape {list(shape)} is not a row of classes", hint="use --loss mse"
         )
-    if kind == "mse":
+    if kind == LossKind.MSE:
         outputs = list(graph.outputs.values()), list(floating.outputs.values())
         value, teacher, classes = outputs[0][at], outputs[1][at], None
     return Loss(kind, value, teacher, classes)

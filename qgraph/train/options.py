@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from qgraph.choices import Learning, LossKind, chosen, optional
 from qgraph.errors import UsageError
 from qgraph.train.freezing import FreezeSchedule
-from qgraph.train.losses import KINDS
 
-LEARNING = ("all", "weights", "thresholds")
 ANNEALED = 0.05
 PAPER_BATCH = 24  # steps of the schedules are for this batch size
 
@@ -31,8 +30,8 @@ class Options:
 
     epochs: int = 5
     batch_size: int = 32
-    learn: str = "all"
-    loss: str | None = None
+    learn: Learning = Learning.ALL
+    loss: LossKind | None = None
     output: str | None = None
     weight_rate: float = 1e-6
     threshold_rate: float = 1e-2
@@ -53,10 +52,8 @@ class Options:
         for name in ("epochs", "batch_size", "freeze_every", "validate_every", "anneal_steps"):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} cannot be 0")
-        if self.learn not in LEARNING:
-            raise UsageError(f"`learn` is one of {', '.join(LEARNING)}, not `{self.learn}`")
-        if self.loss not in (None, *KINDS):
-            raise UsageError(f"`loss` is one of {', '.join(KINDS)}, not `{self.loss}`")
+        object.__setattr__(self, "learn", chosen(Learning, self.learn, "learn"))
+        object.__setattr__(self, "loss", optional(LossKind, self.loss, "loss"))
         if self.norm_momentum >= 1:
             raise UsageError("norm_momentum must be below 1")
 

@@ -47,7 +47,7 @@ def test_help_names_onnx_profiles_and_formats(monkeypatch) -> None:
 
 def test_names_to_complete_are_those_of_the_library() -> None:
     assert completion.profile_names() == sorted(builtin_profiles())
-    assert {*completion.FORMATS} == {*FORMS}
+    assert {*completion.complete_format("")} == {*FORMS}
 
 
 def completed(*words: str) -> list[str]:

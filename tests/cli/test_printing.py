@@ -13,10 +13,8 @@ import pytest
 
 from qgraph import transforms
 from qgraph.cli.console import fold_name, progress_bar
-from qgraph.cli.options import Method
 from qgraph.errors import QGraphError
 from qgraph.pipelines import PASSES
-from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import OPTIONAL, RECIPES
 from tests.helpers.cli import run, small_network
 
@@ -209,10 +207,6 @@ def test_every_option_of_a_pass_is_shown_with_default_and_meaning():
 def test_every_pass_says_what_it_does():
     for recipe in json.loads(run("passes", "--json").out).values():
         assert all(len(step["summary"]) > 20 for step in recipe)
-
-
-def test_choices_are_those_of_the_library():
-    assert [m.value for m in Method] == list(NAMES)
 
 
 def test_exit_codes_differ():

@@ -10,6 +10,7 @@ from qgraph.quant.key_tables import markdown_table
 # A room imports from its own line and from the lines above it.
 LAYERS = (
     (
+        "choices",
         "distribution",
         "drafts",
         "enums",

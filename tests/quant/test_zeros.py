@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qgraph.choices import CalibrationMethod
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
 from qgraph.ir.types import Fixed
 from qgraph.passes import PassManager
 from qgraph.quant.calibrate import Calibration, calibrate
 from qgraph.quant.profile import Profile
-from qgraph.quant.thresholds import NAMES
 from qgraph.recipes import FLOAT
 from tests.helpers.quantized import INT8, INT32_BIAS, PROFILES, assert_tf_equals_reference, insert
 
@@ -66,7 +66,7 @@ def codes(graph: Graph, x) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize(
     ("kind", "method"),
-    [*(("int8", name) for name in NAMES), *((kind, "max") for kind in KINDS[1:])],
+    [*(("int8", name) for name in CalibrationMethod), *((kind, "max") for kind in KINDS[1:])],
 )
 def test_the_magnitude_of_the_input_does_not_change_a_code(kind, method):
     profile = PROFILES[kind]
@@ -77,7 +77,12 @@ def test_the_magnitude_of_the_input_does_not_change_a_code(kind, method):
 
 
 @settings(max_examples=10)
-@given(st.integers(-24, 24), st.integers(-24, 24), st.sampled_from(KINDS), st.sampled_from(NAMES))
+@given(
+    st.integers(-24, 24),
+    st.integers(-24, 24),
+    st.sampled_from(KINDS),
+    st.sampled_from(CalibrationMethod),
+)
 def test_powers_of_two_in_the_input_and_the_first_layer_shift_exponents(a, b, kind, method):
     plain = calibrated(network(), PROFILES[kind], X, method)
     x = np.ldexp(X, a)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import qgraph
+from qgraph.choices import Effort
 from qgraph.errors import ExactnessError
 from qgraph.exact.reference import Reference
 from qgraph.ir.graph import Graph
-from qgraph.static.search import EFFORTS
 from tests.helpers.cli import run, small_network, typical_images
 from tests.helpers.quantized import assert_tf_equals_reference, exact
 
@@ -70,7 +70,7 @@ CASES = {
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("effort", Effort)
 @pytest.mark.parametrize("case", CASES)
 def test_the_result_is_defined_and_exact(case: str, effort: str) -> None:
     graph, data = CASES[case]
@@ -86,7 +86,7 @@ def test_the_result_is_defined_and_exact(case: str, effort: str) -> None:
     assert found.held_out == (effort != "plain" and len(data) >= 8 and batch < 4)
 
 
-@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("effort", Effort)
 @pytest.mark.parametrize("count", [1, 8, 40])
 def test_a_budget_of_nothing_is_the_first_plan(effort: str, count: int) -> None:
     data = normal(count)
@@ -96,7 +96,7 @@ def test_a_budget_of_nothing_is_the_first_plan(effort: str, count: int) -> None:
     assert result.facts.choice.plan == plain.facts.choice.plan
 
 
-@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("effort", Effort)
 def test_numbers_too_small_for_any_scale_are_refused(effort: str) -> None:
     with pytest.raises(ExactnessError, match=r"conv0/q16: .*(shift|outside)"):
         qgraph.quantize(network(), normal(12) * np.float32(1e-30), effort=effort)
@@ -105,7 +105,7 @@ def test_numbers_too_small_for_any_scale_are_refused(effort: str) -> None:
 # -- the command line --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("effort", Effort)
 @pytest.mark.parametrize("count", [1, 8])
 def test_few_samples_on_the_command_line(tmp_path, effort: str, count: int) -> None:
     (tmp_path / "net.pb").write_bytes(small_network().SerializeToString())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Threads
+from qgraph.cli.options import OUTPUT_DIRECTORY, Json, Level, Limit, Threads
 
 if TYPE_CHECKING:
     from qgraph.evaluation import Evaluation, OutputScore
@@ -31,9 +31,7 @@ def evaluate(
         str | None,
         typer.Option(metavar="NAME", help="The output that labels are for, of several."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
-    ] = None,
+    limit: Limit = None,
     threads: Threads = 1,
     level: Level = "auto",
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qgraph.cli.options import Json
+from qgraph.cli.options import ForceDirectory, Json
 
 
 def finalize(
@@ -25,9 +25,7 @@ def finalize(
     last: Annotated[
         bool, typer.Option("--last", help="Take the last checkpoint, not the best one.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
-    ] = False,
+    force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
     """Write the bit-accurate inference graph of the best checkpoint, as `quantize` writes it."""

@@ -164,6 +164,9 @@ WeightBytes = Annotated[
         help="What all weights may take, like 200k or 1.5M: bits are chosen layer by layer.",
     ),
 ]
+ForceDirectory = Annotated[
+    bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
+]
 Limit = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Use only the first N samples.")
 ]

@@ -16,6 +16,7 @@ from qgraph.cli.options import (
     Budget,
     Calibration,
     EffortOption,
+    ForceDirectory,
     GivenExponents,
     InputRanges,
     Inputs,
@@ -116,9 +117,7 @@ def quantize(
     fast: Annotated[
         bool, typer.Option("--fast", help="With --train-data: as in qgraph train.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what an earlier run wrote to the directory.")
-    ] = False,
+    force: ForceDirectory = False,
     as_json: Json = False,
 ) -> None:
     """Quantize a network; write the bit-accurate graph and all that belongs to it.

@@ -38,7 +38,6 @@ MOST = {
     "qgraph/rewrite": 8,
     "qgraph/rl": 119,
     "qgraph/train": 2,
-    "transforms": 13,
 }
 
 

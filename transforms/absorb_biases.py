@@ -8,14 +8,14 @@ al., 2019, "Data-Free Quantization", section 4.1.3).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.attributes import AxesAttrs
 from qgraph.ir.reading import marks_of
-from qgraph.ir.types import Moments
+from qgraph.ir.types import Array, Moments
 from qgraph.passes import Pass, option
 from qgraph.quant.moments import clipped, moments_of
 from qgraph.rewrite.channels import flattened
@@ -57,10 +57,9 @@ class AbsorbBiases(Pass):
             return False
         c = np.maximum(moments.mean - self.deviations * moments.deviation, 0)
         clip = _clip_after(graph, relu)
-        bound: Any = 6.0 if relu.op == "relu6" else np.inf
-        if clip is not None:
-            bound = graph.constant(clip.inputs[1])
-        bound = np.broadcast_to(bound, c.shape)
+        highest = graph.constant(clip.inputs[1]) if clip is not None else None
+        usual = np.asarray(6.0 if relu.op == "relu6" else np.inf)
+        bound = np.broadcast_to(usual if highest is None else highest, c.shape)
         c = np.minimum(c, bound)
         if not c.any():
             return False
@@ -100,7 +99,7 @@ def _clip_after(graph: Graph, relu: Node) -> Node | None:
     return user if bound is not None and bound.ndim <= 1 and relu.op == "relu" else None
 
 
-def _lower_clip(rewriter: Rewriter, relu: Node, clip: Node | None, bound: Any) -> None:
+def _lower_clip(rewriter: Rewriter, relu: Node, clip: Node | None, bound: Array) -> None:
     graph = rewriter.graph
     if clip is not None:
         lower = rewriter.const(bound, f"{clip.inputs[1]}/absorbed")

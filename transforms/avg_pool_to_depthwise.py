@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops.pool import PoolAttrs, window_count
+from qgraph.ir.types import Array
+from qgraph.ops.attribute_types import Pads
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -68,7 +70,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     return rewriter.put(Node(node.name, "mul", (total, reciprocals), {"pool": True}, node.control))
 
 
-def _pads_and_count(graph: Graph, node: Node) -> tuple[Any, Any] | None:
+def _pads_and_count(graph: Graph, node: Node) -> tuple[Pads, Array] | None:
     """Padding in numbers and the number of real positions in each window, if they are known."""
     pool, shape = node.typed(PoolAttrs), graph.types[node.inputs[0]].shape
     height, width = shape[1:3] if shape else (None, None)

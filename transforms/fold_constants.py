@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.structure import OpaqueAttrs
+from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.rewriter import Rewriter, Rule
 
@@ -37,8 +38,8 @@ class FoldConstants(RewritePass):
 
 def _fold(rewriter: Rewriter, node: Node) -> bool:
     graph = rewriter.graph
-    inputs: list[Any] = [graph.constant(value) for value in node.inputs]
-    if any(c is None for c in inputs) or any(graph.types[v].dtype == "string" for v in node.inputs):
+    inputs = [c for value in node.inputs if (c := graph.constant(value)) is not None]
+    if len(inputs) < len(node.inputs) or any(graph.types[v].dtype == "string" for v in node.inputs):
         return False
     if node.control or graph.control_users(node.name):
         return rewriter.refuse(node, "it has control edges")
@@ -50,7 +51,7 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
     return rewriter.put(Node(node.name, "const", attrs={"value": value}))
 
 
-def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
+def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Array]) -> bool:
     """By who understands the op: TensorFlow or ONNX."""
     graph, attrs = rewriter.graph, node.typed(OpaqueAttrs)
     kind, source = attrs.kind, attrs.source
@@ -71,7 +72,7 @@ def _fold_opaque(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
     return bool(used)
 
 
-def _is_too_large(rewriter: Rewriter, node: Node, inputs: list[Any]) -> bool:
+def _is_too_large(rewriter: Rewriter, node: Node, inputs: list[Array]) -> bool:
     before, after = sum(c.nbytes for c in inputs), _size_of_result(rewriter.graph, node)
     if after <= max(before, MAX_BYTES):
         return False
@@ -87,7 +88,7 @@ def _size_of_result(graph: Graph, node: Node) -> int:
     )
 
 
-def _compute(node: Node, inputs: list[Any], dtype: str) -> Any:
+def _compute(node: Node, inputs: list[Array], dtype: str) -> Array:
     op = OPS[node.op]
     if not op.moves:
         inputs = [c if c.dtype.kind in "iub" else c.astype(np.float64) for c in inputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from qgraph.ir.graph import Graph, Node
 from qgraph.ir.ops import OPS
 from qgraph.ir.ops.arithmetic import CastAttrs
 from qgraph.ir.ops.structure import OpaqueAttrs
+from qgraph.ir.types import Array
 from qgraph.passes import RewritePass
 from qgraph.rewrite.pattern import Const, Op, Pattern, Var, match
 from qgraph.rewrite.rewriter import Rewriter, Rule
@@ -103,7 +104,7 @@ def _is_scalar(graph: Graph, value: str) -> bool:
 
 def _mean_gain(graph: Graph, mask: str, op: str, scale: str) -> float | None:
     """The mean of mask * scale over uniform random numbers; a fed probability counts as 3/4."""
-    values: dict[str, Any] = {}
+    values: dict[str, Array | None] = {}
     fed: set[str] = set()
     for node in [*_chain(graph, mask), *_chain(graph, scale)]:
         for value in () if _is_random(node) else (*node.inputs, scale):
@@ -111,28 +112,28 @@ def _mean_gain(graph: Graph, mask: str, op: str, scale: str) -> float | None:
                 values[value] = _scalar(graph, value)
                 fed |= set() if graph.constant(value) is not None else {value}
         values[node.name] = _sample(node, values)
-    if scale not in values or len(fed) > 1 or any(v is None for v in values.values()):
+    kept, factor = values.get(mask), values.get(scale)
+    if kept is None or factor is None or len(fed) > 1 or any(v is None for v in values.values()):
         return None
-    product = values[mask] * values[scale] if op == "mul" else values[mask] / values[scale]
-    return float(np.mean(product))
+    return float(np.mean(kept * factor if op == "mul" else kept / factor))
 
 
-def _scalar(graph: Graph, value: str) -> Any:
+def _scalar(graph: Graph, value: str) -> Array | None:
     constant = graph.constant(value)
     if constant is not None:
         return constant.astype(np.float64).reshape(()) if constant.size == 1 else None
-    return np.float64(0.75) if graph.producer(value).op == "input" else None
+    return np.asarray(0.75) if graph.producer(value).op == "input" else None
 
 
-def _sample(node: Node, values: Mapping[str, Any]) -> Any:
+def _sample(node: Node, values: Mapping[str, Array | None]) -> Array | None:
     if _is_random(node):
         return (np.arange(10_000) + 0.5) / 10_000
-    inputs = [values[v] for v in node.inputs]
+    inputs = [array for v in node.inputs if (array := values[v]) is not None]
     evaluate = OPS[node.op].evaluate
-    if evaluate is None or any(v is None for v in inputs):
+    if evaluate is None or len(inputs) < len(node.inputs):
         return None
     attributes = CastAttrs(dtype="float64") if node.op == "cast" else node.attributes
-    return evaluate(attributes, inputs)
+    return np.asarray(evaluate(attributes, inputs))
 
 
 def _pass_through(rewriter: Rewriter, node: Node) -> bool:

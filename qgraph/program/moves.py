@@ -7,16 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import movement
 from qgraph.ir.ops.attributes import AxisAttrs
-from qgraph.ir.ops.movement import (
-    BatchToSpaceAttrs,
-    BlockAttrs,
-    PaddingAttrs,
-    PartAttrs,
-    ResizeAttrs,
-    SpaceToBatchAttrs,
-    nearest,
-)
 from qgraph.ir.types import Codes
 from qgraph.ops.movement import TransposeAttrs
 from qgraph.program.ops.base import Sizes
@@ -32,7 +24,7 @@ def _transpose(node: Node, writer: ProgramWriter) -> None:
 
 
 def _slice(node: Node, writer: ProgramWriter) -> None:
-    parts = zip(writer.shape(node.inputs[0]), node.typed(PartAttrs).slices, strict=True)
+    parts = zip(writer.shape(node.inputs[0]), node.typed(movement.PartAttrs).slices, strict=True)
     every = [_normal(size, part) for size, part in parts]
     begin, end, strides = (tuple(column) for column in zip(*every, strict=True))
     writer.step("slice", node.inputs, node.name, begin=begin, end=end, strides=strides)
@@ -51,7 +43,7 @@ def _concat(node: Node, writer: ProgramWriter) -> None:
 
 
 def _pad(node: Node, writer: ProgramWriter) -> None:
-    attrs, sizes = node.typed(PaddingAttrs), writer.shape(node.inputs[0])
+    attrs, sizes = node.typed(movement.PaddingAttrs), writer.shape(node.inputs[0])
     paddings, mode = attrs.paddings, attrs.mode
     if mode == "constant":
         return writer.step("pad", node.inputs, node.name, paddings=paddings)
@@ -64,9 +56,9 @@ def _pad(node: Node, writer: ProgramWriter) -> None:
 
 
 def _resize(node: Node, writer: ProgramWriter) -> None:
-    attrs, sizes = node.typed(ResizeAttrs), writer.shape(node.inputs[0])
+    attrs, sizes = node.typed(movement.ResizeAttrs), writer.shape(node.inputs[0])
     flags, made = (attrs.align_corners, attrs.half_pixel), attrs.size
-    _takes(node, writer, [(a, nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
+    _takes(node, writer, [(a, movement.nearest(sizes[a], made[a - 1], *flags)) for a in (1, 2)])
 
 
 def _takes(node: Node, writer: ProgramWriter, axes: list[tuple[int, Codes]]) -> None:
@@ -98,7 +90,7 @@ def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> R
 
     def rule(node: Node, writer: ProgramWriter) -> None:
         n, h, w, c = writer.shape(node.inputs[0])
-        parts = split(n, h, w, c, node.typed(BlockAttrs).block)
+        parts = split(n, h, w, c, node.typed(movement.BlockAttrs).block)
         turned = _turned(node, writer, node.inputs[0], parts, perm)
         writer.step("reshape", (turned,), node.name, shape=writer.shape(node.name))
 
@@ -106,7 +98,7 @@ def _blocks(split: Callable[[int, int, int, int, int], Sizes], perm: Sizes) -> R
 
 
 def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
-    attrs = node.typed(SpaceToBatchAttrs)
+    attrs = node.typed(movement.SpaceToBatchAttrs)
     (bh, bw), paddings = attrs.block, ((0, 0), *attrs.paddings, (0, 0))
     old = writer.shape(node.inputs[0])
     n, h, w, c = (d + a + b for d, (a, b) in zip(old, paddings, strict=True))
@@ -118,7 +110,7 @@ def _space_to_batch(node: Node, writer: ProgramWriter) -> None:
 
 
 def _batch_to_space(node: Node, writer: ProgramWriter) -> None:
-    attrs = node.typed(BatchToSpaceAttrs)
+    attrs = node.typed(movement.BatchToSpaceAttrs)
     (bh, bw), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     n, h, w, c = writer.shape(node.inputs[0])
     parts = (bh, bw, n // (bh * bw), h, w, c)

@@ -112,20 +112,26 @@ class SwitchType(KeyType[bool]):
 
 
 @dataclass(frozen=True)
-class WholeType(KeyType[int]):
-    """A whole number from `low` to `high`."""
+class RangedType(KeyType[T]):
+    """Whole numbers from `low` to `high`."""
 
-    word = "whole number"
     low: int
     high: int
 
     @property
-    def expected(self) -> str:
-        return f"a whole number from {self.low} to {self.high}"
-
-    @property
     def facts(self) -> TypeFacts:
         return replace(super().facts, range=(self.low, self.high))
+
+
+@dataclass(frozen=True)
+class WholeType(RangedType[int]):
+    """A whole number."""
+
+    word = "whole number"
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number from {self.low} to {self.high}"
 
     def read(self, value: object, path: str = "") -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -190,20 +196,14 @@ class ChoiceType(KeyType[C]):
 
 
 @dataclass(frozen=True)
-class SpanType(KeyType[tuple[int, int]]):
-    """Two whole numbers from `low` to `high`, in rising order."""
+class SpanType(RangedType[tuple[int, int]]):
+    """Two whole numbers, in rising order."""
 
     word = "two whole numbers"
-    low: int
-    high: int
 
     @property
     def expected(self) -> str:
         return f"two numbers, [least, most], from {self.low} to {self.high}"
-
-    @property
-    def facts(self) -> TypeFacts:
-        return replace(super().facts, range=(self.low, self.high))
 
     def read(self, value: object, path: str = "") -> tuple[int, int]:
         if not isinstance(value, list | tuple) or len(value) != 2:

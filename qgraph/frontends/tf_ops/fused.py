@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qgraph.frontends.builder import Importer, Result, TfSite
-from qgraph.frontends.tf_ops.layout import channels_first, padding, spatial
+from qgraph.frontends.tf_ops.layout import channels_first, window
 
 ACTIVATIONS = {
     "Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Sigmoid": "sigmoid", "Tanh": "tanh",
@@ -63,14 +63,10 @@ def _split(site: TfSite, op: str, compute: Mapping[str, object], x: str, w: str)
 
 def _fused_convolution(op: str) -> Importer:
     def importer(site: TfSite) -> Result:
-        node = site.node
-        strides = spatial(node.integers("strides"), node)
-        dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
-        pads = padding(node)
-        if strides is None or dilations is None or pads is None:
+        attrs = window(site.node)
+        if attrs is None:
             return None
-        window = {"strides": strides, "dilations": dilations, "padding": pads}
-        return _split(site, op, window, site.inputs[0], site.inputs[1])
+        return _split(site, op, attrs, site.inputs[0], site.inputs[1])
 
     return importer
 

@@ -31,6 +31,16 @@ def spatial(values: tuple[int, ...], node: TFNode) -> Pair | None:
     return (h, w) if (n, c) == (1, 1) else None
 
 
+def window(node: TFNode) -> dict[str, object] | None:
+    """Strides, dilations and padding of a convolution; None where they are not understood."""
+    strides = spatial(node.integers("strides"), node)
+    dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
+    pads = padding(node)
+    if strides is None or dilations is None or pads is None:
+        return None
+    return {"strides": strides, "dilations": dilations, "padding": pads}
+
+
 def padding(node: TFNode) -> str | tuple[Pair, Pair] | None:
     """`same`, `valid` or ((top, bottom), (left, right)); None for another explicit padding."""
     name = node.text("padding").lower()

@@ -9,20 +9,17 @@ import numpy as np
 
 from qgraph.frontends.builder import Importer, Result, TfSite
 from qgraph.frontends.refused import in_training
-from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, padding, spatial
+from qgraph.frontends.tf_ops.layout import channels_first, in_nhwc, window
 from qgraph.ir.reading import kind_of
 
 
 def _convolution(op: str) -> Importer:
     def importer(site: TfSite) -> Result:
-        node = site.node
-        strides = spatial(node.integers("strides"), node)
-        dilations = spatial(node.integers("dilations", (1, 1, 1, 1)), node)
-        pads = padding(node)
-        if strides is None or dilations is None or pads is None:
+        attrs = window(site.node)
+        if attrs is None:
             return None
         x, w = site.inputs
-        return in_nhwc(site, op, x, w, strides=strides, dilations=dilations, padding=pads)
+        return in_nhwc(site, op, x, w, **attrs)
 
     return importer
 

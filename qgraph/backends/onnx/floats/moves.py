@@ -11,17 +11,8 @@ from qgraph.backends.onnx.floats.elementwise import Lower
 from qgraph.backends.onnx.floats.emission import FloatEmission
 from qgraph.backends.onnx.floats.layers import keeps_order
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
-from qgraph.ir.ops.movement import (
-    BatchToSpaceAttrs,
-    BlockAttrs,
-    PaddingAttrs,
-    PartAttrs,
-    ResizeAttrs,
-    SpaceToBatchAttrs,
-    TargetAttrs,
-    nearest,
-)
 from qgraph.ops.attribute_types import Pair
 from qgraph.ops.movement import TransposeAttrs
 
@@ -41,7 +32,7 @@ def _concat(e: FloatEmission, node: Node) -> None:
 
 
 def _pad(e: FloatEmission, node: Node) -> None:
-    (x,), attrs = node.inputs, node.typed(PaddingAttrs)
+    (x,), attrs = node.inputs, node.typed(movement.PaddingAttrs)
     mode, paddings = attrs.mode, attrs.paddings
     shape = e.shape(x, node)
     room = [d is not None and max(p) >= d for d, p in zip(shape, paddings, strict=True)]
@@ -62,7 +53,7 @@ def _fill(e: FloatEmission, node: Node) -> float:
 
     it moves a Pad of 0 into a MaxPool behind it, where padding is not 0 but what never wins.
     """
-    value = node.typed(PaddingAttrs).value
+    value = node.typed(movement.PaddingAttrs).value
     pooled = any(user.op in POOLS for user in e.graph.users(node.name))
     return -0.0 if value == 0 and pooled and e.types[node.name].is_float else value
 
@@ -82,7 +73,7 @@ def _mirrored(e: FloatEmission, node: Node, mode: str, paddings: Sequence[Pair])
 
 
 def _reshape(e: FloatEmission, node: Node) -> None:
-    shape = np.array(node.typed(TargetAttrs).shape, np.int64).reshape(-1)
+    shape = np.array(node.typed(movement.TargetAttrs).shape, np.int64).reshape(-1)
     inputs = [e.get(node.inputs[0]), e.numbers(shape, f"{node.name}/shape")]
     empty = {"allowzero": 1} if (shape == 0).any() else {}
     e.put(node.name, e.op("Reshape", *inputs, stem=node.name, **empty))
@@ -103,7 +94,7 @@ def _slice(e: FloatEmission, node: Node) -> None:
     (x,) = node.inputs
     nchw = e.made_nchw(x)
     e.shape(x, node)
-    attrs, cuts = node.typed(PartAttrs), []
+    attrs, cuts = node.typed(movement.PartAttrs), []
     parts = zip(attrs.begin, attrs.end, attrs.strides, strict=True)
     for axis, (begin, end, stride) in enumerate(parts):
         step = 1 if stride is None else stride
@@ -143,7 +134,7 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
     """By factors where these are powers of two, which every runtime has exactly; else by the places
     that elements come from, which runtimes round differently.
     """
-    (x,), attrs = node.inputs, node.typed(ResizeAttrs)
+    (x,), attrs = node.inputs, node.typed(movement.ResizeAttrs)
     sizes, corners, half = attrs.size, attrs.align_corners, attrs.half_pixel
     known = e.sizes(x, (1, 2), node)
     factors = [new / old for new, old in zip(sizes, known, strict=True)]
@@ -152,32 +143,32 @@ def _resize_nearest(e: FloatEmission, node: Node) -> None:
         mode = ("half_pixel", "round_prefer_ceil") if half else ("asymmetric", "floor")
         scales = e.numbers((1, 1, *factors), f"{node.name}/scales", np.float32)
         made = e.op(
-            "Resize", name, "", scales, stem=node.name, mode="nearest",
+            "Resize", name, "", scales, stem=node.name, mode="movement.nearest",
             coordinate_transformation_mode=mode[0], nearest_mode=mode[1],
         )  # fmt: skip
         e.put(node.name, made, nchw=True)
         return
     for axis, (old, new) in enumerate(zip(known, sizes, strict=True), start=2):
-        places = e.numbers(nearest(old, new, corners, half), f"{node.name}/places")
+        places = e.numbers(movement.nearest(old, new, corners, half), f"{node.name}/places")
         name = e.op("Gather", name, places, stem=node.name, axis=axis)
     e.put(node.name, name, nchw=True)
 
 
 def _space_to_depth(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = node.typed(BlockAttrs).block
+    block = node.typed(movement.BlockAttrs).block
     e.put(node.name, e.op("SpaceToDepth", name, stem=node.name, blocksize=block), nchw=True)
 
 
 def _depth_to_space(e: FloatEmission, node: Node) -> None:
     name = e.get(node.inputs[0], nchw=True)
-    block = node.typed(BlockAttrs).block
+    block = node.typed(movement.BlockAttrs).block
     made = e.op("DepthToSpace", name, stem=node.name, blocksize=block, mode="DCR")
     e.put(node.name, made, nchw=True)
 
 
 def _space_to_batch(e: FloatEmission, node: Node) -> None:
-    (x,), attrs = node.inputs, node.typed(SpaceToBatchAttrs)
+    (x,), attrs = node.inputs, node.typed(movement.SpaceToBatchAttrs)
     (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.paddings
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     height, width = height + top + bottom, width + left + right
@@ -191,7 +182,7 @@ def _space_to_batch(e: FloatEmission, node: Node) -> None:
 
 
 def _batch_to_space(e: FloatEmission, node: Node) -> None:
-    (x,), attrs = node.inputs, node.typed(BatchToSpaceAttrs)
+    (x,), attrs = node.inputs, node.typed(movement.BatchToSpaceAttrs)
     (down, across), ((top, bottom), (left, right)) = attrs.block, attrs.crops
     height, width, channels = e.sizes(x, (1, 2, 3), node)
     name = _in_shape(e, node, e.get(x), (down, across, -1, height, width, channels))

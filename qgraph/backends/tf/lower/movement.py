@@ -10,16 +10,8 @@ from qgraph.backends.tf.builder import DType
 from qgraph.backends.tf.emission import Emission
 from qgraph.backends.tf.lower.base import Lower, simple, strided_slice
 from qgraph.ir.graph import Node
+from qgraph.ir.ops import movement
 from qgraph.ir.ops.attributes import AxesAttrs, AxisAttrs
-from qgraph.ir.ops.movement import (
-    BatchToSpaceAttrs,
-    BlockAttrs,
-    PaddingAttrs,
-    PartAttrs,
-    ResizeAttrs,
-    SpaceToBatchAttrs,
-    TargetAttrs,
-)
 from qgraph.ops.movement import TransposeAttrs
 
 
@@ -39,7 +31,7 @@ def _with_const(op: str, values: Callable[[Node], object], dtype_attr: str) -> L
 
 def _pad(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
-    attrs = node.typed(PaddingAttrs)
+    attrs = node.typed(movement.PaddingAttrs)
     mode, value = attrs.mode, attrs.value
     paddings = e.builder.const(np.array(attrs.paddings, np.int32), f"{node.name}/paddings")
     inputs, types = (
@@ -66,7 +58,7 @@ def _concat(e: Emission, node: Node) -> str:
 
 def _slice(e: Emission, node: Node) -> str:
     dtype = e.dtypes[node.name]
-    attrs = node.typed(PartAttrs)
+    attrs = node.typed(movement.PartAttrs)
     begin, end, strides = list(attrs.begin), list(attrs.end), list(attrs.strides)
     return strided_slice(e, node.name, e.tensor(node.inputs[0], dtype), begin, end, strides, dtype)
 
@@ -79,7 +71,7 @@ def _squeeze(e: Emission, node: Node) -> str:
 
 
 def _resize(e: Emission, node: Node) -> str:
-    attrs, dtype = node.typed(ResizeAttrs), e.dtypes[node.name]
+    attrs, dtype = node.typed(movement.ResizeAttrs), e.dtypes[node.name]
     size = e.builder.const(np.array(attrs.size, np.int32), f"{node.name}/size")
     return e.builder.add(
         "ResizeNearestNeighbor", node.name, [e.tensor(node.inputs[0], dtype), size], T=DType(dtype),
@@ -92,7 +84,7 @@ def _block(op: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
         x = e.tensor(node.inputs[0], dtype)
-        block = node.typed(BlockAttrs).block
+        block = node.typed(movement.BlockAttrs).block
         return e.builder.add(op, node.name, [x], T=DType(dtype), block_size=block)
 
     return lower
@@ -102,10 +94,10 @@ def _batch_block(op: str, pads: str) -> Lower:
     def lower(e: Emission, node: Node) -> str:
         dtype = e.dtypes[node.name]
         attrs = node.attributes
-        if isinstance(attrs, SpaceToBatchAttrs):
+        if isinstance(attrs, movement.SpaceToBatchAttrs):
             sizes, ends = attrs.block, attrs.paddings
         else:
-            cropped = node.typed(BatchToSpaceAttrs)
+            cropped = node.typed(movement.BatchToSpaceAttrs)
             sizes, ends = cropped.block, cropped.crops
         block = e.builder.const(np.array(sizes, np.int32), f"{node.name}/block")
         edges = e.builder.const(np.array(ends, np.int32), f"{node.name}/{pads}")
@@ -121,7 +113,9 @@ MOVEMENT: Mapping[str, Lower] = {
     "identity": simple("Identity"),
     "concat": _concat,
     "pad": _pad,
-    "reshape": _with_const("Reshape", lambda node: node.typed(TargetAttrs).shape, "Tshape"),
+    "reshape": _with_const(
+        "Reshape", lambda node: node.typed(movement.TargetAttrs).shape, "Tshape"
+    ),
     "transpose": _with_const("Transpose", lambda node: node.typed(TransposeAttrs).perm, "Tperm"),
     "expand_dims": _with_const("ExpandDims", lambda node: node.typed(AxisAttrs).axis, "Tdim"),
     "squeeze": _squeeze,
